@@ -1,0 +1,70 @@
+"""Names and numbers that Python, the shim (C) and the runtime (C++) share, each in one place.
+
+`render_header()` gives the same facts as `lazyck_abi.h`; nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+# -- ELF ------------------------------------------------------------------------------------------
+MANIFEST_SECTION = ".lazyck.manifest"
+RECORD_SECTION = ".lazyck.record"
+# Bytes 9..15 of an ELF identification are padding; an object that the shim wrote carries this there, so that
+# one 16-byte read tells a deferred object from a real one.
+OBJECT_MARK = b"LAZYCK\x01"
+
+# -- symbols of the generated stubs (hidden inside each lazy library) --------------------------------
+SYMBOL_SLOTS = "lazyck_slots"
+SYMBOL_SLOT_COUNT = "lazyck_slot_count"
+SYMBOL_MANIFEST = "lazyck_manifest"
+SYMBOL_MANIFEST_END = "lazyck_manifest_end"
+SYMBOL_TRAMPOLINE = "lazyck_trampoline"
+
+# -- versions ---------------------------------------------------------------------------------------
+MANIFEST_MAGIC = b"LAZYCKMF"
+MANIFEST_VERSION = 1
+RECORD_MAGIC = b"LZRC"
+RECORD_VERSION = 1
+CACHE_VERSION = "v1"
+API_VERSION = 1
+
+# -- placeholders in a recipe's words: one byte 0x01, then a letter -----------------------------------
+PH = "\x01"
+PH_SOURCE = PH + "S"  # absolute path of the blob's source
+PH_OUTPUT = PH + "O"  # file that the step writes
+PH_INPUT = PH + "I"  # object that the link step reads
+PH_ROOT = PH + "R"  # bundle root, no trailing slash
+PH_LIBRARY = PH + "L"  # path of the lazy library itself
+PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
+PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
+PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
+
+# -- environment ------------------------------------------------------------------------------------
+ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
+ENV_ROOT = "LAZYCK_ROOT"
+ENV_MANIFEST = "LAZYCK_MANIFEST"
+ENV_NAME = "LAZYCK_NAME"
+ENV_VERBOSE = "LAZYCK_VERBOSE"
+ENV_DISABLE_JIT = "LAZYCK_DISABLE_JIT"
+ENV_ARCHS = "LAZYCK_ARCHS"
+ENV_JOBS = "LAZYCK_JOBS"
+ENV_EXTRA_CACHE_KEY = "LAZYCK_EXTRA_CACHE_KEY"
+ENV_ON_ERROR = "LAZYCK_ON_ERROR"
+ENV_RUNTIME_SRC = "LAZYCK_RUNTIME_SRC"
+
+DEFAULT_CACHE_NAME = "lazyck"
+
+
+def _c_string(text: str) -> str:
+    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in text) + '"'
+
+
+def render_header() -> str:
+    """The text of `lazyck_abi.h`: every upper-case constant of this module as `LAZYCK_<NAME>`."""
+    lines = ["// Generated from lazyck/abi.py; do not edit.", "#pragma once", ""]
+    for name, value in sorted(globals().items()):
+        if not name.isupper() or name.startswith("_"):
+            continue
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+        lines.append(f"#define LAZYCK_{name} {_c_string(value) if isinstance(value, str) else value}")
+    return "\n".join(lines) + "\n"

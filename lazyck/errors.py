@@ -1,0 +1,61 @@
+"""The exceptions that lazyck raises on purpose: each says what failed, on which file, and what to do next.
+
+Only `cli.py` turns one into an exit status.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+
+class LazyckError(Exception):
+    """Something failed that the user can act on.
+
+    `message` says what failed and on which file; `hint` what to do next; `exit_code` is the status
+    with which the command line ends.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def render(self) -> str:
+        """The text shown to the user: message, then hint."""
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class UsageError(LazyckError):
+    """The command line or an environment variable does not make sense."""
+
+    exit_code = 2
+
+
+class ToolchainError(LazyckError):
+    """A compiler or toolchain home is missing or does not work."""
+
+
+class FormatError(LazyckError):
+    """A file is not what it should be: wrong magic, unknown version, truncated."""
+
+
+class BuildError(LazyckError):
+    """A step of lazyck's own part of the build failed."""
+
+
+class CommandError(BuildError):
+    """A command that lazyck started failed; shows argv, exit status and the end of its output."""
+
+    def __init__(self, what: str, argv: Sequence[str], status: int, output: str, hint: str = "") -> None:
+        tail = output.strip().splitlines()[-40:]
+        shown = shlex.join(argv)
+        if len(shown) > 4000:
+            shown = shown[:4000] + " ..."
+        ended = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+        super().__init__("\n".join([f"{what}: the command {ended}:", f"  {shown}", *(f"  | {t}" for t in tail)]), hint)
+        self.argv = tuple(argv)
+        self.status = status
+        self.output = output

@@ -1,0 +1,48 @@
+"""Files, safely: atomic writes, write-if-different, digests."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Make `path` hold `data`, whole or not at all, also for readers at this moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fchmod(f.fileno(), mode)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+def write_if_different(path: Path, data: bytes, mode: int = 0o644) -> bool:
+    """Like `write_atomic`, but leaves a file that already holds `data` untouched; says whether it wrote."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return False
+    write_atomic(path, data, mode)
+    return True
+
+
+def digest(*parts: bytes) -> str:
+    """SHA-256 over length-prefixed `parts`, in hexadecimal: parts cannot run into each other."""
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(len(part).to_bytes(8, "little"))
+        h.update(part)
+    return h.hexdigest()
+
+
+def encode(text: str) -> bytes:
+    """A file name or argument as the bytes that the system uses."""
+    return os.fsencode(text)

@@ -1,0 +1,315 @@
+"""The two records of lazyck: what the shim saw (`decode_record`), and the manifest of a lazy library.
+
+Record (little endian; in section `.lazyck.record` of a deferred object, and in the shim's link requests):
+
+    record  := "LZRC" version:u32 size:u32 kind:u8[4] fields      size counts from the magic to the record's end
+    kind    := "COMP" | "LINK"
+    fields  := tool toolchain cwd source output prefix argv env     (source is "" for a link)
+    argv    := count:u32 string*         env := count:u32 (string string)*         prefix := u32
+    string  := length:u32 byte*          everything else of type string
+
+A section may hold several records, one after the other: `ld -r` concatenates them.
+
+Manifest (little endian; section `.lazyck.manifest` of a lazy library, and the file `manifest` of a bundle).
+It is read in place by the C++ runtime, so all tables have fixed-size rows:
+
+    header  := "LAZYCKMF" version:u32 size:u32
+               blobs:u32 symbols:u32 recipes:u32 words:u32              row counts (words: u32s in the list pool)
+               blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32 strings_at:u32 strings_size:u32
+               library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
+    blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32
+    symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
+    recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
+    S       := u32, offset of a NUL-terminated string in the string pool
+    L       := u32, index of a list in the list pool: count:u32, then that many S
+
+Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
+alternate name and value. Offsets (`*_at`) count from the start of the header.
+
+History: version 1, the first.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lazyck import abi
+from lazyck.command import CompileCommand, Invocation, LinkCommand
+from lazyck.errors import FormatError
+
+# -- records of the shim ---------------------------------------------------------------------------
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int, end: int, where: str) -> None:
+        self.data, self.at, self.end, self.where = data, at, end, where
+
+    def take(self, size: int) -> bytes:
+        if self.at + size > self.end:
+            raise FormatError(f"{self.where}: a record of the shim is cut short", "run the build again from clean")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self) -> int:
+        return int.from_bytes(self.take(4), "little")
+
+    def string(self) -> str:
+        return os.fsdecode(self.take(self.number()))
+
+
+def decode_records(data: bytes, where: str) -> list[CompileCommand | LinkCommand]:
+    """Decode the records in `data`; `where` names their file in errors. Raises `FormatError`."""
+    found: list[CompileCommand | LinkCommand] = []
+    at = 0
+    while at < len(data):
+        if data[at] == 0:  # `ld -r` pads between sections
+            at += 1
+            continue
+        r = _Reader(data, at, len(data), where)
+        if r.take(4) != abi.RECORD_MAGIC:
+            raise FormatError(f"{where}: no record of the lazyck shim", "run the build again from clean")
+        version = r.number()
+        if version != abi.RECORD_VERSION:
+            raise FormatError(
+                f"{where}: written by another lazyck (record version {version}, this one reads {abi.RECORD_VERSION})",
+                "run the build again from clean",
+            )
+        size = r.number()
+        r.end = min(len(data), at + size)
+        kind = r.take(4)
+        tool, toolchain, cwd, source, output = (r.string() for _ in range(5))
+        prefix = r.number()
+        argv = tuple(r.string() for _ in range(r.number()))
+        env = tuple((r.string(), r.string()) for _ in range(r.number()))
+        call = Invocation(tool, toolchain, cwd, argv, prefix, env)
+        if kind == b"COMP":
+            found.append(CompileCommand(call, source, output))
+        elif kind == b"LINK":
+            found.append(LinkCommand(call, output))
+        else:
+            raise FormatError(f"{where}: unknown kind of record {kind!r}")
+        at += size
+    return found
+
+
+# -- the manifest of a lazy library ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How blobs of one group are compiled at run time, in words with placeholders (see `lazyck.abi`).
+
+    `compile` turns `PH_SOURCE` into the object `PH_OUTPUT`; `link` turns `PH_INPUT` into the `.so` `PH_OUTPUT`.
+    `home` is the toolchain's home as found by the build, `home_env` the variables that may name another one where
+    it does not exist. `env` is set for both steps after the variables of `drop_env` were taken out, so that the
+    flags of the job's own environment cannot leak into an entry whose key does not know them.
+    """
+
+    toolchain: str
+    toolchain_id: str
+    home: str
+    home_env: tuple[str, ...]
+    compile: tuple[str, ...]
+    link: tuple[str, ...]
+    arch_flags: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    drop_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlobRecord:
+    """One lazily compiled blob: unique `name`, `source` relative to the bundle root, index of its recipe,
+    `digest` of all that its compilation reads (hex), and the symbols that go through slots."""
+
+    name: str
+    source: str
+    recipe: int
+    digest: str
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that a lazy library knows of its blobs."""
+
+    library: str
+    soname: str
+    cache_name: str
+    root: str
+    archs: tuple[str, ...]
+    recipes: tuple[Recipe, ...]
+    blobs: tuple[BlobRecord, ...]
+    eager: tuple[tuple[str, str], ...] = ()
+    creator: str = ""
+    digest: str = ""
+
+    @property
+    def symbols(self) -> list[tuple[str, int]]:
+        """(symbol, index of its blob) in the order of the slots."""
+        return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]
+
+
+_HEADER = struct.Struct("<8s20I")
+_BLOB = struct.Struct("<6I")
+_SYMBOL = struct.Struct("<2I")
+_RECIPE = struct.Struct("<9I")
+
+
+@dataclass
+class _Pool:
+    strings: bytearray = field(default_factory=bytearray)
+    offsets: dict[str, int] = field(default_factory=dict)
+    words: list[int] = field(default_factory=list)
+    lists: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def string(self, text: str) -> int:
+        at = self.offsets.get(text)
+        if at is None:
+            raw = os.fsencode(text)
+            if b"\0" in raw:
+                raise FormatError(f"a NUL byte in {text!r} cannot be recorded")
+            at = self.offsets[text] = len(self.strings)
+            self.strings += raw + b"\0"
+        return at
+
+    def list(self, texts: Sequence[str]) -> int:
+        key = tuple(texts)
+        at = self.lists.get(key)
+        if at is None:
+            at = self.lists[key] = len(self.words)
+            self.words += [len(key), *(self.string(t) for t in key)]
+        return at
+
+
+def _flat(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    return [word for pair in pairs for word in pair]
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as the bytes that `decode` and the runtime read."""
+    pool = _Pool()
+    pool.string("")
+    blobs, symbols = bytearray(), bytearray()
+    first = 0
+    for i, b in enumerate(manifest.blobs):
+        blobs += _BLOB.pack(
+            pool.string(b.name), pool.string(b.source), b.recipe, pool.string(b.digest), first, len(b.symbols)
+        )
+        first += len(b.symbols)
+        for s in b.symbols:
+            symbols += _SYMBOL.pack(pool.string(s), i)
+    recipes = b"".join(
+        _RECIPE.pack(
+            pool.string(r.toolchain),
+            pool.string(r.toolchain_id),
+            pool.string(r.home),
+            pool.list(r.home_env),
+            pool.list(r.compile),
+            pool.list(r.link),
+            pool.list(_flat(r.env)),
+            pool.list(r.arch_flags),
+            pool.list(r.drop_env),
+        )
+        for r in manifest.recipes
+    )
+    names = [pool.string(t) for t in (manifest.library, manifest.soname, manifest.cache_name, manifest.root)]
+    names += [pool.list(manifest.archs), pool.list(_flat(manifest.eager))]
+    names += [pool.string(manifest.creator), pool.string(manifest.digest)]
+    lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
+    blobs_at = _HEADER.size
+    symbols_at = blobs_at + len(blobs)
+    recipes_at = symbols_at + len(symbols)
+    lists_at = recipes_at + len(recipes)
+    strings_at = lists_at + len(lists)
+    header = _HEADER.pack(
+        abi.MANIFEST_MAGIC,
+        abi.MANIFEST_VERSION,
+        strings_at + len(pool.strings),
+        len(manifest.blobs),
+        first,
+        len(manifest.recipes),
+        len(pool.words),
+        blobs_at,
+        symbols_at,
+        recipes_at,
+        lists_at,
+        strings_at,
+        len(pool.strings),
+        *names,
+    )
+    return b"".join((header, blobs, symbols, recipes, lists, pool.strings))
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """Decode a manifest; `where` names its file in errors. Raises `FormatError` for anything else."""
+    if data[: len(abi.MANIFEST_MAGIC)] != abi.MANIFEST_MAGIC or len(data) < 16:
+        raise FormatError(f"{where}: not a lazyck manifest", "give a lazy library, or the `manifest` of its bundle")
+    version, size = struct.unpack_from("<2I", data, 8)
+    if version != abi.MANIFEST_VERSION:
+        raise FormatError(
+            f"{where}: manifest version {version}, this lazyck reads version {abi.MANIFEST_VERSION}",
+            "use the lazyck that built it, or build it again",
+        )
+    if size > len(data) or size < _HEADER.size:
+        raise FormatError(f"{where}: cut short ({len(data)} of {size} bytes)", "copy or build it again")
+    try:
+        return _decode(data)
+    except (struct.error, IndexError, ValueError) as e:
+        raise FormatError(f"{where}: damaged manifest ({e})", "copy or build it again") from e
+
+
+def _decode(data: bytes) -> Manifest:
+    h = _HEADER.unpack_from(data)
+    (blob_count, _symbol_count, recipe_count, word_count) = h[3:7]
+    (blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size) = h[7:13]
+    strings = data[strings_at : strings_at + strings_size]
+    words = struct.unpack_from(f"<{word_count}I", data, lists_at)
+
+    def text(at: int) -> str:
+        return os.fsdecode(strings[at : strings.index(b"\0", at)])
+
+    def texts(at: int) -> tuple[str, ...]:
+        return tuple(text(w) for w in words[at + 1 : at + 1 + words[at]])
+
+    def pairs(at: int) -> tuple[tuple[str, str], ...]:
+        flat = texts(at)
+        return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+    recipes = []
+    for i in range(recipe_count):
+        r = _RECIPE.unpack_from(data, recipes_at + i * _RECIPE.size)
+        recipes.append(
+            Recipe(
+                toolchain=text(r[0]),
+                toolchain_id=text(r[1]),
+                home=text(r[2]),
+                home_env=texts(r[3]),
+                compile=texts(r[4]),
+                link=texts(r[5]),
+                env=pairs(r[6]),
+                arch_flags=texts(r[7]),
+                drop_env=texts(r[8]),
+            )
+        )
+    blobs = []
+    for i in range(blob_count):
+        b = _BLOB.unpack_from(data, blobs_at + i * _BLOB.size)
+        rows = _SYMBOL.iter_unpack(data[symbols_at + b[4] * _SYMBOL.size : symbols_at + (b[4] + b[5]) * _SYMBOL.size])
+        if b[2] >= recipe_count:
+            raise ValueError(f"blob {i} names recipe {b[2]} of {recipe_count}")
+        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), tuple(text(s) for s, _ in rows)))
+    return Manifest(
+        library=text(h[13]),
+        soname=text(h[14]),
+        cache_name=text(h[15]),
+        root=text(h[16]),
+        archs=texts(h[17]),
+        eager=pairs(h[18]),
+        creator=text(h[19]),
+        digest=text(h[20]),
+        recipes=tuple(recipes),
+        blobs=tuple(blobs),
+    )

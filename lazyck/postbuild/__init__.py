@@ -1,0 +1,1 @@
+"""Turns an intercepted link into a lazy library: probe, stubs, bundle, manifest, link."""

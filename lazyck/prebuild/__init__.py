@@ -1,0 +1,1 @@
+"""Fills and empties the cache ahead of time."""

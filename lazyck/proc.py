@@ -1,0 +1,89 @@
+"""The only place from which lazyck's Python starts processes: argv lists, no shell, output kept for errors."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.errors import CommandError, ToolchainError
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished command left: exit status (negative: signal), its stdout and stderr as text, CPU
+    seconds and the peak resident size in KiB of it and all it waited for."""
+
+    status: int
+    stdout: str
+    stderr: str
+    cpu_seconds: float
+    peak_rss_kib: int
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    timeout: float | None = None,
+) -> Result:
+    """Run `argv` to its end and return what it left; a non-zero status is not an error here.
+
+    Raises `ToolchainError` if the program cannot be started.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        done = subprocess.run(
+            list(argv),
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            check=False,
+        )
+    except OSError as e:
+        raise ToolchainError(
+            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that the program exists and is executable"
+        ) from e
+    except subprocess.TimeoutExpired as e:
+        raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    text = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
+    return Result(done.returncode, *text, cpu, after.ru_maxrss)
+
+
+def check(
+    what: str,
+    argv: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    hint: str = "",
+) -> Result:
+    """Like `run`, but a non-zero status raises `CommandError` that starts with `what`."""
+    result = run(argv, cwd=cwd, env=env)
+    if result.status != 0:
+        raise CommandError(what, argv, result.status, result.stdout + result.stderr, hint)
+    return result
+
+
+def passthrough(
+    argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None
+) -> int:
+    """Run `argv` on lazyck's own stdin, stdout and stderr; returns its status as a shell reports it (128 + signal)."""
+    try:
+        status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
+    except OSError as e:
+        raise ToolchainError(
+            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
+        ) from e
+    return 128 - status if status < 0 else status

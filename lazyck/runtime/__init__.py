@@ -1,0 +1,1 @@
+"""The C++ runtime's sources (`src/`) and the Python that builds them."""

@@ -1,0 +1,1 @@
+"""Everything that names a compiler: one module per toolchain."""
