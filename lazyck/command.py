@@ -24,7 +24,7 @@ class Invocation:
 
     def path(self, name: str) -> str:
         """`name` as given on the command line, made absolute and free of `.` and `..` parts."""
-        return os.path.normpath(os.path.join(self.cwd, name))  # noqa: PTH118 - text only, no Path semantics wanted
+        return os.path.normpath(os.path.join(self.cwd, name))
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CompileCommand:
     @property
     def stem(self) -> str:
         """The source's file name without its last suffix: the name by which users know the blob."""
-        return os.path.basename(self.source).rpartition(".")[0] or os.path.basename(self.source)  # noqa: PTH119
+        return os.path.basename(self.source).rpartition(".")[0] or os.path.basename(self.source)
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,7 @@ def run(
             env=None if env is None else dict(env),
             input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
             stdin=subprocess.DEVNULL if stdin is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout,
             check=False,
         )
@@ -57,8 +56,8 @@ def run(
         raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    text = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
-    return Result(done.returncode, *text, cpu, after.ru_maxrss)
+    stdout, stderr = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return Result(done.returncode, stdout, stderr, cpu, after.ru_maxrss)
 
 
 def check(
@@ -76,9 +75,7 @@ def check(
     return result
 
 
-def passthrough(
-    argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None
-) -> int:
+def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None) -> int:
     """Run `argv` on lazyck's own stdin, stdout and stderr; returns its status as a shell reports it (128 + signal)."""
     try:
         status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode

@@ -1,0 +1,387 @@
+"""AMD's Composable Kernel fused attention, lazily: fetch, generate, build under lazyck, call, measure, tabulate.
+
+    python examples/ck_fmha/ck_fmha.py --work DIR [--limit N] [--samples N] [--all-dims] [--table FILE]
+
+Every number of the table in the README comes from here. Needs the packages that `rocm_home.missing_packages`
+names; needs no GPU: a stand-in for the HIP runtime answers for the device and records the launches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rocm_home
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+ARCHIVE = "flash_attn-2.8.3.post2.tar.gz"
+SHA256 = "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b"
+ARCH = "gfx942"
+OPTDIM = "32,64,128,256"
+BLOBS = "*/blob/*_d[0-9]*.cpp"  # the four dispatchers, generated beside the blobs, are *_api.cpp
+DIRECTIONS = {"fwd": ("fwd", "fwd_splitkv", "fwd_appendkv"), "bwd": ("bwd",)}
+FLAGS = [
+    "-O3", "-std=c++17", "-fPIC", "-fgpu-flush-denormals-to-zero", "-fno-offload-uniform-block",
+    "-DCK_TILE_FMHA_FWD_FAST_EXP2=1", "-DCK_TILE_FMHA_FWD_SPLITKV_API=1", "-DCK_TILE_FMHA_FWD_APPENDKV_API=1",
+    "-DCK_ENABLE_BF16", "-DCK_ENABLE_FP16", "-DCK_ENABLE_FP32", "-DCK_USE_XDL", "-DUSE_PROF_API=1",
+    "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3", "-Wno-invalid-constexpr", "-w",
+]  # fmt: skip
+
+
+def say(text: str) -> None:
+    print(f"ck_fmha: {text}", flush=True)
+
+
+def cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+# -- sources -------------------------------------------------------------------------------------
+
+
+def fetch(work: Path) -> Path:
+    """CK's directory out of flash-attn's source archive, fetched from PyPI unless it is there already."""
+    archive = work / ARCHIVE
+    if not archive.is_file():
+        say("fetching flash-attn's source archive from PyPI")
+        venv = work / "fetch-venv"
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        subprocess.run([str(venv / "bin" / "pip"), "install", "-q", "unearth"], check=True)
+        argv = [str(venv / "bin" / "unearth"), "-d", str(work), "--no-binary", "flash-attn==2.8.3.post2"]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != SHA256:
+        sys.exit(f"{archive}: sha256 is {found}, expected {SHA256}: remove the file and try again")
+    ck = work / ARCHIVE.removesuffix(".tar.gz") / "csrc" / "composable_kernel"
+    if not ck.is_dir():
+        with tarfile.open(archive) as tar:
+            tar.extractall(work, filter="data")
+    return ck
+
+
+def generate(ck: Path, out: Path, all_dims: bool) -> dict[str, list[Path]]:
+    """Run CK's own generator as flash-attn does; files per direction."""
+    files = {}
+    for direction in ("fwd", "fwd_splitkv", "fwd_appendkv", "bwd"):
+        target = out / "blob" / direction
+        target.mkdir(parents=True, exist_ok=True)
+        script = ck / "example" / "ck_tile" / "01_fmha" / "generate.py"
+        argv = [sys.executable, str(script), "-d", direction, "--output_dir", str(target), "--receipt", "2"]
+        subprocess.run(argv if all_dims else [*argv, "--optdim", OPTDIM], check=True, stdout=subprocess.DEVNULL)
+        files[direction] = sorted(target.glob("*.cpp"))
+    return files
+
+
+def write_ninja(build: Path, ck: Path, files: dict[str, list[Path]], libraries: list[str]) -> None:
+    """One compile per file and one link per library: nothing in it knows of lazyck."""
+    includes = [ck / "include", ck / "library" / "include", ck / "example" / "ck_tile" / "01_fmha"]
+    flags = " ".join([*FLAGS, f"--offload-arch={ARCH}", *(f"-I{i}" for i in includes)])
+    lines = [
+        "rule cc", f"  command = $$ROCM_PATH/bin/hipcc {flags} -c $in -o $out", "  description = CC $out",
+        "rule link", "  command = $$ROCM_PATH/bin/hipcc -shared -o $out @$out.rsp", "  description = LINK $out",
+        "  rspfile = $out.rsp", "  rspfile_content = $in_newline", "",
+    ]  # fmt: skip
+    for library in libraries:
+        sources = [f for d in DIRECTIONS[library] for f in files[d]]
+        sources.sort(key=lambda f: not f.name.endswith("_api.cpp"))  # the long compiles first
+        objects = []
+        for source in sources:
+            objects.append(f"obj/{source.parent.name}/{source.stem}.o")
+            lines.append(f"build {objects[-1]}: cc {source}")
+        lines.append(f"build libfmha_{library}.so: link {' '.join(objects)}")
+    (build / "build.ninja").write_text("\n".join(lines) + "\n")
+
+
+# -- building, calling, measuring -------------------------------------------------------------------
+
+
+@dataclass
+class Measured:
+    """What the table shows."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    wall: float = 0.0
+    cpu: float = 0.0
+    dispatchers: dict[str, float] = field(default_factory=dict)
+    libraries: dict[str, dict[str, object]] = field(default_factory=dict)
+    calls: list[dict[str, object]] = field(default_factory=list)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
+
+
+def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
+    """`lazyck build full` around ninja."""
+    env = {**os.environ, "ROCM_PATH": str(home)}
+    argv = [sys.executable, "-m", "lazyck", "build", "full", "--gpu-archs", ARCH, "--toolchain", "rocm"]
+    argv += ["--blobs", BLOBS, "--tmp-dir", str(build / "lazyck"), "--install-dir", str(build / "install")]
+    argv += ["--", "ninja", "-C", str(build), "--quiet"]
+    cpu, begun = cpu_of_children(), time.monotonic()
+    done = subprocess.run(argv, env=env, cwd=REPOSITORY)
+    if done.returncode != 0:
+        sys.exit(f"the lazy build failed with status {done.returncode}")
+    m.wall, m.cpu = time.monotonic() - begun, cpu_of_children() - cpu
+    for line in (build / ".ninja_log").read_text().splitlines()[1:]:
+        start, end, _, output, _ = line.split("\t")
+        if output.endswith("_api.o"):
+            m.dispatchers[Path(output).stem] = (int(end) - int(start)) / 1000
+    for path in sorted((build / "lazyck" / "libs").glob("*/summary.json")):
+        summary = json.loads(path.read_text())
+        m.libraries[summary["library"]] = summary
+
+
+def check_symbols(build: Path, library: str, m: Measured) -> None:
+    """Every symbol of a blob that a dispatcher leaves undefined has its stub, and nothing is undefined after the link."""
+    dispatchers = [str(p) for p in build.glob("obj/*/*_api.o") if library == ("bwd" if "bwd" in p.name else "fwd")]
+    undefined = set(nm(["-u", *dispatchers]))
+    linked = str(build / f"libfmha_{library}.so")
+    stubs = {s for b in inspect(linked)["blobs"] for s in b["symbols"]}
+    left = subprocess.run(["ldd", "-r", linked], capture_output=True, text=True)
+    missing = [line for line in (left.stdout + left.stderr).splitlines() if "undefined symbol" in line]
+    own = {s for s in undefined if "fmha_" in s}
+    summary = m.libraries[f"libfmha_{library}"]
+    summary["undefined"], summary["stubbed"] = len(own), len(own & stubs)
+    summary["missing_after_link"] = len(missing)
+    if own != stubs or missing:
+        sys.exit(
+            f"{linked}: {len(own - stubs)} symbols without a stub, {len(missing)} undefined after the link: {missing[:3]}"
+        )
+
+
+def nm(words: list[str]) -> list[str]:
+    out = subprocess.run(["nm", *words], capture_output=True, text=True, check=True).stdout
+    return [line.split()[-1] for line in out.splitlines() if " U " in f" {line}"]
+
+
+def inspect(library: str) -> dict[str, list[dict[str, list[str]]]]:
+    argv = [sys.executable, "-m", "lazyck", "inspect", library, "--json"]
+    return json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout)
+
+
+def stand_in_environment(build: Path, home: Path, name: str) -> dict[str, str]:
+    """The environment of a call: the stand-in HIP runtime first, launches and compiler calls recorded."""
+    fake = REPOSITORY / "scripts" / "fake_rocm_home"
+    lib = subprocess.run(
+        [str(fake / "bin" / "fake-rocm-build")], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": lib,
+        "FAKE_ROCM_ARCH": ARCH,
+        "FAKE_ROCM_LAUNCH_LOG": str(build / f"{name}.launches"),
+        "CK_HIPCC_LOG": str(build / f"{name}.compiles"),
+        "LAZYCK_CACHE_DIR": str(build / "cache"),
+        "ROCM_PATH": str(home),
+    }
+
+
+def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
+    """The small program that calls one of CK's dispatchers."""
+    exe = build / f"driver_{library}"
+    includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
+    hipcc = str(home / "bin" / "hipcc")
+    flags = [f for f in FLAGS if f != "-O3"]
+    source = str(HERE / f"driver_{library}.cpp")
+    subprocess.run([hipcc, *flags, "-O1", "--cuda-host-only", *includes, "-c", source, "-o", f"{exe}.o"], check=True)
+    rpath = f"-Wl,-rpath,{build / 'install'}"
+    subprocess.run(
+        [hipcc, f"{exe}.o", "-o", str(exe), f"-L{build / 'install'}", f"-lfmha_{library}", rpath], check=True
+    )
+    return exe
+
+
+def call(
+    build: Path, home: Path, exe: Path, words: list[str], name: str, m: Measured
+) -> subprocess.CompletedProcess[str]:
+    """Call one variant in a process of its own and note what it did."""
+    env = stand_in_environment(build, home, name)
+    for log in ("FAKE_ROCM_LAUNCH_LOG", "CK_HIPCC_LOG"):
+        Path(env[log]).unlink(missing_ok=True)
+    begun = time.monotonic()
+    done = subprocess.run([str(exe), *words], env=env, capture_output=True, text=True)
+    launches = read_lines(Path(env["FAKE_ROCM_LAUNCH_LOG"]))
+    compiles = read_lines(Path(env["CK_HIPCC_LOG"]))
+    kernels = sorted({re.sub(r"(\d{2,}).*", "", k)[:60] for k in launches})
+    m.calls.append({
+        "name": name, "seconds": time.monotonic() - begun, "status": done.returncode,
+        "compilers": len(compiles), "launches": len(launches), "kernels": kernels,
+    })  # fmt: skip
+    sys.stderr.write(done.stderr)
+    say(f"{name}: status {done.returncode}, {len(compiles)} compiler calls, {len(launches)} launches")
+    return done
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+def blob_class(file: Path) -> str:
+    """Blobs of one class cost about the same: direction, kind of kernel, head dim."""
+    kind, _, rest = file.stem.partition("_d")
+    return f"{kind} d{re.match(r'[0-9]+', rest)[0]}" if re.match(r"[0-9]+", rest) else f"{kind} {rest}"
+
+
+def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], count: int, m: Measured) -> None:
+    """Compile `count` blobs as an ordinary build would, spread over the classes by their weight."""
+    by_class: dict[str, list[Path]] = defaultdict(list)
+    for blob in blobs:
+        by_class[blob_class(blob)].append(blob)
+    m.classes = {name: len(files) for name, files in by_class.items()}
+    chooser = random.Random(2026)
+    includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
+    order = sorted(by_class, key=lambda c: -len(by_class[c]))
+    for i in range(count):
+        name = order[i % len(order)]
+        blob = chooser.choice(by_class[name])
+        argv = [
+            str(home / "bin" / "hipcc"),
+            *FLAGS,
+            f"--offload-arch={ARCH}",
+            *includes,
+            "-c",
+            str(blob),
+            "-o",
+            str(build / "sample.o"),
+        ]
+        cpu = cpu_of_children()
+        subprocess.run(argv, check=True)
+        m.samples.setdefault(name, []).append(cpu_of_children() - cpu)
+        say(f"ahead of time: {blob.name[:70]}: {m.samples[name][-1]:.1f} s CPU")
+
+
+def extrapolate(m: Measured) -> float:
+    """CPU seconds of all blobs ahead of time: each class by its own samples, or by the mean of all where it has none."""
+    everything = [s for samples in m.samples.values() for s in samples]
+    mean = sum(everything) / len(everything)
+    total = 0.0
+    for name, count in m.classes.items():
+        samples = m.samples.get(name)
+        total += count * (sum(samples) / len(samples) if samples else mean)
+    return total
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def table(m: Measured) -> str:
+    """The table of the README."""
+    names = sorted(m.libraries, reverse=True)
+    libraries = [m.libraries[n] for n in names]
+
+    def row(title: str, *cells: object) -> str:
+        return f"| {title} | " + " | ".join(str(c) for c in cells) + " |"
+
+    def each(fmt: str, key: str, scale: float = 1.0) -> list[str]:
+        return [fmt.format(float(lib[key]) * scale) for lib in libraries]  # type: ignore[arg-type]
+
+    def dispatcher(name: str) -> str:
+        mine = [s for d, s in m.dispatchers.items() if ("bwd" in d) == ("bwd" in name)]
+        return " + ".join(f"{s:.0f}" for s in sorted(mine, reverse=True))
+
+    lines = [
+        row("", *(f"`{n}.so`" for n in names)),
+        "|---|" + "---|" * len(names),
+        row("blobs deferred", *each("{:.0f}", "deferred")),
+        row("lazy / eager", *(f"{lib['lazy']} / {len(lib['eager'])}" for lib in libraries)),  # type: ignore[arg-type]
+        row(
+            "symbols the dispatchers leave undefined / with a stub",
+            *(f"{lib['undefined']} / {lib['stubbed']}" for lib in libraries),
+        ),
+        row("undefined after the link", *each("{:.0f}", "missing_after_link")),
+        row("dispatchers, s (the project's own compiles)", *(dispatcher(n) for n in names)),
+        row(
+            "probe / bundle / link, s",
+            *(
+                f"{lib['probe_seconds']:.1f} / {lib['bundle_seconds']:.1f} / {lib['link_seconds']:.1f}"
+                for lib in libraries
+            ),
+        ),
+        row("lazyck's own CPU, s", *each("{:.1f}", "cpu_seconds")),
+        row("lazyck's own peak memory, MB", *each("{:.0f}", "peak_rss_kib", 1 / 1024)),
+        row(
+            "library / bundle, MB",
+            *(f"{lib['library_bytes'] / 1e6:.1f} / {lib['bundle_bytes'] / 1e6:.1f}" for lib in libraries),
+        ),  # type: ignore[operator]
+    ]
+    lines += [
+        "",
+        f"Whole lazy build: {m.wall:.0f} s wall on {os.cpu_count()} cores, {m.cpu:.0f} s CPU, files: {sum(m.files.values())}.",
+    ]
+    if m.samples:
+        ahead = extrapolate(m)
+        samples = sum(len(s) for s in m.samples.values())
+        lines.append(
+            f"Ahead of time, extrapolated from {samples} sampled blobs: {ahead / 3600:.1f} core-hours, "
+            f"{ahead / m.cpu:.0f} times the CPU of the lazy build."
+        )
+    lines += ["", "| call | s | status | compiler calls | launches |", "|---|---|---|---|---|"]
+    lines += [row(str(c["name"]), f"{c['seconds']:.2f}", c["status"], c["compilers"], c["launches"]) for c in m.calls]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path("ck-fmha-work"), help="where everything goes (some 300 MB)")
+    parser.add_argument("--libraries", default="fwd,bwd", help="which of fwd,bwd to build")
+    parser.add_argument("--only", default="", help="build only these generator directions, such as fwd_appendkv")
+    parser.add_argument(
+        "--all-dims", action="store_true", help="without --optdim: 3,351 files, 72 of which do not compile"
+    )
+    parser.add_argument("--samples", type=int, default=14, help="blobs to compile ahead of time for the extrapolation")
+    parser.add_argument("--hdim", default="128", help="head dim of the variants that are called")
+    parser.add_argument("--table", type=Path, help="write the table here too")
+    args = parser.parse_args()
+    if rocm_home.missing_packages():
+        sys.exit(f"a real HIP compiler is missing; as root: {rocm_home.missing_packages()}")
+    work = args.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    ck = fetch(work)
+    build = work / ("all-dims" if args.all_dims else "optdim")
+    build.mkdir(exist_ok=True)
+    home = rocm_home.make(work / "rocm", ARCH)
+    m = Measured()
+    files = generate(ck, build, args.all_dims)
+    libraries = args.libraries.split(",")
+    m.files = {d: len(files[d]) for lib in libraries for d in DIRECTIONS[lib]}
+    say("generated " + ", ".join(f"{d}: {n}" for d, n in m.files.items()))
+    for old in ("obj", "install", "lazyck", "cache"):
+        shutil.rmtree(build / old, ignore_errors=True)
+    (build / ".ninja_log").unlink(missing_ok=True)
+    write_ninja(build, ck, files, libraries)
+    build_lazily(work, build, home, m)
+    for library in libraries:
+        check_symbols(build, library, m)
+        exe = compile_driver(build, ck, home, library)
+        first = call(build, home, exe, [args.hdim], f"{library} d{args.hdim}, first process", m)
+        again = call(build, home, exe, [args.hdim], f"{library} d{args.hdim}, second process", m)
+        if first.returncode or again.returncode or m.calls[-1]["compilers"] or not m.calls[-1]["launches"]:
+            sys.exit(f"{library}: the call failed, or the second process was no pure cache hit")
+    if args.all_dims and "fwd" in libraries:
+        bad = call(build, home, build / "driver_fwd", ["160", "splitkv"], "split-kv d160, which cannot compile", m)
+        if bad.returncode != 4 or "error:" not in bad.stderr:
+            sys.exit(f"split-kv d160: expected a CompileError with the compiler's message, got {bad.returncode}")
+    blobs = [f for lib in libraries for d in DIRECTIONS[lib] for f in files[d] if not f.name.endswith("_api.cpp")]
+    if args.samples:
+        sample_ahead_of_time(build, ck, home, blobs, args.samples, m)
+    text = table(m)
+    print(text)
+    if args.table:
+        args.table.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""`lazyck build full`: run the project's own build with the shims in front, then say what became of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.interceptor.log import LogLine, read_log
+from lazyck.interceptor.setup import set_up
+from lazyck.postbuild import summary
+from lazyck.settings import BuildSettings, save_settings
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What the user asked of `lazyck build full`. `commands` run side by side."""
+
+    commands: tuple[tuple[str, ...], ...]
+    blobs: tuple[str, ...]
+    toolchain: str
+    archs: str
+    settings: BuildSettings
+    extra_env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BuildOutcome:
+    """The command's status and the text of the summary."""
+
+    status: int
+    report: str
+    libraries: tuple[summary.LinkSummary, ...]
+
+
+def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
+    """Run the build. Raises `LazyckError` for what is lazyck's own fault or the user's request."""
+    settings = request.settings
+    settings.tmp.mkdir(parents=True, exist_ok=True)
+    forget_summaries(settings.tmp)
+    interception = set_up(
+        settings.tmp, request.toolchain, request.blobs, env, python=sys.executable, verbose=settings.verbose
+    )
+    archs: dict[str, None] = {}
+    build_env = {**interception.env, **request.extra_env}
+    for found in interception.found:
+        if request.archs and found.toolchain.arch_flags:
+            for arch in found.toolchain.parse_archs(request.archs):
+                archs[arch] = None
+            for variable in found.toolchain.arch_env:
+                build_env.setdefault(variable, request.archs)
+    settings = replace(
+        settings,
+        archs=tuple(archs),
+        homes=tuple((f.toolchain.name, f.home) for f in interception.found),
+        shim_homes=tuple(interception.home_map.items()),
+    )
+    save_settings(settings)
+    with ThreadPoolExecutor(max_workers=len(request.commands)) as pool:
+        statuses = list(pool.map(lambda argv: proc.passthrough(argv, env=build_env), request.commands))
+    status = next((s for s in statuses if s != 0), 0)
+    lines = read_log(interception.log)
+    libraries = [summary.load(p) for p in sorted(settings.tmp.glob("libs/*/summary.json"))]
+    intercept = sum(line.microseconds for line in lines if line.action == "defer") / 1e6
+    report = summary.render(libraries, intercept, unlinked(lines, settings.tmp) if status == 0 else [])
+    return BuildOutcome(status, report, tuple(libraries))
+
+
+def forget_summaries(tmp: Path) -> None:
+    """Take away what earlier builds in the same tmp dir said of their links: the report is about this one."""
+    for old in tmp.glob("libs/*/summary.json"):
+        old.unlink()
+
+
+def unlinked(lines: Sequence[LogLine], tmp: Path) -> list[str]:
+    """Objects that this build deferred and no intercepted link took."""
+    deferred = {line.output for line in lines if line.action == "defer"}
+    for taken in tmp.glob("libs/*/taken"):
+        deferred -= set(os.fsdecode(taken.read_bytes()).split("\0"))
+    return sorted(deferred)

@@ -1,0 +1,265 @@
+"""The `lazyck` command: parse, call one function, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from lazyck import __version__, abi, aiter, build
+from lazyck.config import environment, number
+from lazyck.errors import LazyckError, UsageError
+from lazyck.inspect import read_manifest, render_text, to_json
+from lazyck.postbuild.quick import quick
+from lazyck.prebuild import names, run
+from lazyck.settings import BuildSettings, load_settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="lazyck")
+def cli() -> None:
+    """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
+
+
+@cli.group("build")
+def build_group() -> None:
+    """Run a project's own build and make its libraries lazy."""
+
+
+@build_group.command("full", context_settings={"ignore_unknown_options": False})
+@click.option(
+    "--blobs",
+    multiple=True,
+    metavar="GLOB",
+    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*]",
+)
+@click.option(
+    "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
+)
+@click.option("--toolchain", type=click.Choice(["auto", "rocm", "cuda", "host"]), default="auto", show_default=True)
+@click.option(
+    "--tmp-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where lazyck keeps its shims and all that `quick` needs. [default: ./lazyck-build]",
+)
+@click.option(
+    "--install-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Make a deployable tree here: the libraries, and lazyck/ beside them.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the cache directory, baked in. [default: lazyck]")
+@click.option(
+    "--root",
+    default="",
+    metavar="DIR",
+    help="Where the deployed bundle will be, baked in. [default: beside the library]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Parallel compiles of lazyck's own. [default: LAZYCK_JOBS, else the number of cores]",
+)
+@click.option(
+    "--aiter-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Build aiter's forward and backward attention libraries from this checkout.",
+)
+@click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
+@click.option("--verbose", is_flag=True, help="Say what each step does.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def build_full(
+    blobs: tuple[str, ...],
+    gpu_archs: str,
+    toolchain: str,
+    tmp_dir: Path | None,
+    install_dir: Path | None,
+    name: str,
+    root: str,
+    jobs: int | None,
+    aiter_dir: Path | None,
+    ck_tile_bf16: int | None,
+    verbose: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
+
+    Sources that match --blobs are recorded instead of compiled, and every link that takes them makes a lazy
+    library at the place that the build asked for. The exit status is COMMAND's.
+    """
+    env = environment()
+    commands = [list(command)] if command else []
+    extra: dict[str, str] = {}
+    if aiter_dir is not None:
+        if command:
+            raise UsageError("--aiter-dir fills in the command", "leave out what follows `--`")
+        commands = aiter.commands(aiter_dir)
+        extra.update(
+            aiter.environment(tuple(gpu_archs.replace(",", ";").split(";")) if gpu_archs else (), ck_tile_bf16)
+        )
+    elif ck_tile_bf16 is not None:
+        raise UsageError("--ck-tile-bf16 goes with --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
+    if not commands:
+        raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
+    if name and ("/" in name or name in (".", "..")):
+        raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
+    settings = BuildSettings(
+        tmp_dir=str((tmp_dir or Path("lazyck-build")).absolute()),
+        install_dir=str(install_dir.absolute()) if install_dir else "",
+        name=name or abi.DEFAULT_CACHE_NAME,
+        root=root,
+        jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        verbose=verbose,
+    )
+    request = build.BuildRequest(
+        tuple(tuple(c) for c in commands), blobs or ("*/blob/*",), toolchain, gpu_archs, settings, extra
+    )
+    outcome = build.full(request, env)
+    if outcome.report:
+        click.echo(outcome.report, err=True)
+    sys.exit(outcome.status)
+
+
+@build_group.command("quick")
+@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
+@click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
+@click.option("--verbose", is_flag=True, help="Say which command links.")
+def build_quick(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
+    """Compile only lazyck's runtime again and link again, reusing everything else.
+
+    LAZYCK_RUNTIME_SRC names another copy of the runtime's sources.
+    """
+    load_settings(tmp_dir.absolute())
+    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment()):
+        if done.linked:
+            click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
+        else:
+            click.echo(f"lazyck: {done.library}: nothing to do")
+
+
+@cli.command("inspect")
+@click.argument("library", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect_command(library: Path, as_json: bool) -> None:
+    """Print what a lazy library (or a manifest file) holds: blobs, symbols, commands, eager blobs and why."""
+    found = read_manifest(library)
+    click.echo(json.dumps(to_json(found), indent=1) if as_json else render_text(found))
+
+
+@cli.group("prebuild")
+def prebuild_group() -> None:
+    """Fill and empty the cache ahead of time."""
+
+
+def blob_options(command: F) -> F:
+    """The ways of naming blobs, the same for every prebuild command."""
+    decorators = [
+        click.option(
+            "--manifest",
+            "manifest_file",
+            type=click.Path(path_type=Path),
+            required=True,
+            help="A lazy library, or the `manifest` of its bundle.",
+        ),
+        click.option(
+            "--blob-list",
+            multiple=True,
+            metavar="FILE",
+            help="File of blob names, one a line; `-` is stdin; repeatable.",
+        ),
+        click.option("--all", "every", is_flag=True, help="All blobs."),
+        click.option(
+            "--gpu-archs",
+            default="",
+            metavar="LIST",
+            help="Archs. [default: LAZYCK_ARCHS, else the GPU present, else the build's]",
+        ),
+        click.argument("blobs", nargs=-1),
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]) -> names.Selection:
+    """The blobs that the user named. Raises `UsageError` that lists unknown names."""
+    given = [*blobs]
+    for name in blob_list:
+        given += names.read_list(name, sys.stdin)
+    return names.select(read_manifest(manifest_file), given, every)
+
+
+@prebuild_group.command("list")
+@blob_options
+def prebuild_list(
+    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
+) -> None:
+    """List the blobs (all, or those named) and for which archs they are cached."""
+    chosen = selection(manifest_file, blob_list, every or not (blobs or blob_list), blobs)
+    for line in run.list_blobs(manifest_file, chosen, gpu_archs, environment()):
+        click.echo(line)
+
+
+@prebuild_group.command("build")
+@blob_options
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
+)
+@click.option("--verbose", is_flag=True, help="Print the commands.")
+def prebuild_build(
+    manifest_file: Path,
+    blob_list: tuple[str, ...],
+    every: bool,
+    gpu_archs: str,
+    blobs: tuple[str, ...],
+    jobs: int | None,
+    verbose: bool,
+) -> None:
+    """Compile blobs into the cache that the runtime reads."""
+    env = environment()
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    sys.exit(
+        run.build_blobs(
+            manifest_file, chosen, gpu_archs, jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1), verbose, env
+        )
+    )
+
+
+@prebuild_group.command("clean")
+@blob_options
+def prebuild_clean(
+    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
+) -> None:
+    """Remove blobs' entries from the cache (every arch, unless --gpu-archs names some)."""
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    removed = run.clean_blobs(manifest_file, chosen, gpu_archs, environment())
+    click.echo(f"lazyck: removed {removed} cached entries")
+
+
+def main() -> NoReturn:
+    """Run the command line; the only place where an error becomes an exit status."""
+    try:
+        cli.main(prog_name="lazyck", standalone_mode=False)
+        sys.exit(0)
+    except LazyckError as e:
+        sys.stderr.write(f"lazyck: error: {e.render()}\n")
+        sys.exit(e.exit_code)
+    except click.UsageError as e:
+        e.show()
+        sys.exit(2)
+    except click.ClickException as e:
+        e.show()
+        sys.exit(e.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.stderr.write("lazyck: interrupted\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

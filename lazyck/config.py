@@ -1,0 +1,36 @@
+"""The environment, read in one place and typed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.errors import UsageError
+
+
+def number(env: Mapping[str, str], name: str, default: int) -> int:
+    """A positive whole number from the environment. Raises `UsageError` naming the variable."""
+    text = env.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{name}={text!r}: not a whole number of at least 1", f"unset {name} or give it such a number")
+    return int(text)
+
+
+def environment() -> dict[str, str]:
+    """The process's environment: the one place where lazyck's Python reads it."""
+    return dict(os.environ)
+
+
+def runtime_source() -> Path:
+    """The runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own."""
+    given = os.environ.get(abi.ENV_RUNTIME_SRC, "")
+    if given:
+        path = Path(given).absolute()
+        if not path.is_dir():
+            raise UsageError(f"{abi.ENV_RUNTIME_SRC}={given!r}: no such directory", f"unset {abi.ENV_RUNTIME_SRC}")
+        return path
+    return Path(__file__).parent / "runtime" / "src"

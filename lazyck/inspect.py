@@ -1,0 +1,96 @@
+"""Reading a lazy library (or a manifest file) and showing what is in it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lazyck import abi
+from lazyck.errors import FormatError
+from lazyck.manifest import Manifest, Recipe, decode
+from lazyck.postbuild import elf
+
+_SHOWN = {
+    abi.PH_SOURCE: "{source}",
+    abi.PH_OUTPUT: "{output}",
+    abi.PH_INPUT: "{object}",
+    abi.PH_ROOT: "{root}",
+    abi.PH_LIBRARY: "{library}",
+    abi.PH_TOOLCHAIN: "{toolchain}",
+    abi.PH_ARCHS: "{archs}",
+    abi.PH_ARCH: "{arch}",
+}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a lazy library or of a manifest file. Raises `FormatError`."""
+    try:
+        with path.open("rb") as f:
+            start = f.read(8)
+        data = path.read_bytes() if start == abi.MANIFEST_MAGIC else None
+        if data is None and start[:4] == b"\x7fELF":
+            data = elf.read_section(path, abi.MANIFEST_SECTION)
+    except OSError as e:
+        raise FormatError(f"{path}: {e.strerror}", "give a lazy library, or the `manifest` of its bundle") from e
+    if data is None:
+        raise FormatError(
+            f"{path}: no lazy library (no section {abi.MANIFEST_SECTION})",
+            "give a library that `lazyck build` made, or the `manifest` of its bundle",
+        )
+    return decode(data, str(path))
+
+
+def shown(words: Sequence[str]) -> str:
+    """Words of a recipe as a user can read them."""
+    text = shlex.join(words)
+    for placeholder, name in _SHOWN.items():
+        text = text.replace(placeholder, name)
+    return text
+
+
+def render_text(m: Manifest) -> str:
+    """The manifest for people."""
+    lines = [
+        f"library     {m.library} (soname {m.soname or '-'})",
+        f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.library}",
+        f"bundle      {m.root or 'beside the library, lazyck/'}",
+        f"archs       {' '.join(m.archs) or '-'}",
+        f"made by     {m.creator}",
+        f"blobs       {len(m.blobs)} lazy with {len(m.symbols)} symbols, {len(m.eager)} eager",
+    ]
+    for i, recipe in enumerate(m.recipes):
+        lines += _render_recipe(i, recipe)
+    for blob in m.blobs:
+        lines.append(f"blob {blob.name}  recipe {blob.recipe}  key {blob.digest[:16]}  {blob.source}")
+        lines += [f"  {symbol}" for symbol in blob.symbols]
+    lines += [f"eager {name}: {reason}" for name, reason in m.eager]
+    return "\n".join(lines)
+
+
+def _render_recipe(index: int, r: Recipe) -> list[str]:
+    lines = [f"recipe {index}  {r.toolchain} {r.toolchain_id}  home {r.home or '-'}"]
+    lines += [f"  compile {shown(r.compile)}", f"  link    {shown(r.link)}"]
+    if r.arch_flags:
+        lines.append(f"  archs   {shown(r.arch_flags)}")
+    lines += [f"  env     {name}={value}" for name, value in r.env]
+    return lines
+
+
+def to_json(m: Manifest) -> dict[str, Any]:
+    """The manifest for programs."""
+    raw = asdict(m)
+    for recipe in raw["recipes"]:
+        for key in ("compile", "link", "arch_flags"):
+            recipe[key] = [_plain(w) for w in recipe[key]]
+        recipe["env"] = dict(recipe["env"])
+    raw["eager"] = [{"name": n, "reason": r} for n, r in m.eager]
+    return raw
+
+
+def _plain(word: str) -> str:
+    for placeholder, name in _SHOWN.items():
+        word = word.replace(placeholder, name)
+    return word

@@ -1,0 +1,265 @@
+// Defer, link or pass? The reasons are documented in docs/interceptor.md. Unsure means pass.
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+static void refuse(const char** at, const char* reason) {
+    if (!*at) *at = reason;
+}
+
+static void add_linker_words(Command* cmd, const char* value) {
+    while (*value) {
+        size_t n = strcspn(value, ",");
+        char* word = copy_text(value, n);
+        if (!strcmp(word, "-r") || !strcmp(word, "--relocatable")) refuse(&cmd->refusal, "relocatable-link");
+        push(&cmd->linker_words, word);
+        value += n + (value[n] == ',');
+    }
+}
+
+static void take_option(Command* cmd, const Rule* rule, const char* value) {
+    switch (rule->role) {
+        case 'c':
+            cmd->compiles = true;
+            break;
+        case 'o':
+            cmd->output = value;
+            break;
+        case 'x':
+            if (!cmd->inputs.n) cmd->language = value;  // later ones say nothing about the source before them
+            break;
+        case 'd':
+            cmd->depends = true;
+            break;
+        case 'D':
+            cmd->depfile = value;
+            break;
+        case 't':
+            push(&cmd->targets, value);
+            break;
+        case 'q':
+            push(&cmd->targets, quote_for_make(value));
+            break;
+        case 'w':
+            cmd->depends = true;
+            cmd->depfile = copy_text(value, strcspn(value, ","));
+            break;
+        case 'l':
+            push(&cmd->libraries, value);
+            break;
+        case 'L':
+            push(&cmd->library_dirs, value);
+            break;
+        case 'k':
+            add_linker_words(cmd, value);
+            break;
+        case 'S':
+            cmd->links_statically = true;
+            break;
+        case 'R':
+            refuse(&cmd->refusal, rule->reason);
+            break;
+        case 'C':
+            refuse(&cmd->compile_refusal, rule->reason);
+            break;
+        case 'T':
+            if (!strcasecmp(value, "true")) refuse(&cmd->compile_refusal, rule->reason);
+            break;
+        default:
+            break;
+    }
+}
+
+static void parse(const Conf* conf, Command* cmd) {
+    for (size_t i = 0; i < cmd->args.n; i++) {
+        const char* word = cmd->args.v[i];
+        if (word[0] != '-' || !word[1]) {
+            push(&cmd->inputs, word);
+            continue;
+        }
+        const Rule* rule = find_rule(conf, word);
+        if (!rule) continue;
+        const char* value = "";
+        if (rule->mode == 'p') value = word + rule->size;
+        if (rule->mode == 's') {
+            if (i + 1 == cmd->args.n)
+                refuse(&cmd->refusal, "unsupported-option");  // the compiler will complain
+            else
+                value = cmd->args.v[++i];
+        }
+        take_option(cmd, rule, value);
+    }
+}
+
+// Variables whose words the driver adds to its own options can turn a compile into something else, too.
+static void parse_environment(const Conf* conf, Command* cmd) {
+    for (size_t i = 0; i < conf->option_env.n; i++) {
+        const char* text = getenv(conf->option_env.v[i]);
+        while (text && *text) {
+            size_t n = strcspn(text, " \t\n'\"");
+            char* word = copy_text(text, n);
+            const Rule* rule = word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
+            if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
+            if (rule && rule->role == 'T' && rule->mode == 'p') take_option(cmd, rule, word + rule->size);
+            text += n + (text[n] != 0);
+        }
+    }
+}
+
+// `path` joined to `cwd`, without `.`, `..` and doubled slashes.
+char* absolute_path(const char* cwd, const char* path) {
+    char* full = path[0] == '/' ? copy_text(path, strlen(path)) : join_text(cwd, "/", path);
+    char *out = full, *p = full;
+    while (*p) {
+        while (*p == '/') p++;
+        size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '.' && p[1] == '.') {
+            while (out > full && *--out != '/') {
+            }
+        } else if (n && !(n == 1 && p[0] == '.')) {
+            *out++ = '/';
+            memmove(out, p, n);
+            out += n;
+        }
+        p += n;
+    }
+    if (out == full) *out++ = '/';
+    *out = 0;
+    return full;
+}
+
+static bool is_same_file(const char* a, const char* b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static bool matches(const Conf* conf, const char* path) {
+    for (size_t i = 0; i < conf->blobs.n; i++)
+        if (!fnmatch(conf->blobs.v[i], path, 0)) return true;
+    return false;
+}
+
+static bool is_probe(const char* path, const char* cwd) {
+    static const char* const k_dirs[] = {"/CMakeFiles/CMakeScratch/", "/CMakeFiles/CMakeTmp/", "/meson-private/"};
+    char* places[] = {(char*)path, join_text(cwd, "/", "")};
+    for (size_t p = 0; p < 2; p++) {
+        for (size_t i = 0; i < sizeof k_dirs / sizeof *k_dirs; i++)
+            if (strstr(places[p], k_dirs[i])) return true;
+        if (!fnmatch("*/CMakeFiles/*/CompilerId*/*", places[p], 0)) return true;
+    }
+    return !strncmp(strrchr(path, '/') + 1, "conftest.", 9);  // autoconf
+}
+
+static const char* pair_value(const List* pairs, const char* key) {
+    for (size_t i = 0; i + 1 < pairs->n; i += 2)
+        if (!strcmp(pairs->v[i], key)) return pairs->v[i + 1];
+    return NULL;
+}
+
+static const char* suffix_of(const char* path) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    return dot && (!slash || dot > slash) ? dot : "";
+}
+
+static bool is_assembler_suffix(const char* s) { return !strcmp(s, ".s") || !strcmp(s, ".S") || !strcmp(s, ".sx"); }
+
+// The reason to pass a compile on, or NULL; finds the toolchain whose recipes the source follows.
+static const char* language_refusal(const Conf* conf, const Command* cmd, const char* source, const char** toolchain) {
+    if (cmd->language && strcmp(cmd->language, "none")) {
+        if (!strncmp(cmd->language, "assembler", 9)) return "assembly";
+        *toolchain = pair_value(&conf->languages, cmd->language);
+        if (!*toolchain) return "language";
+    } else {
+        const char* suffix = suffix_of(source);
+        *toolchain = pair_value(&conf->suffixes, suffix);
+        if (!*toolchain) return is_assembler_suffix(suffix) ? "assembly" : "no-source";
+    }
+    if (!**toolchain) *toolchain = conf->toolchain;
+    return NULL;
+}
+
+static const char* output_refusal(const char* output, const char* absolute) {
+    struct stat st;
+    if (!output || !*output) return "no-output";
+    if (!strcmp(output, "-")) return "stdout";
+    if (!strcmp(absolute, "/dev/null")) return "dev-null";
+    if (!stat(absolute, &st) && !S_ISREG(st.st_mode)) return "unusual-output";
+    return NULL;
+}
+
+static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
+    if (cmd->compile_refusal) return cmd->compile_refusal;
+    if (cmd->inputs.n > 1) return "several-sources";
+    const char *given = cmd->inputs.v[0], *reason;
+    verdict->source = absolute_path(cwd, given);
+    if ((reason = language_refusal(conf, cmd, given, &verdict->toolchain))) return reason;
+    if (cmd->output) verdict->output = absolute_path(cwd, cmd->output);
+    if ((reason = output_refusal(cmd->output, verdict->output))) return reason;
+    if (is_probe(verdict->source, cwd)) return "try-compile";
+    char* real = NULL;
+    if (!is_same_file(verdict->source, given)) {  // `..` after a symlink, or no such file
+        real = realpath(given, NULL);
+        if (real) verdict->source = real;
+    }
+    if (!matches(conf, verdict->source)) {
+        if (!real) real = realpath(given, NULL);
+        if (!real || !matches(conf, real)) return "not-a-blob";
+    }
+    struct stat st;
+    if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return "source-unreadable";
+    return NULL;
+}
+
+static bool has_source(const Conf* conf, const Command* cmd) {
+    for (size_t i = 0; i < cmd->inputs.n; i++) {
+        const char* suffix = suffix_of(cmd->inputs.v[i]);
+        if (pair_value(&conf->suffixes, suffix) || is_assembler_suffix(suffix)) return true;
+    }
+    return cmd->language != NULL;
+}
+
+static const char* common_refusal(const Command* cmd) {
+    if (cmd->has_odd_response) return "response-file";
+    if (cmd->refusal) return cmd->refusal;
+    if (!cmd->inputs.n && !cmd->linker_words.n && !cmd->libraries.n) return "no-input";
+    for (size_t i = 0; i < cmd->inputs.n; i++) {
+        if (!strcmp(cmd->inputs.v[i], "-")) return "stdin";
+        if (!strcmp(cmd->inputs.v[i], "/dev/stdin")) return "stdin";
+        if (!strcmp(cmd->inputs.v[i], "/dev/null")) return "dev-null";
+    }
+    return NULL;
+}
+
+Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {
+    Verdict verdict = {k_pass, NULL, conf->toolchain, NULL, NULL};
+    parse(conf, cmd);
+    if (cmd->compiles) parse_environment(conf, cmd);
+    if ((verdict.reason = common_refusal(cmd))) return verdict;
+    if (cmd->compiles) {
+        if (!cmd->inputs.n) {
+            verdict.reason = "no-input";
+            return verdict;
+        }
+        verdict.reason = refuse_compile(conf, cmd, &verdict, cwd);
+        if (verdict.reason) {
+            verdict.toolchain = conf->toolchain;
+            return verdict;
+        }
+        verdict.action = k_defer;
+        verdict.reason = "blob";
+    } else if (has_deferred_input(cmd)) {
+        verdict.action = k_link;
+        verdict.reason = "deferred-input";
+        verdict.output = absolute_path(cwd, cmd->output ? cmd->output : "a.out");
+    } else {
+        verdict.reason = has_source(conf, cmd) ? "compile-and-link" : "link-without-blobs";
+    }
+    return verdict;
+}

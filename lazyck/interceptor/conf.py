@@ -1,0 +1,79 @@
+"""The file beside a shim that tells it what it stands for (grammar: conf.c)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lazyck.errors import UsageError
+from lazyck.toolchains import Toolchain, by_name
+
+
+@dataclass(frozen=True)
+class ShimConf:
+    """One shim: its name, toolchain, and the argv prefix that runs in its place, with and without compiler caches."""
+
+    tool: str
+    toolchain: Toolchain
+    real: tuple[str, ...]
+    compiler: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SharedConf:
+    """What all shims of a set-up have in common."""
+
+    blobs: tuple[str, ...]
+    log: str
+    links: str
+    python: str
+    bootstrap: str
+    arg_map: tuple[tuple[str, str], ...]
+    env_map: tuple[tuple[str, str], ...]
+    env_names: tuple[str, ...]
+    shim_dirs: tuple[str, ...]
+
+
+def render(shim: ShimConf, shared: SharedConf) -> bytes:
+    """The bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
+    t = shim.toolchain
+    suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes]
+    entries: dict[str, Sequence[str]] = {
+        "tool": [shim.tool],
+        "toolchain": [t.name],
+        "real": shim.real,
+        "compiler": shim.compiler,
+        "blobs": shared.blobs,
+        "log": [shared.log],
+        "links": [shared.links],
+        "python": [shared.python],
+        "bootstrap": [shared.bootstrap],
+        "suffixes": _flat(suffixes),
+        "languages": _flat(t.languages.items()),
+        "flag_env": _flag_env(t),
+        "option_env": t.option_env,
+        "arg_map": _flat(shared.arg_map),
+        "env_map": _flat(shared.env_map),
+        "env_names": shared.env_names,
+        "shim_dirs": shared.shim_dirs,
+        "rules": [w for r in t.table.rules for w in (r.mode.value + r.role.value, r.text, r.reason)],
+    }
+    return b"".join(_entry(key, values) for key, values in entries.items())
+
+
+def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:
+    followed = [n for n in (*toolchain.languages.values(), *toolchain.foreign_suffixes.values()) if n]
+    names = (*toolchain.flag_env, *(v for n in followed for v in by_name(n).flag_env))
+    return tuple(dict.fromkeys(names))
+
+
+def _flat(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [word for pair in pairs for word in pair]
+
+
+def _entry(key: str, values: Sequence[str]) -> bytes:
+    for value in values:
+        if "\0" in value:
+            raise UsageError(f"a NUL byte in {value!r}", "remove it")
+    return b"".join(os.fsencode(w) + b"\0" for w in (key, str(len(values)), *values))

@@ -1,0 +1,224 @@
+"""Set-up of the interceptor: finds the real compilers, lays out shims and shim homes, says how to call the build."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lazyck
+from lazyck.errors import ToolchainError, UsageError
+from lazyck.interceptor import homes, shims
+from lazyck.interceptor.conf import SharedConf, ShimConf
+from lazyck.toolchains import ALL, HOST, Found, Toolchain, by_name, lookup
+
+_NO_CCACHE = "CCACHE_DISABLE"
+# variable that names a compiler → toolchain
+_COMPILER_VARIABLES = {variable: t for t in ALL for variable in t.compiler_env}
+# further variables in which a build may hand one of our paths to a compiler
+_PASSED_ON = ("CUDAHOSTCXX", "HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
+
+
+@dataclass(frozen=True)
+class Interception:
+    """How to call the build: its environment; and what was set up for it."""
+
+    env: dict[str, str]
+    bin_dirs: tuple[str, ...]
+    log: Path
+    found: tuple[Found, ...]
+    home_map: dict[str, str]
+
+
+@dataclass
+class _Plan:
+    """The shims to make: directory and shim; what the paths that builds get to see stand for."""
+
+    shims: list[tuple[Path, ShimConf]] = field(default_factory=list)
+    path_dirs: list[Path] = field(default_factory=list)
+    set_env: dict[str, str] = field(default_factory=dict)
+    home_map: dict[str, str] = field(default_factory=dict)
+    originals: dict[str, str] = field(default_factory=dict)  # value that we put into a variable → the one before
+
+    def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
+        compiler = lookup.without_launchers(real)
+        name = tool or Path(compiler[0]).name
+        self.shims.append((directory, ShimConf(name, toolchain, real, compiler)))
+        return directory / name
+
+
+def set_up(
+    tmp: Path, toolchain_choice: str, blobs: Sequence[str], env: Mapping[str, str], *, python: str, verbose: bool
+) -> Interception:
+    """Make the shims under `tmp` and return the environment in which the build finds them.
+
+    Raises `ToolchainError` for a toolchain that was asked for and is missing, `UsageError` for an unusable `tmp`.
+    """
+    tmp = tmp.absolute()
+    if os.pathsep in str(tmp):
+        raise UsageError(f"{tmp}: a path with {os.pathsep!r} in it cannot be on PATH", "give another --tmp-dir")
+    found = find_toolchains(toolchain_choice, env)
+    for name in ("bin", "named"):
+        shutil.rmtree(tmp / name, ignore_errors=True)
+    plan = _Plan()
+    plan_host(plan, tmp, env)
+    gpu = [f for f in found if f.toolchain is not HOST]
+    for f in gpu:
+        plan_home(plan, tmp, f, gpu, env)
+    plan_variables(plan, tmp, found, env)
+    shared = shared_conf(plan, tmp, blobs, python)
+    program = shims.build_shim(tmp, env)
+    for directory, shim in plan.shims:
+        shims.install(program, directory, shim, shared)
+    with contextlib.suppress(FileNotFoundError):
+        Path(shared.log).unlink()
+    if verbose:
+        for f in found:
+            sys.stderr.write(
+                f"lazyck: {f.toolchain.name}: {' '.join(f.compiler)}" + (f" ({f.home})\n" if f.home else "\n")
+            )
+    bin_dirs = tuple(str(d) for d in plan.path_dirs)
+    path = os.pathsep.join((*bin_dirs, env.get("PATH", os.defpath)))
+    return Interception({**env, **plan.set_env, "PATH": path}, bin_dirs, Path(shared.log), found, plan.home_map)
+
+
+def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
+    """The chosen toolchain, or for `auto` all that are there, and the host's. Raises `ToolchainError`, `UsageError`."""
+    names = [t.name for t in ALL]
+    if choice != "auto" and choice not in names:
+        raise UsageError(f"--toolchain {choice!r}: no such toolchain", f"give one of auto, {', '.join(names)}")
+    wanted = [t for t in ALL if choice in ("auto", t.name) or t is HOST]
+    found = [f for f in (t.find(env) for t in wanted) if f is not None]
+    if choice != "auto" and all(f.toolchain.name != choice for f in found):
+        toolchain = by_name(choice)
+        raise ToolchainError(
+            f"no {choice} toolchain found (looked at {toolchain.searched()})",
+            f"install it, or set {(*toolchain.home_env, *toolchain.compiler_env)[0]} to where it is",
+        )
+    return tuple(found)
+
+
+def plan_host(plan: _Plan, tmp: Path, env: Mapping[str, str]) -> None:
+    """Shims for the host's compilers that are on PATH, under the names that they have there."""
+    names = list(HOST.tools)
+    for variable in HOST.compiler_env:
+        words = lookup.without_launchers(lookup.resolve(variable, env))
+        names += [Path(w).name for w in words[:1]]
+    plan.path_dirs.append(tmp / "bin")
+    for name in dict.fromkeys(names):
+        path = lookup.which(name, env)
+        if path:
+            plan.add(tmp / "bin", HOST, (path,), name)
+
+
+def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env: Mapping[str, str]) -> None:
+    """Shim homes for what the environment calls the toolchain's home, and for its compiler on PATH."""
+    t, tool = found.toolchain, found.toolchain.tools[0]
+    mirrors: dict[str, Path] = {}
+    # Two toolchains may share a home: each of its shim homes then has the shims of both.
+    own = {name: o for o in others for name in o.toolchain.tools}
+
+    def add_shims(directory: Path, home: str) -> None:
+        for name, other in own.items():
+            if lookup.is_program(f"{home}/bin/{name}"):
+                plan.add(directory, other.toolchain, (f"{home}/bin/{name}",), name)
+
+    def mirror_of(home: str) -> Path:
+        home = os.path.normpath(home)
+        if home not in mirrors:
+            target = tmp / (f"home-{t.name}" + (f"-{len(mirrors) + 1}" if mirrors else ""))
+            homes.mirror(Path(home), target, own)
+            add_shims(target / "bin", home)
+            plan.home_map[str(target)] = home
+            mirrors[home] = target
+        return mirrors[home]
+
+    for variable in t.home_env:
+        home = env.get(variable, "")
+        if not home:
+            continue
+        home = str(Path(home).absolute())
+        program = f"{home}/bin/{tool}"
+        if lookup.is_program(program) and not lookup.is_shim(program):
+            plan.set_env[variable] = str(mirror_of(home))
+    real_home = Path(found.home)
+    on_path = lookup.which(tool, env) or found.compiler[0]
+    in_home = str(real_home / "bin" / tool)
+    if on_path == in_home and homes.hides_nothing(real_home, own, env):
+        plan.path_dirs.append(mirror_of(found.home) / "bin")
+        return
+    target = tmp / f"path-{t.name}"
+    homes.mirror_for_path(real_home, target, own, env)
+    plan.add(target / "bin", t, (on_path,), tool)
+    plan.home_map[str(target)] = found.home
+    plan.path_dirs.append(target / "bin")
+
+
+def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[str, str]) -> None:
+    """Variables that name a compiler name a shim; `CXX` does so always, because builds link by it."""
+    present = {f.toolchain: f for f in found}
+    for variable, toolchain in _COMPILER_VARIABLES.items():
+        words = lookup.resolve(variable, env) if toolchain in present else ()
+        if words and toolchain.name == "cuda" and "nvcc" not in Path(lookup.without_launchers(words)[0]).name:
+            continue  # clang as a CUDA compiler: no recipes for it
+        if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):
+            words = present[toolchain].compiler
+        if not words:
+            continue
+        same = [d / s.tool for d, s in plan.shims if s.real == words and toolchain is not HOST]
+        shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)
+        plan.set_env[variable] = str(shim)
+        if not same:
+            plan.originals[str(shim)] = env.get(variable, "")
+    if not env.get(_NO_CCACHE):
+        # A compiler cache before a shim would keep deferred objects and hand them to builds without lazyck. The
+        # shim unsets it again for the real compiler, which may be `ccache g++`.
+        plan.set_env[_NO_CCACHE] = str(tmp / "no-ccache")
+        plan.originals[str(tmp / "no-ccache")] = ""
+
+
+def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
+    """Whether the variable names something that is not there: then the build shall say so itself."""
+    text = env.get(variable, "").strip()
+    return bool(text) and not lookup.is_shim(text)
+
+
+def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str) -> SharedConf:
+    """What every shim needs to know of the others."""
+    paths = {str(d / s.tool): s.compiler[0] for d, s in plan.shims if not _is_in(d, plan.home_map)}
+    arg_map = {**paths, **plan.home_map}
+    env_map = {**arg_map, **plan.originals}
+    package = str(Path(lazyck.__file__).parent.parent)
+    return SharedConf(
+        blobs=tuple(blobs),
+        log=str(tmp / "intercept.log"),
+        links=str(tmp / "links"),
+        python=python,
+        bootstrap=bootstrap(package, sys.path),
+        arg_map=tuple(arg_map.items()),
+        env_map=tuple(env_map.items()),
+        env_names=tuple(dict.fromkeys((*variable_names(), *_PASSED_ON, _NO_CCACHE))),
+        shim_dirs=tuple(dict.fromkeys(str(d) for d, _ in plan.shims)),
+    )
+
+
+def _is_in(directory: Path, parents: Mapping[str, str]) -> bool:
+    return any(directory.is_relative_to(p) for p in parents)
+
+
+def variable_names() -> list[str]:
+    """Every variable in which a compiler may meet one of our paths."""
+    return [name for t in ALL for name in (*t.compiler_env, *t.home_env, *t.flag_env)]
+
+
+def bootstrap(package: str, path: Sequence[str]) -> str:
+    """Python source that starts the post-build with this process's packages, whatever the build's environment is."""
+    rest = [p for p in path if p and p != package]
+    return (
+        f"import sys; sys.path[:0] = [{package!r}]; sys.path += [p for p in {rest!r} if p not in sys.path]; "
+        "from lazyck.postbuild.main import main; main()"
+    )

@@ -1,0 +1,83 @@
+// A compiler's stand-in: records blobs, hands links of blobs to the post-build, runs the real compiler for all else.
+#include "shim.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec m_begun;
+
+static long microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - m_begun.tv_sec) * 1000000 + (now.tv_nsec - m_begun.tv_nsec) / 1000;
+}
+
+// `<dir>/.lazyck/<name>.conf`, by the shim's real place: a build may call it by any link or name.
+static char* conf_path(void) {
+    static char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return NULL;
+    self[n] = 0;
+    char* slash = strrchr(self, '/');
+    *slash = 0;
+    return join_text(self, "/.lazyck/", join_text(slash + 1, ".conf", ""));
+}
+
+static int fail_to_write(const Conf* conf, const Verdict* verdict, const char* path) {
+    int why = errno;
+    write_log(conf, "fail", "cannot-write", verdict->output, verdict->source, microseconds());
+    fprintf(stderr, "%s: error: unable to open output file '%s': '%s'\n", conf->tool, path, strerror(why));
+    return 1;
+}
+
+static int defer(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {
+    Buffer record = make_record(conf, cmd, verdict, cwd);
+    if (cmd->depends && !write_depfile(cmd, cmd->inputs.v[0]))
+        return fail_to_write(conf, verdict, cmd->depfile ? cmd->depfile : "depfile");
+    if (!write_object(verdict->output, &record)) return fail_to_write(conf, verdict, cmd->output);
+    write_log(conf, "defer", verdict->reason, verdict->output, verdict->source, microseconds());
+    return 0;
+}
+
+static int link_lazily(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {
+    struct timespec now;
+    char name[80];
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(name, sizeof name, "/%ld-%ld%09ld.rec", (long)getpid(), (long)now.tv_sec, now.tv_nsec);
+    char* path = join_text(conf->links, name, "");
+    Buffer record = make_record(conf, cmd, verdict, cwd);
+    mkdir(conf->links, 0777);
+    if (!write_whole(path, &record)) return fail_to_write(conf, verdict, path);
+    write_log(conf, "link", verdict->reason, verdict->output, NULL, microseconds());
+    run_postbuild(conf, path);
+}
+
+int main(int argc, char** argv) {
+    static Conf conf;
+    static Command cmd;
+    char cwd[PATH_MAX];
+    clock_gettime(CLOCK_MONOTONIC, &m_begun);
+    char* path = conf_path();
+    if (!path || !load_conf(&conf, path)) {
+        fprintf(stderr, "lazyck: %s is a compiler's shim without its configuration (%s)\n  hint: %s\n",
+                argc ? argv[0] : "this", path ? path : "/proc is not mounted",
+                "take its directory out of PATH, or run `lazyck build full` again");
+        return 1;
+    }
+    char** args = argc ? argv + 1 : argv;
+    cmd.has_odd_response = !expand_words(&conf, args, &cmd.args);
+    if (!getcwd(cwd, sizeof cwd)) {
+        write_log(&conf, "pass", "no-cwd", NULL, NULL, microseconds());
+        run_real(&conf, args);
+    }
+    Verdict verdict = classify(&conf, &cmd, cwd);
+    if (verdict.action == k_defer) return defer(&conf, &cmd, &verdict, cwd);
+    if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
+    write_log(&conf, "pass", verdict.reason, verdict.output, verdict.source, microseconds());
+    run_real(&conf, args);
+}

@@ -1,0 +1,105 @@
+// The shim: stands where a build looks for its compiler, and decides in C because it starts once per compiled file.
+//
+//   conf.c      what set-up left beside the shim: real compiler, option table, globs, places
+//   words.c     response files
+//   classify.c  command line → action and reason; touches no file but the source
+//   inputs.c    is an object or archive one of ours?
+//   record.c    the deferred object, the record in it, the depfile, the log
+//   run.c       exec of the real compiler or of the post-build, in a clean environment
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    char** v;  // always ends with NULL
+    size_t n, cap;
+} List;
+
+typedef struct {
+    char* data;
+    size_t n, cap;
+} Buffer;
+
+// One line of the option table; the letters are those of toolchains/options.py.
+typedef struct {
+    char mode;  // e exact, s exact with a separate value, p prefix
+    char role;
+    const char* text;
+    size_t size;
+    const char* reason;
+} Rule;
+
+typedef struct {
+    const char *tool, *toolchain, *log, *links, *python, *bootstrap;
+    List real;       // argv prefix that runs in the shim's place
+    List compiler;   // the same without compiler caches, for records
+    List blobs;      // globs
+    List suffixes;   // pairs: suffix, toolchain
+    List languages;  // pairs: value of -x, toolchain
+    List flag_env, option_env;
+    List arg_map;    // pairs: path of a shim or shim home, what it stands for
+    List env_map;    // the same for the environment; to "" means: unset
+    List env_names;  // variables to which env_map applies
+    List shim_dirs;  // to be taken out of PATH
+    Rule* rules;
+    size_t rule_count;
+} Conf;
+
+enum Action { k_pass, k_defer, k_link };
+
+// What a command line says, with response files expanded.
+typedef struct {
+    List args;
+    List inputs;        // positional words
+    List linker_words;  // words handed through to the linker
+    List library_dirs, libraries;
+    List targets;  // of the depfile, quoted for make
+    const char *output, *language, *depfile;
+    const char *refusal, *compile_refusal;  // reason codes, or NULL
+    bool compiles, depends, links_statically, has_odd_response;
+} Command;
+
+typedef struct {
+    enum Action action;
+    const char* reason;
+    const char* toolchain;
+    const char *source, *output;  // absolute; NULL if there is none
+} Verdict;
+
+// conf.c
+void* allocate(size_t size);
+char* copy_text(const char* text, size_t size);
+char* join_text(const char* a, const char* b, const char* c);
+void push(List* list, const char* word);
+void append(Buffer* b, const void* data, size_t size);
+void append_text(Buffer* b, const char* text);
+bool read_file(const char* path, char** data, size_t* size);
+bool load_conf(Conf* conf, const char* path);
+
+// words.c
+const Rule* find_rule(const Conf* conf, const char* word);
+bool expand_words(const Conf* conf, char* const* argv, List* out);
+
+// classify.c
+Verdict classify(const Conf* conf, Command* cmd, const char* cwd);
+char* absolute_path(const char* cwd, const char* path);
+
+// inputs.c
+bool has_deferred_input(const Command* cmd);
+
+// record.c
+Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
+bool write_object(const char* path, const Buffer* record);
+bool write_depfile(const Command* cmd, const char* source);
+bool write_whole(const char* path, const Buffer* content);
+void write_log(const Conf* conf, const char* action, const char* reason, const char* output, const char* source,
+               long microseconds);
+char* quote_for_make(const char* text);
+char* map_text(const List* pairs, const char* text);
+
+// run.c
+void clean_environment(const Conf* conf);
+_Noreturn void run_real(const Conf* conf, char* const* args);
+_Noreturn void run_postbuild(const Conf* conf, const char* record);

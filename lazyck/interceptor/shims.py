@@ -1,0 +1,80 @@
+"""The shim's program: compiled once per set-up and digest, copied to every name that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.errors import CommandError, ToolchainError
+from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.interceptor.conf import SharedConf, ShimConf, render
+from lazyck.toolchains import HOST, lookup
+
+SOURCE_DIR = Path(__file__).parent
+_FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
+
+
+def sources() -> list[Path]:
+    """The shim's C files."""
+    return sorted(SOURCE_DIR.glob("*.c"))
+
+
+def c_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The real host compiler for C. Raises `ToolchainError` if there is none."""
+    for name in ("cc", "gcc", "clang"):
+        path = lookup.which(name, env)
+        if path:
+            return (path,)
+    words = lookup.without_launchers(lookup.resolve("CC", env))
+    if words:
+        return words
+    found = HOST.find(env)
+    if found is None:
+        raise ToolchainError(
+            "no C compiler found (cc, gcc or clang on PATH, CC, CXX): lazyck's shim cannot be built",
+            "install one (Debian, Ubuntu: `apt install g++`) or set CC and CXX",
+        )
+    return (*found.compiler, "-x", "c")
+
+
+def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> Path:
+    """The compiled shim, from the tmp dir if it is there already. `extra` are compiler flags."""
+    compiler = c_compiler(env)
+    header = abi.render_header().encode()
+    texts = [p.read_bytes() for p in (*sources(), SOURCE_DIR / "shim.h")]
+    tag = digest(header, *texts, *map(encode, (*compiler, *_FLAGS, *extra)))[:16]
+    program = tmp / "shim" / tag / "shim"
+    if program.exists():
+        return program
+    include = program.parent / "include"
+    write_atomic(include / "lazyck_abi.h", header)
+    fresh = program.with_name("shim.new")
+    argv = [
+        *compiler,
+        *_FLAGS,
+        *extra,
+        "-I",
+        str(include),
+        "-I",
+        str(SOURCE_DIR),
+        *map(str, sources()),
+        "-o",
+        str(fresh),
+    ]
+    # A static program starts in half the time, but not every machine has libc.a.
+    if extra or proc.run([*argv, "-static"], env=env).status != 0:
+        result = proc.run(argv, env=env)
+        if result.status != 0 or not fresh.exists():
+            hint = "check that this C compiler works"
+            raise CommandError("compiling lazyck's shim", argv, result.status, result.stdout + result.stderr, hint)
+    fresh.replace(program)
+    return program
+
+
+def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) -> Path:
+    """Make `directory/<tool>` a shim; returns its path. A real file: `realpath` must not see through it."""
+    write_if_different(directory / lookup.CONF_DIR / f"{shim.tool}.conf", render(shim, shared))
+    target = directory / shim.tool
+    write_if_different(target, program.read_bytes(), 0o755)
+    return target

@@ -1,0 +1,417 @@
+"""Splits a blob's own text (preprocessed) into its namespace-scope declarations, and says what each one is.
+
+Correctness of the whole rests on this: what is not understood is `Unsupported`, never skipped, and such a blob is
+compiled to learn the truth.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from lazyck.postbuild.cxx_lexer import (
+    IDENTIFIER,
+    STRUCTURE,
+    TOKEN,
+    declarator,
+    flat,
+    template_prefixes,
+    top_level,
+    without_attributes,
+)
+
+
+class Unsupported(Exception):
+    """A blob holds something that only a compiler can judge; the message says what."""
+
+
+class Kind(Enum):
+    HEAD = "head"  # a function that the blob defines for others; `text` is its declaration without body or `;`
+    SUPPORT = "support"  # a definition private to the blob that heads may need: alias, type, template, constant
+    REPEATABLE = "repeatable"  # a declaration that may stand any number of times in one unit
+    DIRECTIVE = "directive"  # using-directive: names nothing, may matter to everything after it
+    DATA = "data"  # a variable that other files can see
+    SUSPECT = "suspect"  # a variable that may run code when the library is loaded
+
+
+class Declaration(NamedTuple):
+    kind: Kind
+    context: tuple[str, ...]  # openings around it: `namespace a`, `extern "C"`
+    text: str
+    names: tuple[str, ...] = ()
+
+
+_NAMESPACE = re.compile(r"(?:inline\s+)?namespace\b[^=]*$")
+_LINKAGE = re.compile(r'extern\s*"C(?:\+\+)?"')
+_CLASS_HEAD = re.compile(
+    r"(?:(?:typedef|static|const|constexpr|inline|extern|thread_local|volatile)\s+)*(struct|class|union|enum)\b"
+)
+_BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
+_ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
+_REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
+_INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
+_NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
+_DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*\)\)")
+_HOST = re.compile(r"__host__|__attribute__\s*\(\(\s*(?:__)?host(?:__)?\s*\)\)")
+_DEVICE_DATA = re.compile(r"__(?:device|constant|managed)__|\(\(\s*(?:__)?(?:device|constant|managed)(?:__)?\s*\)\)")
+_RUN_AT_LOAD = re.compile(
+    r"__attribute__\s*\(\(.*?\b(?:__)?(?:constructor|destructor|init_priority|ifunc|alias)\b", re.S
+)
+_USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
+_LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+_FUNCTION_TYPEDEF = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*[)\[]")
+_BUILTIN_WORDS = (
+    "int unsigned signed short long char bool float double void auto size_t ssize_t std ptrdiff_t wchar_t char8_t "
+    "char16_t char32_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t __int128 "
+    "const volatile static constexpr constinit inline extern thread_local __thread __restrict__ * & ::"
+)
+_BUILTIN = frozenset(_BUILTIN_WORDS.split())
+
+
+def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
+    """The namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
+    found: list[Declaration] = []
+    context: list[str] = []
+    parens = braces = opened = start = 0
+    in_try = False
+    for m in STRUCTURE.finditer(text):
+        c = m[0][0]
+        if c == "(":
+            parens += 1
+        elif c == ")":
+            parens -= 1
+        elif c == "#":
+            if braces == 0 and parens == 0 and not text[start : m.start()].strip():
+                start = m.end()
+                if "visibility" in m[0]:
+                    raise Unsupported("#pragma GCC visibility")
+        elif parens:
+            continue
+        elif c == "{":
+            if braces == 0:
+                opened = m.start()
+                opening = _scope(text[start:opened])
+                if opening is not None:
+                    context.append(opening)
+                    start = m.end()
+                    continue
+            braces += 1
+        elif c == "}":
+            if braces == 0:
+                if not context or text[start : m.start()].strip():
+                    raise Unsupported("unbalanced braces")
+                context.pop()
+                start = m.end()
+                continue
+            braces -= 1
+            if braces == 0:
+                head = text[start:opened].strip()
+                in_try = in_try or head.endswith("try")
+                if in_try:
+                    if text[m.end() : m.end() + 200].lstrip().startswith("catch"):
+                        continue
+                    head = re.split(r"\btry\b", text[start:opened])[0].strip()
+                    in_try = False
+                elif _block_kind(head) != "body":
+                    continue
+                end = _constructor_end(head)
+                _function(found, tuple(context), head[:end], text[start : m.end()], is_defined=True)
+                start = m.end()
+        elif c == ";" and braces == 0:
+            statement = text[start : m.start()].strip()
+            start = m.end()
+            if statement:
+                _statement(found, tuple(context), statement, is_c)
+    if parens or braces or context or text[start:].strip():
+        raise Unsupported("unbalanced brackets")
+    return found
+
+
+def _scope(head: str) -> str | None:
+    """The text that opens a namespace or linkage block, or None for any other block."""
+    head = head.strip()
+    return head if _NAMESPACE.match(head) or _LINKAGE.fullmatch(head) else None
+
+
+def _block_kind(head: str) -> str:
+    """What the braces after `head` hold: the `body` of a function, or a part of a declaration that goes on."""
+    plain = without_attributes(template_prefixes(head)[1])
+    if _REQUIRES_BLOCK.search(plain):
+        return "part"
+    if _CLASS_HEAD.match(plain) and "(" not in top_level(_BASE_CLAUSE.split(plain)[0]):
+        return "part"
+    top = top_level(plain)
+    if "operator" not in top and _ASSIGN.search(top):
+        return "part"
+    if "(" not in top:
+        return "part"
+    if _constructor_end(plain) < len(plain) and (plain[-1].isalnum() or plain[-1] in "_>"):
+        return "part"  # a constructor's `: member{...}`
+    return "body"
+
+
+def _constructor_end(head: str) -> int:
+    """Where the member initializers of a constructor begin; the length of `head` where there are none."""
+    depth = 0
+    for m in re.finditer(r"[()]|(?<!:):(?!:)", head):
+        if m[0] == ":":
+            if depth == 0 and head[: m.start()].rstrip()[-1:] == ")":
+                return m.start()
+        else:
+            depth += 1 if m[0] == "(" else -1
+    return len(head)
+
+
+def is_anonymous(context: tuple[str, ...]) -> bool:
+    """Whether what stands in `context` is private to its file."""
+    return any(re.fullmatch(r"(?:inline\s+)?namespace", without_attributes(c).strip()) for c in context)
+
+
+def _function(found: list[Declaration], context: tuple[str, ...], head: str, full: str, *, is_defined: bool) -> None:
+    """A function's definition (`head` without body), or an explicit instantiation of one."""
+    linkage = _LINKAGE.match(head)
+    if linkage:
+        context, head = (*context, linkage[0]), head[linkage.end() :].strip()
+    prefixes, rest = template_prefixes(head)
+    if _RUN_AT_LOAD.search(rest):
+        found.append(
+            Declaration(Kind.SUSPECT, context, full, (declarator(without_attributes(rest))[0] or "a function",))
+        )
+        return
+    is_template = any(p.replace(" ", "") != "template<>" for p in prefixes)
+    plain = without_attributes(rest)
+    before = flat(plain).partition("(")[0]
+    is_private = bool(_INLINE.search(before)) or is_anonymous(context)
+    is_device_only = bool(_DEVICE.search(rest)) and not _HOST.search(rest)
+    name = declarator(plain)[0]
+    if is_template or is_private or is_device_only:
+        names = (name,) if name else ()
+        if not is_template and prefixes:
+            names = ()  # a private explicit specialization: nothing needs its declaration
+        elif _NEEDS_BODY.search(before) and is_defined and "->" not in flat(plain):
+            found.append(Declaration(Kind.SUPPORT, context, full.strip(), names))
+            return
+        found.append(Declaration(Kind.REPEATABLE, context, head + ";", names))
+        return
+    found.append(Declaration(Kind.HEAD, context, head, (name,) if name else ()))
+
+
+def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
+    """A declaration that ends with `;`."""
+    word = IDENTIFIER.match(text)
+    first = word[0] if word else ""
+    if first == "using":
+        alias = _USING_ALIAS.match(text)
+        if alias:
+            found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+        elif re.match(r"using\s+namespace\b", text):
+            found.append(Declaration(Kind.DIRECTIVE, context, text + ";"))
+        else:
+            names = tuple(re.findall(r"([A-Za-z_]\w*)\s*(?:,|$)", text))
+            found.append(Declaration(Kind.REPEATABLE, context, text + ";", names))
+    elif first == "template":
+        _template(found, context, text)
+    elif first == "typedef":
+        named = _FUNCTION_TYPEDEF.search(text) or _LAST_NAME.search(flat(text).rstrip("() \n\t"))
+        if not named:
+            raise Unsupported("typedef: " + text[:80])
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (named[1], *_tag(text))))
+    elif first in ("static_assert", "_Static_assert"):
+        pass
+    elif first in ("asm", "__asm__", "__asm"):
+        raise Unsupported("asm at namespace scope")
+    elif first == "namespace":
+        alias = re.match(r"namespace\s+([A-Za-z_]\w*)\s*=", text)
+        if not alias:
+            raise Unsupported("namespace: " + text[:80])
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+    elif _LINKAGE.match(text):
+        linkage = _LINKAGE.match(text)
+        assert linkage
+        inner: list[Declaration] = []
+        _statement(inner, (*context, linkage[0]), text[linkage.end() :].strip(), is_c)
+        # `extern "C" int x;` declares, where `extern "C" { int x; }` defines
+        for d in inner:
+            is_declared = d.kind is Kind.DATA and not _ASSIGN.search(flat(d.text)) and "{" not in d.text
+            kind = Kind.REPEATABLE if is_declared else d.kind
+            found.append(d._replace(kind=kind, text="extern " + d.text if is_declared else d.text))
+    elif re.match(r"extern\s+template\b", text):
+        pass
+    elif _is_type(text):
+        _type(found, context, text)
+    elif _is_function(text):
+        plain = without_attributes(text)
+        if "operator" not in plain and (m := _ASSIGN.search(flat(plain))):
+            if "default" in flat(plain)[m.end() :]:
+                raise Unsupported("defaulted outside its class: " + text[:80])
+            return
+        name = declarator(plain)[0]
+        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
+    else:
+        _variable(found, context, text, is_c)
+
+
+def _tag(text: str) -> tuple[str, ...]:
+    m = re.search(r"\b(?:struct|class|union|enum)\s+([A-Za-z_]\w*)\s*\{", text)
+    return (m[1],) if m else ()
+
+
+def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> None:
+    prefixes, rest = template_prefixes(text)
+    if not prefixes:  # explicit instantiation
+        rest = text[len("template") :].strip()
+        plain = without_attributes(rest)
+        if _CLASS_HEAD.match(plain) and "(" not in flat(plain):
+            raise Unsupported("explicit instantiation of a class: " + " ".join(rest.split())[:80])
+        if "(" not in top_level(plain):
+            raise Unsupported("explicit instantiation of a variable: " + rest[:80])
+        rest = re.sub(r"^(?:inline|extern)\b\s*", "", rest)
+        _function(found, context, "template<> " + rest, text, is_defined=False)
+        return
+    plain = without_attributes(rest)
+    is_specialization = all(p.replace(" ", "") == "template<>" for p in prefixes)
+    if _CLASS_HEAD.match(plain) and (_is_type(rest)):
+        _type(found, context, text, rest)
+    elif alias := _USING_ALIAS.match(plain):
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+    elif concept := re.match(r"concept\s+([A-Za-z_]\w*)", plain):
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (concept[1],)))
+    elif _is_function(rest):
+        if is_specialization and re.search(r"=\s*default\s*$", plain):
+            raise Unsupported("defaulted outside its class: " + text[:80])
+        name = declarator(plain)[0]
+        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
+    elif is_specialization and not re.search(r"\b(?:constexpr|inline)\b", plain):
+        # a variable or a static member: data that other files can see
+        found.append(Declaration(Kind.DATA, context, text + ";", (_variable_name(plain),)))
+    else:
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (_variable_name(plain),)))
+
+
+def _is_type(text: str) -> bool:
+    """Whether a statement only defines or declares a class or an enum."""
+    plain = without_attributes(text)
+    m = _CLASS_HEAD.match(plain)
+    if not m:
+        return False
+    if "{" not in plain:  # `struct X;`, `struct X<int>;`, `enum class E : int;` against `struct X x;`
+        rest = plain[m.end() :].strip()
+        return re.fullmatch(r"(?:class\s+|struct\s+)?[\w:]+\s*(?:<.*>)?\s*(?::[\w:\s]+)?", rest, re.S) is not None
+    return "(" not in top_level(_BASE_CLAUSE.split(plain[: plain.index("{")])[0])
+
+
+def _type(found: list[Declaration], context: tuple[str, ...], text: str, declared: str = "") -> None:
+    plain = without_attributes(declared or text)
+    m = _CLASS_HEAD.match(plain)
+    assert m
+    if "{" not in plain:
+        names = IDENTIFIER.findall(re.split(r"[<:]", plain[m.end() :].replace("::", " "))[0])[-1:]
+        found.append(Declaration(Kind.REPEATABLE, context, text + ";", tuple(names)))
+        return
+    if plain[plain.rindex("}") + 1 :].strip():
+        raise Unsupported("a type and a variable in one declaration: " + text[:80])
+    head, body = plain[m.end() : plain.index("{")], plain[plain.index("{") + 1 : plain.rindex("}")]
+    words = [
+        w for w in IDENTIFIER.findall(re.split(r"[<:]", head.replace("::", " "))[0]) if w not in ("class", "final")
+    ]
+    names = words[-1:]
+    if m[1] == "enum" and not re.match(r"\s*(?:class|struct)\b", head):
+        names += re.findall(r"(?:^|,)\s*([A-Za-z_]\w*)", body)
+    is_specialization = bool(re.match(r"[^:]*<", head.replace("::", "")))
+    kind = Kind.REPEATABLE if is_specialization else Kind.SUPPORT
+    found.append(Declaration(kind, context, text + ";", tuple(names)))
+
+
+_NO_CALL = re.compile(r"\bsizeof\s*\(|^\{")  # braces right after the name are an initializer
+_PARAMETER = re.compile(
+    r"\s*(?:const\b|volatile\b|struct\b|class\b|enum\b|typename\b|unsigned\b|signed\b|int\b|long\b|short\b|char\b|bool\b"
+    r"|float\b|double\b|void\b|auto\b|\.\.\.|(?:std\s*::\s*)?size_t\b|[\w:]+\s*(?:<.*>)?(?:\s*[*&]+|\s+)\s*(?:const\b\s*)?"
+    r"(?:[A-Za-z_]\w*\s*)?(?:\[.*\]\s*)?(?:=.*)?$|[\w:]+\s*(?:<.*>)?\s*[*&]+)",
+    re.S,
+)
+
+
+def _is_function(text: str) -> bool:
+    """Whether a statement with `;` declares a function rather than a variable. Raises `Unsupported` when in doubt."""
+    plain = without_attributes(text)
+    top = top_level(plain)
+    if "(" not in top:
+        return False
+    assign = _ASSIGN.search(top)
+    if "operator" in top:
+        return True
+    if assign:
+        return top[assign.end() :].strip() in ("delete", "default", "0")
+    if _FUNCTION_TYPEDEF.search(plain) and re.search(r"\(\s*[*&]", plain):
+        return False  # a pointer to a function
+    if re.match(r"(?:extern\s+)?void\b\s*[A-Za-z_]", plain):
+        return True
+    inside = _first_parameter(declarator(plain)[1])
+    if not inside or _PARAMETER.match(inside):
+        return True
+    if re.search(r"[\"'+/!?]|\b\d|^&|\b(?:true|false|nullptr|this|sizeof)\b", inside):
+        return False
+    raise Unsupported("a function's declaration or a variable: " + text[:80])
+
+
+def _first_parameter(parameters: str) -> str:
+    depth = 0
+    for i, c in enumerate(parameters):
+        if c in "<([{":
+            depth += 1
+        elif c in ">)]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            return parameters[:i].strip()
+    return parameters.strip()
+
+
+def _without_angles(text: str) -> str:
+    """A variable's declaration without the template arguments before its name."""
+    head = text.partition("=")[0]
+    at = head.rfind(">")
+    return text if at < 0 or "<" not in head else re.sub(r"<.*", " ", head[: at + 1], flags=re.S) + text[at + 1 :]
+
+
+def _variable_name(plain: str) -> str:
+    head = re.split(r"[={(]", _without_angles(plain), maxsplit=1)[0]
+    m = _LAST_NAME.search(head)
+    return m[1] if m else head.strip()[-60:]
+
+
+def _variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
+    """Decide whether a variable is harmless, data for others, or something that may run code at load."""
+    plain = without_attributes(text)
+    pointer = _FUNCTION_TYPEDEF.search(plain)
+    if not pointer:
+        plain = _without_angles(plain)
+    head = re.split(r"=|\{" if pointer else r"[={(]", plain, maxsplit=1)[0]
+    initializer = plain[len(head) :]
+    name = pointer[1] if pointer else _variable_name(plain)
+    if not IDENTIFIER.fullmatch(name) or (not pointer and len(IDENTIFIER.findall(head)) < 2):
+        raise Unsupported("statement: " + " ".join(text.split())[:80])
+    words = set(IDENTIFIER.findall(head))
+    type_words = [m[0] for m in TOKEN.finditer(head)]
+    kind = Kind.SUPPORT
+    is_const = bool(re.search(r"\bconst\b(?:\s*(?:volatile|static|__restrict__))*\s*$", head[: head.rindex(name)])) or (
+        "const" in words and "*" not in head and "&" not in head
+    )
+    is_device = bool(_DEVICE_DATA.search(text))
+    is_internal = "static" in words or is_anonymous(context) or (is_const and "extern" not in words and not is_c)
+    if "extern" in words and not initializer:
+        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,)))
+        return
+    is_own_member = "::" in head[: head.rindex(name)].rstrip()[-2:]
+    if "constexpr" in words and "extern" not in words:
+        kind = Kind.SUPPORT
+    elif is_own_member or not is_internal:
+        kind = Kind.DATA
+    elif is_device:
+        kind = Kind.SUPPORT  # lives on the device; the host only registers it
+    else:
+        builtin = all(t in _BUILTIN or t == name or t in "[]0123456789" for t in type_words if not t.isdigit())
+        calls = re.search(r"[\w>\])}]\s*[({]|^\s*\[", _NO_CALL.sub("", initializer.lstrip("= ")))
+        if not builtin or calls or "->" in initializer:
+            kind = Kind.SUSPECT
+    found.append(Declaration(kind, context, text + ";", (name,)))

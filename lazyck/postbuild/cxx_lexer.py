@@ -1,0 +1,127 @@
+"""Just enough C++ lexing, on text that holds no macros any more: tokens, matching brackets, comments."""
+
+from __future__ import annotations
+
+import re
+
+_LITERAL = r"""R"([^()\\\s]{0,16})\((?s:.*?)\)\%s"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
+
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+TOKEN = re.compile(_LITERAL % r"\1" + r"|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.']|)*|::|->|\S")
+STRUCTURE = re.compile(_LITERAL % r"\1" + r"|[(){};]|^[ \t]*\#[^\n]*", re.MULTILINE)
+_COMMENT = re.compile(_LITERAL % r"\1" + r"|//[^\n]*|/\*(?s:.*?)\*/")
+# Words that are followed by parentheses without being a function's name.
+_ATTRIBUTE = re.compile(
+    r"\b(?:__attribute__|__attribute|__declspec|decltype|typeof|__typeof__|__decltype|alignas|_Alignas|noexcept|throw"
+    r"|explicit|__launch_bounds__|__align__|__cluster_dims__|__block_size__|__maxnreg__)\s*(?=\()"
+)
+_BRACKETED = re.compile(r"\[\[.*?\]\]", re.DOTALL)
+_PAREN = re.compile(r"[()]")
+_ANGLES = re.compile(r"<[^<>]*>")
+
+
+def without_comments(text: str) -> str:
+    """Source text with each comment replaced by a blank, its line breaks kept."""
+    if "//" not in text and "/*" not in text:
+        return text
+    return _COMMENT.sub(lambda m: " " + "\n" * m[0].count("\n") if m[0][0] == "/" else m[0], text)
+
+
+def matching_paren(text: str, at: int) -> int:
+    """Index after the parenthesis that closes the one at `at`; the text's length if none does."""
+    depth = 0
+    for m in _PAREN.finditer(text, at):
+        depth += 1 if m[0] == "(" else -1
+        if depth == 0:
+            return m.end()
+    return len(text)
+
+
+def without_attributes(text: str) -> str:
+    """A declaration without its attributes and the other words whose parentheses hold no parameters."""
+    if "[[" in text:
+        text = _BRACKETED.sub(" ", text)
+    while m := _ATTRIBUTE.search(text):
+        text = text[: m.start()] + " " + text[matching_paren(text, m.end()) :]
+    return text
+
+
+def flat(text: str) -> str:
+    """`text` with the content of its outermost parentheses taken out, so that what is left is the top level."""
+    parts, depth, start = [], 0, 0
+    for m in _PAREN.finditer(text):
+        if m[0] == "(":
+            if depth == 0:
+                parts.append(text[start : m.end()])
+            depth += 1
+        else:
+            depth -= 1
+            if depth == 0:
+                start = m.start()
+    parts.append(text[start:])
+    return "".join(parts)
+
+
+def after_angles(text: str, at: int) -> int:
+    """Index after the `>` that closes the `<` at `at`; parentheses hide what they hold. -1 if none does."""
+    depth, parens = 0, 0
+    for i in range(at, len(text)):
+        c = text[i]
+        if c == "(":
+            parens += 1
+        elif c == ")":
+            parens -= 1
+        elif parens == 0 and c == "<":
+            depth += 1
+        elif parens == 0 and c == ">" and text[i - 1] != "-":
+            depth -= 1
+            if depth == 0:
+                return i + 1
+    return -1
+
+
+_TEMPLATE = re.compile(r"\s*template\s*(?=<)")
+
+
+def template_prefixes(text: str) -> tuple[list[str], str]:
+    """(`template<...>` prefixes, the rest of the declaration)."""
+    found = []
+    while m := _TEMPLATE.match(text):
+        end = after_angles(text, m.end())
+        if end < 0:
+            break
+        found.append(text[:end].strip())
+        text = text[end:]
+    return found, text.strip()
+
+
+def top_level(text: str) -> str:
+    """`flat`, and what stands in angle brackets taken out as well."""
+    top = flat(text)
+    if "operator" in top:
+        return top
+    while (shorter := _ANGLES.sub(" ", top)) != top:
+        top = shorter
+    return top
+
+
+def declarator(declaration: str) -> tuple[str, str]:
+    """(name before the parameter list, the parameters) of a function's declaration, template prefixes and attributes
+    taken out before. The name is "" for an operator and for what is no plain function."""
+    angles, last, previous = 0, "", ""
+    for m in TOKEN.finditer(declaration):
+        t = m[0]
+        if t == "operator":
+            return "", ""
+        if t == "<":
+            angles += 1
+        elif t == ">":
+            angles -= 1
+        elif angles == 0:
+            if t == "(":
+                name = last if previous == ">" or previous == last else ""
+                return name, declaration[m.end() : matching_paren(declaration, m.start()) - 1]
+            if IDENTIFIER.match(t):
+                last = t
+        previous = t
+    return "", ""

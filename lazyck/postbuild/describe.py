@@ -1,0 +1,142 @@
+"""What a lazy library will hold: its manifest, and the files of its bundle. Reads sources for digests; writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lazyck import __version__
+from lazyck.command import CompileCommand, LinkCommand
+from lazyck.files import digest, encode
+from lazyck.manifest import BlobRecord, Manifest, Recipe
+from lazyck.postbuild import bundle
+from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.ownership import Ownership
+from lazyck.postbuild.probe import Probed
+from lazyck.settings import BuildSettings
+from lazyck.toolchains import by_name
+
+
+@dataclass(frozen=True)
+class Target:
+    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in."""
+
+    name: str
+    soname: str
+    root: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """The manifest, and the files of the bundle: place → source."""
+
+    manifest: Manifest
+    files: Mapping[str, str]
+
+
+def describe(
+    lazy: Sequence[Probed],
+    owned: Ownership,
+    link: LinkCommand,
+    target: Target,
+    eager_objects: Sequence[EagerObject],
+    settings: BuildSettings,
+) -> Description:
+    """The manifest of the library and what its bundle holds."""
+    places = place_all(lazy, target.name, settings)
+    names = unique_names([p.blob for p in lazy], next(iter(places.values())).prefix if places else "/")
+    contents = bundle.Contents()
+    recipes = Recipes(link, bool(target.soname), places)
+    files: dict[str, str] = {}
+    blobs = []
+    for p, name in zip(lazy, names, strict=True):
+        where = places[p.blob.call.toolchain]
+        recipe = recipes.of(p.blob)
+        source = where.in_bundle(p.blob.source)
+        files[source] = p.blob.source
+        key = bundle.blob_digest(
+            recipe, target.soname, contents.of_file(p.blob.source), contents.of_headers(p.headers, where)
+        )
+        blobs.append(BlobRecord(name, source, recipes.index(recipe), key, owned.lazy[p.blob.source]))
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
+        where = places[toolchain]
+        files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
+    made = Manifest(
+        library=target.name,
+        soname=target.soname,
+        cache_name=settings.name,
+        root=target.root,
+        archs=settings.archs or archs_of(lazy),
+        recipes=recipes.all(),
+        blobs=tuple(blobs),
+        eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None),
+        creator=f"lazyck {__version__}",
+        digest=digest(*(b.digest.encode() for b in blobs)),
+    )
+    return Description(made, files)
+
+
+def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
+    """Per toolchain, where files go; the bundle's tree starts at the deepest directory that holds all of them."""
+    shims = dict(settings.shim_homes)
+    toolchains = {p.blob.call.toolchain for p in lazy}
+    first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
+    reached = {p.blob.source for p in lazy}
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
+        reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
+    prefix = bundle.common_prefix(reached)
+    return {t: bundle.Places(p.home, shims, name, prefix) for t, p in first.items()}
+
+
+class Recipes:
+    """The recipes of a library, each made once per distinct command line."""
+
+    def __init__(self, link: LinkCommand, links_library: bool, places: Mapping[str, bundle.Places]) -> None:
+        self._link, self._links_library, self._places = link, links_library, places
+        self._made: dict[tuple[object, ...], Recipe] = {}
+        self._index: dict[Recipe, int] = {}
+
+    def of(self, blob: CompileCommand) -> Recipe:
+        """How `blob` is compiled at run time."""
+        toolchain = by_name(blob.call.toolchain)
+        base = toolchain.base_words(blob)
+        key = (base, blob.call.cwd, blob.call.env, toolchain.name)
+        recipe = self._made.get(key)
+        if recipe is None:
+            where = self._places[toolchain.name]
+            identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home)
+            recipe = bundle.make_recipe(blob, base, toolchain, identity, self._link, self._links_library, where)
+            self._made[key] = recipe
+            self._index.setdefault(recipe, len(self._index))
+        return recipe
+
+    def index(self, recipe: Recipe) -> int:
+        """The recipe's number in the manifest."""
+        return self._index[recipe]
+
+    def all(self) -> tuple[Recipe, ...]:
+        """All of them, by number."""
+        return tuple(self._index)
+
+
+def archs_of(lazy: Sequence[Probed]) -> tuple[str, ...]:
+    """The archs that the build's own commands name."""
+    found = (a for p in lazy for a in by_name(p.blob.call.toolchain).archs_in(p.blob.call.argv[p.blob.call.prefix :]))
+    return tuple(dict.fromkeys(found))
+
+
+def unique_names(blobs: Sequence[CompileCommand], prefix: str) -> list[str]:
+    """A name for each blob: its stem, with a short digest of its place where two stems are equal."""
+    counts: dict[str, int] = {}
+    for blob in blobs:
+        counts[blob.stem] = counts.get(blob.stem, 0) + 1
+
+    def one(blob: CompileCommand) -> str:
+        if counts[blob.stem] == 1:
+            return blob.stem
+        place = encode(os.path.relpath(blob.source, prefix))
+        return f"{blob.stem}-{hashlib.sha256(place).hexdigest()[:8]}"
+
+    return [one(b) for b in blobs]

@@ -1,0 +1,356 @@
+"""Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred records.
+
+Single sections are read with pyelftools. Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections:
+those are unpacked with `struct` in one sweep rather than with an object per row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from elftools.common.exceptions import ELFError, ELFParseError
+from elftools.elf.elffile import ELFFile
+
+from lazyck import abi
+from lazyck.command import CompileCommand
+from lazyck.errors import BuildError, FormatError
+from lazyck.manifest import decode_records
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELA = struct.Struct("<QQq")
+_DYNAMIC = struct.Struct("<qQ")
+_DT_NEEDED, _DT_SONAME = 1, 14
+_ET_REL, _ET_DYN = 1, 3
+_SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 18
+_SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
+_BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
+_TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
+_DEFAULT, _PROTECTED = 0, 3  # visibilities that other libraries can see
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_AR, _THIN = b"!<arch>\n", b"!<thin>\n"
+
+Kind = Literal["object", "shared", "executable", "archive", "bitcode", "other"]
+
+
+class Symbol(NamedTuple):
+    """One row of a symbol table; `section` is 0 where it is undefined, >= 0xff00 for absolute and common ones."""
+
+    name: str
+    binding: str
+    type: str
+    hidden: bool
+    section: int
+    value: int
+    size: int
+
+
+class Section(NamedTuple):
+    name: str
+    type: int
+    offset: int
+    size: int
+    link: int
+    info: int
+
+
+@dataclass(frozen=True)
+class ObjectSymbols:
+    """What a relocatable object offers and asks for, local symbols left out.
+
+    `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE; `functions`, `data` and `hidden` are subsets of its
+    names (`data`: objects, TLS, common). `undefined` holds every name it asks for, `weak_undefined` those among them
+    that may stay unresolved. The lists of an LTO object (`is_lto`) may be empty or incomplete.
+    """
+
+    defined: dict[str, str]
+    undefined: frozenset[str]
+    weak_undefined: frozenset[str]
+    functions: frozenset[str]
+    data: frozenset[str]
+    hidden: frozenset[str]
+    is_deferred: bool
+    is_lto: bool
+
+
+@dataclass(frozen=True)
+class SharedSymbols:
+    """What a shared library exports (name to binding), asks for (weakly too), its soname, what it needs."""
+
+    defined: dict[str, str]
+    undefined: frozenset[str]
+    weak_undefined: frozenset[str]
+    soname: str | None
+    needed: tuple[str, ...]
+
+
+class ElfImage:
+    """Section headers, symbols and relocations of one ELF file held in memory. Raises `FormatError`."""
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self.data, self.where = memoryview(data), where
+        if len(self.data) < _HEADER.size or bytes(self.data[:6]) != b"\x7fELF\x02\x01":
+            raise FormatError(f"{where}: not a 64-bit little-endian ELF file")
+        head = _HEADER.unpack_from(self.data)
+        self.ident: bytes = head[0]
+        self.type: int = head[1]
+        try:
+            self.sections = self._read_sections(head[6], head[11], head[12], head[13])
+        except (struct.error, IndexError, ValueError) as e:
+            raise FormatError(f"{where}: damaged ELF file ({e})", "build it again") from e
+
+    @property
+    def is_deferred(self) -> bool:
+        return self.ident[9:16] == abi.OBJECT_MARK
+
+    @cached_property
+    def is_lto(self) -> bool:
+        return any(s.name.startswith((".gnu.lto_", ".gnu.debuglto_")) or s.name == ".llvm.lto" for s in self.sections)
+
+    def _read_sections(self, at: int, entry_size: int, count: int, names_index: int) -> list[Section]:
+        if at == 0:
+            return []
+        if entry_size != _SECTION.size:
+            raise ValueError(f"section headers of {entry_size} bytes")
+        if count == 0 or names_index == _SHN_XINDEX:  # too many sections for the header: the first row says how many
+            first = _SECTION.unpack_from(self.data, at)
+            count = count or first[5]
+            names_index = first[6] if names_index == _SHN_XINDEX else names_index
+        rows = list(_SECTION.iter_unpack(self.data[at : at + count * _SECTION.size]))
+        names = bytes(self.data[rows[names_index][4] : rows[names_index][4] + rows[names_index][5]])
+        return [Section(_text(names, r[0]), r[1], r[4], r[5], r[6], r[7]) for r in rows]
+
+    def content(self, section: Section) -> bytes:
+        if section.type == _SHT_NOBITS:
+            return b""
+        return bytes(self.data[section.offset : section.offset + section.size])
+
+    def symbols(self, *, dynamic: bool = False) -> list[Symbol]:
+        """All rows of `.symtab` (or `.dynsym`), in order, so that relocations can index them."""
+        wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
+        try:
+            for index, table in enumerate(self.sections):
+                if table.type == wanted:
+                    return self._read_symbols(index, table)
+        except (struct.error, IndexError, ValueError) as e:
+            raise FormatError(f"{self.where}: damaged symbol table ({e})", "build it again") from e
+        return []
+
+    def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
+        strings = self.content(self.sections[table.link])
+        extended: tuple[int, ...] = ()
+        for s in self.sections:
+            if s.type == _SHT_SYMTAB_SHNDX and s.link == index:
+                extended = struct.unpack(f"<{s.size // 4}I", self.content(s))
+        rows = []
+        for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table))):
+            if section == _SHN_XINDEX and extended:
+                section = extended[i]
+            visible = (other & 3) in (_DEFAULT, _PROTECTED)
+            binding = _BINDINGS.get(info >> 4, "GLOBAL")
+            rows.append(
+                Symbol(
+                    _text(strings, name), binding, _TYPES.get(info & 15, "NOTYPE"), not visible, section, value, size
+                )
+            )
+        return rows
+
+    def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
+        """(offset, symbol index, addend) of all relocations that apply to the section with this index."""
+        for s in self.sections:
+            if s.type == _SHT_RELA and s.info == section:
+                for offset, info, addend in _RELA.iter_unpack(self.content(s)):
+                    yield offset, info >> 32, addend
+
+
+def _text(strings: bytes, at: int) -> str:
+    return strings[at : strings.index(b"\0", at)].decode("utf-8", "surrogateescape")
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+def kind(path: str | Path) -> Kind:
+    """What a linker input is, by its first bytes; `other` is for linker scripts and the like."""
+    try:
+        with Path(path).open("rb") as f:
+            head = f.read(_HEADER.size)
+    except OSError as e:
+        raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
+    if head[:8] in (_AR, _THIN):
+        return "archive"
+    if head[:4] in _BITCODE:
+        return "bitcode"
+    if head[:6] != b"\x7fELF\x02\x01" or len(head) < 18:
+        return "other"
+    return {_ET_REL: "object", _ET_DYN: "shared"}.get(int.from_bytes(head[16:18], "little"), "executable")  # type: ignore[return-value]
+
+
+def open_image(path: str | Path) -> ElfImage:
+    return ElfImage(_read(path), str(path))
+
+
+def read_object(path: str | Path) -> ObjectSymbols:
+    """The symbols of a relocatable object (or of LLVM bitcode, whose lists stay empty)."""
+    return _object_symbols(_read(path), str(path))
+
+
+def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
+    """(member name, symbols) for each member that is an object, in order; thin archives are followed."""
+    return [(name, _object_symbols(data, f"{path}({name})")) for name, data in _objects_in(path)]
+
+
+def read_shared(path: str | Path) -> SharedSymbols:
+    """The dynamic symbols of a shared library."""
+    image = open_image(path)
+    defined: dict[str, str] = {}
+    undefined, weak = set(), set()
+    for s in image.symbols(dynamic=True):
+        if s.binding == "LOCAL" or not s.name:
+            continue
+        if s.section == _SHN_UNDEF:
+            undefined.add(s.name)
+            if s.binding == "WEAK":
+                weak.add(s.name)
+        elif not s.hidden:
+            defined[s.name] = s.binding
+    soname, needed = None, []
+    for table in image.sections:
+        if table.type == _SHT_DYNAMIC:
+            strings = image.content(image.sections[table.link])
+            for tag, value in _DYNAMIC.iter_unpack(image.content(table)):
+                if tag == _DT_SONAME:
+                    soname = _text(strings, value)
+                elif tag == _DT_NEEDED:
+                    needed.append(_text(strings, value))
+    return SharedSymbols(defined, frozenset(undefined), frozenset(weak), soname, tuple(needed))
+
+
+def read_section(path: str | Path, name: str) -> bytes | None:
+    """The content of the named section, or None where the file has none."""
+    with _elf_file(path) as elf:
+        section = elf.get_section_by_name(name)
+        return None if section is None else bytes(section.data())
+
+
+def section_offset(path: str | Path, name: str) -> int | None:
+    """Where in the file the named section begins, or None where the file has none."""
+    with _elf_file(path) as elf:
+        section = elf.get_section_by_name(name)
+        return None if section is None else int(section["sh_offset"])
+
+
+@contextmanager
+def _elf_file(path: str | Path) -> Iterator[ELFFile]:
+    try:
+        with Path(path).open("rb") as f:
+            yield ELFFile(f)
+    except OSError as e:
+        raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
+    except (ELFError, ELFParseError) as e:
+        raise FormatError(f"{path}: damaged ELF file ({e})", "build it again") from e
+
+
+def deferred_records(path: str | Path) -> list[CompileCommand]:
+    """The records that the shim left in a deferred object, or in the deferred members of an archive."""
+    members = _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
+    found: list[CompileCommand] = []
+    for name, data in members:
+        if data[:4] != b"\x7fELF":
+            continue
+        where = f"{path}({name})" if name else str(path)
+        records = _section(ElfImage(data, where), abi.RECORD_SECTION)
+        if records:
+            found += [r for r in decode_records(records, where) if isinstance(r, CompileCommand)]
+    return found
+
+
+# -- inside ------------------------------------------------------------------------------------------
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as e:
+        raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
+
+
+def _section(image: ElfImage, name: str) -> bytes | None:
+    for s in image.sections:
+        if s.name == name:
+            return image.content(s)
+    return None
+
+
+def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
+    none: frozenset[str] = frozenset()
+    if data[:4] in _BITCODE:
+        return ObjectSymbols({}, none, none, none, none, none, is_deferred=False, is_lto=True)
+    image = ElfImage(data, where)
+    defined: dict[str, str] = {}
+    undefined, weak, functions, objects, hidden = set(), set(), set(), set(), set()
+    for name, binding, kind_, is_hidden, section, _, _ in image.symbols():
+        if binding == "LOCAL" or not name:
+            continue
+        if section == _SHN_UNDEF:
+            undefined.add(name)
+            if binding == "WEAK":
+                weak.add(name)
+            continue
+        defined[name] = binding
+        if kind_ in ("FUNC", "IFUNC"):
+            functions.add(name)
+        elif kind_ in ("OBJECT", "TLS", "COMMON"):
+            objects.add(name)
+        if is_hidden:
+            hidden.add(name)
+    return ObjectSymbols(
+        defined,
+        undefined=frozenset(undefined),
+        weak_undefined=frozenset(weak),
+        functions=frozenset(functions),
+        data=frozenset(objects),
+        hidden=frozenset(hidden),
+        is_deferred=image.is_deferred,
+        is_lto=image.is_lto,
+    )
+
+
+def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of each member of a GNU, BSD or thin archive that is an ELF object or bitcode."""
+    where = Path(path)
+    with where.open("rb") as f:
+        magic = f.read(8)
+        if magic not in (_AR, _THIN):
+            raise FormatError(f"{path}: not an ar archive")
+        long_names = b""
+        while len(header := f.read(60)) == 60:
+            if header[58:60] != b"`\n":
+                raise FormatError(f"{path}: damaged archive", "build it again")
+            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), int(header[48:58])
+            end = f.tell() + size
+            is_table = name in ("/", "//", "/SYM64/") or name.startswith("__.SYMDEF")
+            if name == "//":
+                long_names = f.read(size)
+            elif not is_table:
+                if name.startswith("#1/"):
+                    name = f.read(int(name[3:])).rstrip(b"\0").decode("utf-8", "surrogateescape")
+                elif name[:1] == "/" and name[1:].isdigit():
+                    at = int(name[1:])
+                    name = long_names[at : long_names.index(b"\n", at)].decode("utf-8", "surrogateescape").rstrip("/")
+                else:
+                    name = name.rstrip("/")
+                if magic == _THIN:
+                    data, end = _read(where.parent / name), f.tell()
+                else:
+                    data = f.read(end - f.tell())
+                if data[:4] == b"\x7fELF" or data[:4] in _BITCODE:
+                    yield name, data
+            f.seek(end + (end & 1))

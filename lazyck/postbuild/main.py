@@ -1,0 +1,40 @@
+"""Entry of the post-build step: a shim starts it with a LINK record in place of the real linker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lazyck.command import LinkCommand
+from lazyck.config import environment
+from lazyck.errors import FormatError, LazyckError
+from lazyck.manifest import decode_records
+from lazyck.settings import load_settings
+
+
+def main() -> None:
+    """Run the post-build for the record file in argv[1]; exits with the status that the build shall see."""
+    record = Path(sys.argv[1])
+    try:
+        run(record)
+    except LazyckError as e:
+        sys.stderr.write("".join(f"lazyck: {line}\n" for line in e.render().splitlines()))
+        sys.exit(1)
+
+
+def run(record: Path) -> None:
+    """Link lazily what `record` says. Raises `LazyckError`."""
+    from lazyck.postbuild.link import link_lazily  # after the error handling of main: it imports pyelftools
+
+    found = decode_records(record.read_bytes(), str(record))
+    if len(found) != 1 or not isinstance(found[0], LinkCommand):
+        raise FormatError(f"{record}: not one link record", "report this: it is a fault of lazyck")
+    settings = load_settings(record.parent.parent)
+    env = environment()
+    done = link_lazily(found[0], settings, env)
+    if settings.verbose:
+        sys.stderr.write(f"lazyck: linked {done.output}: {done.lazy} lazy blobs, {len(done.eager)} eager\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What a blob's real host-only object says: its functions, and whether it must be compiled eagerly."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lazyck.postbuild.elf import ElfImage, Symbol
+from lazyck.postbuild.probe_unit import kernel_handle
+
+# Data that toolchains add to every object with kernels.
+_TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
+# Functions through which start-up code runs: looked into, rather than held against the blob.
+_START_UP = re.compile(
+    r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
+)
+# What start-up code of every file may call: the toolchain's registration and <iostream>.
+_HARMLESS = re.compile(
+    r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
+    r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
+)
+_UNDEFINED, _RESERVED = 0, 0xFF00
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`reason` is "" for a blob that may be compiled lazily."""
+
+    symbols: tuple[str, ...]
+    unreachable: tuple[str, ...]
+    reason: str
+
+
+def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool) -> Judgement:
+    """Judge a blob by its object. `own_initializers`: whether code that runs at load would be the blob's own rather
+    than its headers'; `suspects`: the variables that may be behind it."""
+    table = image.symbols()
+    symbols: list[str] = []
+    unreachable: list[str] = []
+    data: list[str] = []
+    handles = {kernel_handle(s.name) for s in table if s.type == "FUNC" and "__device_stub__" in s.name}
+    for s in table:
+        if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
+            continue
+        if s.type in ("FUNC", "IFUNC"):
+            (unreachable if s.hidden else symbols).append(s.name)
+        elif s.name in handles:
+            unreachable.append(s.name)
+        elif s.binding == "GLOBAL" and not _TOOLCHAIN_DATA.match(s.name):
+            data.append(s.name)
+    if data:
+        return Judgement((), (), "defines data: " + ", ".join(data[:3]))
+    if own_initializers:
+        called = _initializer_calls(image, table)
+        if called:
+            return Judgement((), (), "has an initializer of its own: " + ", ".join((suspects or tuple(called))[:3]))
+    return Judgement(tuple(symbols), tuple(unreachable), "")
+
+
+def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
+    """Names that the object's start-up and tear-down code refers to, apart from what every object's does."""
+    functions: dict[int, list[Symbol]] = {}
+    for s in table:
+        if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
+            functions.setdefault(s.section, []).append(s)
+
+    def function_at(section: int, offset: int) -> Symbol | None:
+        return next((f for f in functions.get(section, ()) if f.value <= offset < f.value + max(f.size, 1)), None)
+
+    def targets(section: int, low: int, high: int) -> list[tuple[Symbol, int]]:
+        return [(table[s], a) for o, s, a in image.relocations(section) if low <= o < high]
+
+    def local_calls(f: Symbol) -> list[tuple[Symbol, int]]:
+        # the assembler settles calls within a section by itself and leaves no relocation: x86-64's `call rel32`
+        code = image.content(image.sections[f.section])[f.value : f.value + f.size]
+        starts = {g.value: g for g in functions[f.section]}
+        ends = (i + 5 for i, byte in enumerate(code[:-4]) if byte == 0xE8)
+        called = (f.value + end + int.from_bytes(code[end - 4 : end], "little", signed=True) for end in ends)
+        return [(starts[at], 0) for at in called if at in starts]
+
+    found: dict[str, None] = {}
+    todo: list[tuple[Symbol, int]] = []
+    for i, section in enumerate(image.sections):
+        if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
+            todo += targets(i, 0, section.size)
+    seen: set[tuple[int, int]] = set()
+    while todo:
+        target, addend = todo.pop()
+        where = target
+        if target.type == "SECTION":
+            inside = function_at(target.section, addend)
+            if inside is None:
+                # a variable, by its section: only code counts. A call through .text + addend is off by the
+                # width of its operand
+                inside = function_at(target.section, addend + 4)
+            if inside is None:
+                continue
+            where = inside
+        if where.type == "FUNC" and where.section != _UNDEFINED and _START_UP.match(where.name):
+            if (where.section, where.value) not in seen:
+                seen.add((where.section, where.value))
+                todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
+        elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
+            continue  # the object's own variables are what start-up code is about
+        elif not _HARMLESS.match(where.name):
+            found[where.name] = None
+    return list(found)

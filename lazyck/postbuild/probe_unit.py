@@ -1,0 +1,219 @@
+"""The probe unit: one translation unit that defines, with empty bodies, each function that the blobs of a group define.
+
+Each blob's functions go into a section of the blob's own, so the compiled object says which mangled names belong to
+which blob. A definition needs nothing but the head: no declarator is ever taken apart, no pointer type spelled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lazyck.postbuild.cxx_declarations import Declaration, Kind, is_anonymous
+from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
+from lazyck.postbuild.elf import ElfImage
+
+_OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
+_LABEL = re.compile(r"lazyck-(blob|shared)-(\d+)")
+_ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
+_GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
+_STUB = "__device_stub__"
+_STUB_NAME = re.compile(r"(\d+)" + _STUB)
+
+
+@dataclass
+class Unit:
+    """`text` to compile. `heads`: number of functions per blob. `shared`: blobs behind each shared declaration.
+    `renamed`: per blob, the names that were made unique, and what they were."""
+
+    text: str = ""
+    heads: dict[int, int] = field(default_factory=dict)
+    shared: list[set[int]] = field(default_factory=list)
+    renamed: dict[int, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the compiled unit says of one blob; `unreachable` are names that only an eager compile can provide."""
+
+    symbols: tuple[str, ...]
+    unreachable: tuple[str, ...]
+
+
+def needed(declarations: Sequence[Declaration]) -> list[int]:
+    """Indices of the heads and of all that they need, in order."""
+    by_name: dict[str, list[int]] = {}
+    for i, d in enumerate(declarations):
+        if d.kind is not Kind.HEAD:
+            for name in d.names:
+                by_name.setdefault(name, []).append(i)
+    heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
+    return _closure(declarations, by_name, heads)
+
+
+def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int]], start: Iterable[int]) -> list[int]:
+    seen = set(start)
+    todo = list(seen)
+    while todo and by_name:
+        for name in by_name.keys() & frozenset(IDENTIFIER.findall(declarations[todo.pop()].text)):
+            fresh = [i for i in by_name[name] if i not in seen]
+            seen.update(fresh)
+            todo += fresh
+    return sorted(seen)
+
+
+def render(blobs: Mapping[int, Sequence[Declaration]], prelude: str) -> Unit:
+    """The unit for `blobs` (index to declarations), which must come from one group; `prelude` reads their headers."""
+    unit = Unit()
+    kept = {b: _kept(ds) for b, ds in blobs.items()}
+    renames = _renames(kept)
+    renamers = {b: _Renamer(renames.get(b, set()), b, ds) for b, ds in kept.items()}
+    texts = {b: [(d.context, renamers[b](d.text)) for d in ds] for b, ds in kept.items()}
+    heads = Counter(t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is Kind.HEAD)
+    lines: list[str] = [prelude, '#line 1 "lazyck-probe"']
+    numbers: dict[tuple[tuple[str, ...], str], int] = {}
+    for b, declarations in kept.items():
+        unit.renamed[b] = renamers[b].names
+        unit.heads[b] = sum(d.kind is Kind.HEAD for d in declarations)
+        lines.append(f'#line 1 "lazyck-blob-{b}"')
+        for d, (context, text) in zip(declarations, texts[b], strict=True):
+            is_head = d.kind is Kind.HEAD
+            if heads[context, text] == 1 if is_head else text != d.text:
+                lines.append(_within(context, _definition(text, f"{_OWN}{b}") if is_head else text))
+                continue
+            number = numbers.get((context, text))
+            if number is None:
+                number = numbers[context, text] = len(unit.shared)
+                unit.shared.append(set())
+                lines.append(f'#line 1 "lazyck-shared-{number}"')
+                lines.append(_within(context, _definition(text, f"{_COMMON}{number}") if is_head else text))
+                lines.append(f'#line 1 "lazyck-blob-{b}"')
+            unit.shared[number].add(b)
+    unit.text = "\n".join(lines) + "\n"
+    return unit
+
+
+def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
+    indices = set(needed(declarations))
+    return [d for i, d in enumerate(declarations) if i in indices or d.kind is Kind.DIRECTIVE]
+
+
+def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
+    """Per blob, the private names that must be made unique: all but those which every blob defines alike."""
+    variants: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
+    apart: set[str] = set()  # of the same text, yet another type in every file
+    for b, declarations in kept.items():
+        by_name: dict[str, list[int]] = {}
+        for i, d in enumerate(declarations):
+            if d.kind is not Kind.HEAD:
+                for name in d.names:
+                    by_name.setdefault(name, []).append(i)
+        for i, d in enumerate(declarations):
+            if d.kind is Kind.SUPPORT:
+                if is_anonymous(d.context):
+                    apart.update(d.names)
+                closure = _closure(declarations, by_name, [i])
+                text = tuple((*declarations[j].context, declarations[j].text) for j in closure)
+                for name in d.names:
+                    known = variants.setdefault(name, {})
+                    known[b] = known.get(b, ()) + text
+    out: dict[int, set[str]] = {}
+    for name, per_blob in variants.items():
+        is_common = len(per_blob) == len(kept) and len(set(per_blob.values())) == 1 and name not in apart
+        if len(per_blob) == 1 or is_common:
+            continue
+        for b in per_blob:
+            out.setdefault(b, set()).add(name)
+    return out
+
+
+class _Renamer:
+    """Gives a blob's private names a suffix, wherever they are not members of something else."""
+
+    def __init__(self, names: set[str], blob: int, declarations: Sequence[Declaration]) -> None:
+        self.names = {f"{n}__lz{blob}_": n for n in sorted(names)}
+        self._new = {n: u for u, n in self.names.items()}
+        self._scopes = {w for d in declarations for c in d.context for w in IDENTIFIER.findall(c)}
+        either = "|".join(map(re.escape, sorted(names)))
+        self._pattern = re.compile(
+            rf"(?:([A-Za-z_]\w*|>)\s*::\s*|(?:\.|->)\s*|(?<!\w)::\s*)?(?<!\w)({either})\b" if names else r"(?!)"
+        )
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(self._replace, text) if self.names else text
+
+    def _replace(self, m: re.Match[str]) -> str:
+        before = m[0][: m.start(2) - m.start()]
+        is_member = before.startswith((".", "->")) or (m[1] is not None and m[1] not in self._scopes)
+        return m[0] if is_member else before + self._new[m[2]]
+
+
+def _within(context: tuple[str, ...], text: str) -> str:
+    return "".join(c + " { " for c in context) + text + " }" * len(context)
+
+
+def _definition(head: str, section: str) -> str:
+    """The head with an empty body, placed in `section`."""
+    prefixes, rest = template_prefixes(head)
+    start = _ATTRIBUTES.match(rest)
+    at = start.end() if start else 0
+    body = "{ }" if _GLOBAL.search(rest) else "{ __builtin_trap(); }"
+    placed = f'{rest[:at]}__attribute__((used, section("{section}"))) {rest[at:]}'
+    return " ".join([*prefixes, placed, body])
+
+
+def blamed(unit: Unit, output: str) -> set[int]:
+    """The blobs at which a failed compile of the unit points: those in error lines, else all that are mentioned."""
+    direct, any_ = set(), set()
+    for line in output.splitlines():
+        for kind, number in _LABEL.findall(line):
+            blobs = {int(number)} if kind == "blob" else unit.shared[int(number)]
+            any_ |= blobs
+            if "error" in line:
+                direct |= blobs
+    return direct or any_
+
+
+def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | None]:
+    """Per blob what its section defines; None where that is less than the unit asked for, or not sayable."""
+    places: dict[int, Iterable[int]] = {}
+    for i, section in enumerate(image.sections):
+        if section.name.startswith(_OWN):
+            places[i] = (int(section.name[len(_OWN) :]),)
+        elif section.name.startswith(_COMMON):
+            places[i] = unit.shared[int(section.name[len(_COMMON) :])]
+    counts: Counter[int] = Counter()
+    symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
+    unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
+    for s in image.symbols():
+        if s.type != "FUNC" or s.section not in places:
+            continue
+        for b in places[s.section]:
+            counts[b] += 1
+            if s.binding == "LOCAL":
+                continue
+            name = _original(s.name, unit.renamed[b], b)
+            (unreachable if s.hidden else symbols)[b].append(name)
+            if _STUB in name and not s.hidden:  # CUDA has stubs too, hidden ones, and no handles
+                unreachable[b].append(kernel_handle(name))
+    out: dict[int, Found | None] = {}
+    for b, wanted in unit.heads.items():
+        unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b]))
+        out[b] = None if unclear else Found(tuple(symbols[b]), tuple(unreachable[b]))
+    return out
+
+
+def _original(symbol: str, renamed: Mapping[str, str], blob: int) -> str:
+    """The symbol as it would be had the blob's names kept their own spelling: a mangled name spells each with its
+    length before it."""
+    if f"__lz{blob}_" in symbol:
+        for unique, name in sorted(renamed.items(), key=lambda item: -len(item[0])):
+            symbol = symbol.replace(f"{len(unique)}{unique}", f"{len(name)}{name}")
+    return symbol
+
+
+def kernel_handle(stub: str) -> str:
+    """The data symbol by which HIP knows the kernel behind a host-side launch stub."""
+    return _STUB_NAME.sub(lambda m: str(int(m[1]) - len(_STUB)), stub).replace(_STUB, "")

@@ -1,0 +1,55 @@
+"""`lazyck build quick`: compile the runtime again and link again, with everything else as it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lazyck.config import runtime_source
+from lazyck.errors import FormatError
+from lazyck.postbuild import relink, state
+from lazyck.runtime.build import source_digest
+
+
+@dataclass(frozen=True)
+class Relinked:
+    """One library after `quick`: where it was delivered to, and whether anything had to be done."""
+
+    library: str
+    delivered: tuple[Path, ...]
+    linked: bool
+
+
+def library_dirs(tmp: Path) -> list[Path]:
+    """The libraries of a tmp dir. Raises `FormatError` when there is none."""
+    found = sorted(p.parent for p in tmp.glob("libs/*/state.json"))
+    if not found:
+        raise FormatError(f"{tmp}: holds no lazy library", "give the --tmp-dir of a `lazyck build full` that made one")
+    return found
+
+
+def quick(tmp: Path, install_dir: str, env: Mapping[str, str]) -> list[Relinked]:
+    """Bring every library of `tmp` up to date with the runtime's sources. Raises `LazyckError`."""
+    source = runtime_source()
+    digest = source_digest(source)
+    return [one(directory, install_dir, source, digest, env) for directory in library_dirs(tmp)]
+
+
+def one(directory: Path, install_dir: str, source: Path, digest: str, env: Mapping[str, str]) -> Relinked:
+    """Bring one library up to date."""
+    st = state.load(directory)
+    if install_dir:
+        st = replace(st, installed=state.relative(install_dir, directory))
+    if not st.runtime:  # every blob was eager: there is no runtime in it
+        return Relinked(st.library, (), False)
+    stale = st.runtime != digest or not (directory / st.file_name).is_file()
+    if stale:
+        objects = relink.runtime_objects(directory, st.runtime_compiler, source)
+        st = replace(st, runtime=digest)
+        relink.relink(st, directory, objects, directory, env)
+        state.save(st, directory)
+    elif relink.is_delivered(st, directory):
+        return Relinked(st.library, (), False)
+    state.save(st, directory)
+    return Relinked(st.library, tuple(relink.deliver(st, directory)), True)

@@ -1,0 +1,125 @@
+"""The last step, shared by `build full` and `build quick`: runtime objects + kept objects → the lazy library, at the
+place that the build asked for and in the install dir."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from lazyck import abi, proc
+from lazyck.errors import BuildError
+from lazyck.files import write_atomic
+from lazyck.postbuild import elf
+from lazyck.postbuild.state import LinkState, resolve
+from lazyck.runtime.build import compile_objects
+
+RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
+RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
+ROOT_FIELD = 68  # offset of `root` in the manifest's header (see lazyck.manifest)
+
+
+def runtime_objects(directory: Path, compiler: Sequence[str], source: Path) -> list[Path]:
+    """The runtime's objects, compiled at most once per tmp dir; `directory` is one library's."""
+    out = directory.parent.parent / "runtime"
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / ".lock"):
+        return compile_objects(out, compiler, source)
+
+
+def relink(
+    state: LinkState, directory: Path, objects: Sequence[Path], cwd: Path, env: Mapping[str, str]
+) -> proc.Result:
+    """Run the link command of `state` in `cwd`, into the library's own directory. Raises `CommandError`."""
+    words: list[str] = []
+    for word in state.words:
+        words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]
+    argv = words
+    if sum(len(w) + 1 for w in words) > RESPONSE_FILE_ABOVE:
+        response = directory / "link.rsp"
+        write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in words[1:])))
+        argv = [words[0], f"@{response}"]
+    return proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
+
+
+def _response_word(word: str) -> str:
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def output_path(state: LinkState, directory: Path) -> Path:
+    """Where the build wanted the library."""
+    return Path(os.path.normpath(directory / state.output))
+
+
+def installed_path(state: LinkState, directory: Path) -> Path | None:
+    """Where the install dir has the library, if there is one."""
+    return Path(os.path.normpath(directory / state.installed)) / state.file_name if state.installed else None
+
+
+def is_delivered(state: LinkState, directory: Path) -> bool:
+    """Whether the linked library is already in all its places, unchanged."""
+    linked = directory / state.file_name
+    output, installed = output_path(state, directory), installed_path(state, directory)
+    places = [p for p in (output if output.parent.is_dir() else None, installed) if p is not None]
+    size = linked.stat().st_size
+    return bool(places) and all(p.is_file() and p.stat().st_size == size and _newer(p, linked) for p in places)
+
+
+def _newer(copy: Path, linked: Path) -> bool:
+    # copy2 carries the time over: a copy of an older link has an older time, whatever the clock says now
+    return copy.stat().st_mtime_ns >= linked.stat().st_mtime_ns
+
+
+def deliver(state: LinkState, directory: Path) -> list[Path]:
+    """Copy the linked library to where it belongs: the build's output path and the install dir.
+
+    The installed copy looks for its bundle beside itself: the baked path of the build's own is taken out of it.
+    Raises `BuildError` when the output's directory is gone.
+    """
+    linked = directory / state.file_name
+    delivered = []
+    output, installed = output_path(state, directory), installed_path(state, directory)
+    if output.parent.is_dir():
+        _replace(linked, output)
+        delivered.append(output)
+    elif installed is None:
+        raise BuildError(
+            f"{output.parent}: this directory, into which the build linked {state.file_name}, does not exist",
+            "give --install-dir DIR, or move the tmp dir together with the build directory",
+        )
+    if installed is not None:
+        installed.parent.mkdir(parents=True, exist_ok=True)
+        bundle = directory / "bundle" / state.library
+        if bundle.is_dir():
+            _replace_tree(bundle, installed.parent / "lazyck" / state.library)
+        _replace(linked, installed, forget_root=True)
+        delivered.append(installed)
+    return delivered
+
+
+def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
+    # A running process may have the old file mapped: never write into it, always put a new one in its place.
+    temporary = target.with_name(f".{target.name}.lazyck")
+    shutil.copy2(source, temporary)
+    if forget_root:
+        at = elf.section_offset(temporary, abi.MANIFEST_SECTION)
+        if at is not None:
+            times = temporary.stat()
+            with temporary.open("r+b") as f:
+                f.seek(at + ROOT_FIELD)
+                f.write(bytes(4))  # offset 0 of the string pool is ""
+            os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
+    temporary.replace(target)
+
+
+def _replace_tree(source: Path, target: Path) -> None:
+    temporary = target.with_name(f".{target.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(source, temporary)
+    if target.exists():
+        shutil.rmtree(target)
+    temporary.replace(target)

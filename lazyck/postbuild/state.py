@@ -1,0 +1,71 @@
+"""The state that `lazyck build quick` starts from: one small JSON file per library, all paths relative to it.
+
+    {"version": 1, "library": NAME, "output": PATH, "installed": PATH or "",
+     "words": [WORD...], "tail": [WORD...], "objects": [FILE...], "runtime": DIGEST, "compiler": [WORD...]}
+
+`words` is the link command with the inputs that lazyck keeps copies of written as `@PH@/file` (relative to the
+library's directory in the tmp dir, so that the tmp dir can be moved); `runtime` is the digest of the runtime
+sources that the library was linked with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lazyck.errors import FormatError
+from lazyck.files import write_atomic
+
+STATE_VERSION = 1
+HERE = "\x01D"  # the library's directory in the tmp dir
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`."""
+
+    library: str
+    file_name: str
+    output: str
+    installed: str
+    words: tuple[str, ...]
+    runtime: str
+    runtime_compiler: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    version: int = STATE_VERSION
+
+
+def save(state: LinkState, directory: Path) -> None:
+    """Write the state into the library's directory."""
+    write_atomic(directory / "state.json", json.dumps(asdict(state), indent=1).encode())
+
+
+def load(directory: Path) -> LinkState:
+    """Read the state of one library. Raises `FormatError`."""
+    path = directory / "state.json"
+    try:
+        raw = json.loads(path.read_text())
+        if raw["version"] != STATE_VERSION:
+            raise FormatError(f"{path}: written by another lazyck", "run `lazyck build full` again")
+        return LinkState(
+            **{
+                **raw,
+                "words": tuple(raw["words"]),
+                "runtime_compiler": tuple(raw["runtime_compiler"]),
+                "env": tuple((a, b) for a, b in raw["env"]),
+            }
+        )
+    except (OSError, ValueError, TypeError, KeyError) as e:
+        raise FormatError(f"{path}: damaged state ({e})", "run `lazyck build full` again") from e
+
+
+def relative(path: str, directory: Path) -> str:
+    """`path` relative to the library's directory; "" stays ""."""
+    return os.path.relpath(path, directory) if path else ""
+
+
+def resolve(word: str, directory: Path) -> str:
+    """A word of the link command with `HERE` replaced by the library's directory of today."""
+    return word.replace(HERE, str(directory))

@@ -1,0 +1,97 @@
+"""Renders the assembler text of a lazy library's stubs, slots and embedded manifest; no I/O here.
+
+Every stub stands under the mangled name of a blob's function and jumps through its slot. A slot starts out
+pointing at its slow path, which hands the slot's number to the trampoline of the runtime (`stub_<machine>.S`).
+Names are always quoted: any name that an ELF string table can hold assembles. A machine is added by one
+renderer in `_RENDERERS` and one trampoline.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+
+from lazyck import abi
+from lazyck.errors import BuildError
+
+
+def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "") -> str:
+    """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`.
+
+    `manifest_file` is embedded by `.incbin` when the text is assembled. Raises `BuildError` for a machine
+    (default: this one) without a renderer, and for a name that no assembler line can hold.
+    """
+    machine = machine or platform.machine()
+    renderer = _RENDERERS.get(machine)
+    if renderer is None:
+        known = ", ".join(sorted(_RENDERERS))
+        raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build on one of: {known}")
+    return "\n".join([*renderer(symbols), *_render_data(symbols, manifest_file), ""])
+
+
+def _quote(text: str) -> str:
+    if "\n" in text or "\0" in text:
+        raise BuildError(f"{text!r} cannot stand in an assembler line", "rename it")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _hidden(name: str, kind: str) -> list[str]:
+    return [f" .globl {name}", f" .hidden {name}", f" .type {name},{kind}"]
+
+
+# Both code areas have rows of 16 bytes, so that one unwind entry each describes all of them: 20,000 stubs add
+# no 20,000 entries. The second is the formula that linkers use for PLTs: the CFA is rsp + 8, and 8 more once the
+# row's push (its first 9 bytes are endbr64 and push) is done.
+_X86_64_SLOW_PATH_CFA = ".cfi_escape 0x0f,11,0x77,8,0x80,0,0x3f,0x1a,0x39,0x2a,0x33,0x24,0x22"
+
+
+def _render_x86_64(symbols: Sequence[str]) -> list[str]:
+    out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
+    for i, symbol in enumerate(symbols):
+        name = _quote(symbol)
+        out += [
+            " .p2align 4",
+            f" .globl {name}",
+            f" .type {name},@function",
+            f"{name}:",
+            " endbr64",
+            f" jmp *{abi.SYMBOL_SLOTS}+{8 * i}(%rip)",
+            f" .size {name},10",
+        ]
+    out += [" .p2align 4", " .cfi_endproc", ".Llazyck_slow:", " .cfi_startproc", f" {_X86_64_SLOW_PATH_CFA}"]
+    for i in range(len(symbols)):
+        # The long form of push, whatever the number: rows must be alike for the unwind formula.
+        out += [" .p2align 4", " endbr64", " .byte 0x68", f" .long {i}", f" jmp {abi.SYMBOL_TRAMPOLINE}"]
+    out += [" .p2align 4", " .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
+    out += [' .section .data.rel.lazyck_slots,"aw",@progbits', " .p2align 6"]
+    out += [*_hidden(abi.SYMBOL_SLOTS, "@object"), f"{abi.SYMBOL_SLOTS}:"]
+    out += [f" .quad .Llazyck_slow+{16 * i}" for i in range(len(symbols))]
+    out += [f" .size {abi.SYMBOL_SLOTS},{8 * len(symbols)}"]
+    # Declares the code fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds no fault.
+    out += [' .section .note.gnu.property,"a",@note', " .p2align 3", " .long 4,16,5", ' .asciz "GNU"']
+    out += [" .long 0xc0000002,4,3,0"]
+    return out
+
+
+def _render_data(symbols: Sequence[str], manifest_file: str) -> list[str]:
+    return [
+        ' .section .rodata.lazyck_slot_count,"a",@progbits',
+        " .p2align 2",
+        *_hidden(abi.SYMBOL_SLOT_COUNT, "@object"),
+        f"{abi.SYMBOL_SLOT_COUNT}:",
+        f" .long {len(symbols)}",
+        f" .size {abi.SYMBOL_SLOT_COUNT},4",
+        f' .section {abi.MANIFEST_SECTION},"a",@progbits',
+        " .p2align 3",
+        *_hidden(abi.SYMBOL_MANIFEST, "@object"),
+        f"{abi.SYMBOL_MANIFEST}:",
+        f" .incbin {_quote(manifest_file)}",
+        f" .size {abi.SYMBOL_MANIFEST},.-{abi.SYMBOL_MANIFEST}",
+        *_hidden(abi.SYMBOL_MANIFEST_END, "@object"),
+        f"{abi.SYMBOL_MANIFEST_END}:",
+        " .byte 0",
+        ' .section .note.GNU-stack,"",@progbits',
+    ]
+
+
+_RENDERERS: dict[str, Callable[[Sequence[str]], list[str]]] = {"x86_64": _render_x86_64}

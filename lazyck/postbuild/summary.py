@@ -1,0 +1,82 @@
+"""What one lazy link did, kept as a small JSON file per library and shown at the end of the build."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lazyck.errors import FormatError
+from lazyck.files import write_atomic
+
+
+@dataclass(frozen=True)
+class LinkSummary:
+    """Counts, seconds and bytes of one lazy link; `cpu_seconds` and `peak_rss_kib` are lazyck's own share
+    (probe, stubs, bundle, link), without the eager compiles that the project would have paid anyway."""
+
+    library: str
+    output: str
+    deferred: int
+    lazy: int
+    symbols: int
+    eager: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    probe_seconds: float
+    bundle_seconds: float
+    eager_seconds: float
+    link_seconds: float
+    cpu_seconds: float
+    peak_rss_kib: int
+    library_bytes: int
+    bundle_bytes: int
+    installed: str = ""
+
+
+def save(summary: LinkSummary, path: Path) -> None:
+    """Write `summary` as JSON."""
+    write_atomic(path, json.dumps(asdict(summary), indent=1).encode())
+
+
+def load(path: Path) -> LinkSummary:
+    """Read what `save` wrote. Raises `FormatError`."""
+    try:
+        raw = json.loads(path.read_text())
+        raw["eager"] = tuple((a, b) for a, b in raw["eager"])
+        raw["warnings"] = tuple(raw["warnings"])
+        return LinkSummary(**raw)
+    except (OSError, ValueError, TypeError, KeyError) as e:
+        raise FormatError(f"{path}: no summary of a lazy link ({e})", "run `lazyck build full` again") from e
+
+
+def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked: Sequence[str]) -> str:
+    """The text shown when the build has ended."""
+    lines = []
+    for s in libraries:
+        lines.append(
+            f"lazyck: {s.library}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
+            f"{len(s.eager)} eager"
+        )
+        for reason, count in Counter(reason for _, reason in s.eager).most_common():
+            names = [name for name, why in s.eager if why == reason]
+            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            lines.append(f"lazyck:   eager, {reason}: {count} ({shown})")
+        lines.append(
+            f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
+            f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "
+            f"library {s.library_bytes / 1e6:.1f} MB, bundle {s.bundle_bytes / 1e6:.1f} MB"
+        )
+        lines += [f"lazyck:   warning: {w}" for w in s.warnings]
+        lines.append(f"lazyck:   {s.installed or s.output}")
+    if libraries:
+        lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
+    if unlinked:
+        shown = "\n".join(f"lazyck:   {name}" for name in unlinked[:10])
+        more = f"\nlazyck:   ... and {len(unlinked) - 10} more" if len(unlinked) > 10 else ""
+        lines.append(
+            f"lazyck: warning: {len(unlinked)} deferred objects were taken by no link that lazyck saw; "
+            f"whatever uses them lacks their functions:\n{shown}{more}"
+        )
+    return "\n".join(lines)

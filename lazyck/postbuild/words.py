@@ -1,0 +1,114 @@
+"""The words of the final link: the project's own command without its deferred objects, with stubs and runtime, and
+with every input that `quick` will need again kept as a copy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from lazyck.command import LinkCommand
+from lazyck.files import encode
+from lazyck.postbuild import state
+from lazyck.postbuild.bundle import Places
+from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.relink import RUNTIME
+from lazyck.toolchains.options import Item, Role
+
+_C_DRIVERS = ("cc", "gcc", "clang")
+
+
+def link_words(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    eager_objects: Sequence[str],
+    directory: Path,
+    places: Places,
+    soname: str,
+    is_lazy: bool,
+) -> list[str]:
+    """The command that links the library into `directory`, with stubs and runtime if any blob `is_lazy`.
+
+    `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
+    """
+    keeper = Keeper(link, directory, places)
+    output = f"{state.HERE}/{os.path.basename(link.output)}"
+    mine = [f"{state.HERE}/stubs.o", RUNTIME] if is_lazy else []
+    mine += [f"{state.HERE}/eager/{name}" for name in eager_objects]
+    words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
+    first = min(inputs.deferred, default=len(inputs.items))
+    for i, item in enumerate(inputs.items):
+        if i == first:
+            words += mine
+        if i in inputs.deferred or item.role is Role.OUTPUT:
+            continue
+        words += [keeper.copy(item.words[0])] if i in inputs.objects | inputs.archives else keeper.item(item)
+    if first == len(inputs.items):  # they all came out of archives
+        words += mine
+    words += ["-o", output]
+    return words + _tail(link, inputs, soname) if is_lazy else words
+
+
+def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
+    # `-Xlinker` is the one spelling that all drivers know.
+    words = []
+    if inputs.shared and not inputs.soname:
+        words += ["-Xlinker", "-soname", "-Xlinker", soname]
+    if not inputs.shared:
+        words += ["-Xlinker", "--export-dynamic"]
+    if link.call.tool.split("-")[0] in _C_DRIVERS:
+        words.append("-lstdc++")
+    return [*words, "-ldl", "-lpthread"]
+
+
+class Keeper:
+    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes real ones."""
+
+    def __init__(self, link: LinkCommand, directory: Path, places: Places) -> None:
+        self._link, self._places = link, places
+        self._objects = directory / "objects"
+        shutil.rmtree(self._objects, ignore_errors=True)
+        self._objects.mkdir(parents=True)
+
+    def copy(self, name: str) -> str:
+        """The word that names a kept copy of the file `name`."""
+        path = self._link.call.path(name)
+        tag = hashlib.sha256(encode(path)).hexdigest()[:8]
+        target = self._objects / f"{tag}-{os.path.basename(path)}"
+        if not target.exists():
+            shutil.copy2(path, target)
+        return f"{state.HERE}/objects/{target.name}"
+
+    def item(self, item: Item) -> list[str]:
+        """The words of an option, or of an input that is neither object nor archive."""
+        if not item.name:
+            return [self._library_or_script(item.words[0])]
+        if item.value is None:
+            return list(item.words)
+        if item.role is Role.LINKER:
+            value = ",".join(self._linker_part(part) for part in item.value.split(","))
+        elif item.role is Role.LIBRARY_DIR:
+            value = self._places.real(self._link.call.path(item.value))
+        elif item.name in ("-T", "--script"):
+            value = self._linker_part(item.value)
+        else:
+            value = self._places.real(item.value) if item.value.startswith("/") else item.value
+        if len(item.words) == 2:
+            return [item.words[0], value]
+        return [item.words[0][: len(item.words[0]) - len(item.value)] + value]
+
+    def _library_or_script(self, word: str) -> str:
+        path = self._link.call.path(word)
+        return self._places.real(path) if os.path.exists(path) else word
+
+    def _linker_part(self, part: str) -> str:
+        lead, equals, value = part.partition("=")
+        if not equals:
+            lead, value = "", part
+        path = self._link.call.path(value) if value else ""
+        if value and not value.startswith("-") and os.path.isfile(path):
+            is_library = ".so" in os.path.basename(path)
+            return f"{lead}{equals}{self._places.real(path) if is_library else self.copy(value)}"
+        return f"{lead}{equals}{self._places.real(value) if value.startswith('/') else value}"

@@ -1,0 +1,196 @@
+// The functions are looked up by name, in the scope of the lazy library first: the runtime links neither HIP nor CUDA, and
+// a process may have several copies, of which the library's own is the one that will launch.
+#include "arch.h"
+
+#include <dlfcn.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "config.h"
+#include "failure.h"
+#include "lazyck_abi.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_properties_room = 8192;  // more than any version of hipDeviceProp_t
+constexpr std::size_t k_name_size = 256;         // its first member, the same in all versions
+constexpr std::size_t k_arch_at_r0600 = 1160;    // gcnArchName in hipDeviceProp_tR0600
+constexpr std::size_t k_longest_arch = 255;
+constexpr int k_major = 75, k_minor = 76;  // (cuda|CU_)DeviceAttribute...ComputeCapability, in both interfaces
+
+// Of the first of `libraries` that has it; those already loaded before any that would have to be.
+void* find(const char* name, std::initializer_list<const char*> libraries) {
+    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+    for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
+        for (const char* library : libraries) {
+            void* handle = dlopen(library, flags);  // kept: what it answers with must stay
+            if (handle == nullptr) continue;
+            if (void* found = dlsym(handle, name)) return found;
+        }
+    }
+    return nullptr;
+}
+
+// A function of a library that may not be loaded yet: remembered once it is found. Takes no lock of ours, since the
+// dynamic loader's may be held by a thread that waits for us.
+template <typename F>
+class Function {
+public:
+    F* get(const char* name, std::initializer_list<const char*> libraries) {
+        void* known = m_address.load(std::memory_order_acquire);
+        if (known == nullptr) {
+            known = find(name, libraries);
+            m_address.store(known, std::memory_order_release);
+        }
+        return reinterpret_cast<F*>(known);
+    }
+
+private:
+    std::atomic<void*> m_address{nullptr};
+};
+
+std::string arch_in(const std::vector<char>& properties, std::size_t at) {
+    const std::string text(properties.data() + at, strnlen(properties.data() + at, k_longest_arch));
+    return text.rfind("gfx", 0) == 0 ? text.substr(0, text.find(':')) : "";
+}
+
+using GetDevice = int(int*);
+using GetProperties = int(void*, int);
+using GetAttribute = int(int*, int, int);
+
+constexpr std::initializer_list<const char*> k_hip = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
+                                                      "libamdhip64.so.5"};
+constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
+
+Function<GetDevice> g_hip_device, g_cuda_device, g_driver_device;
+Function<GetProperties> g_hip_properties, g_hip_old_properties;
+Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
+Function<int(unsigned)> g_driver_init;
+Function<int(int*, int)> g_driver_get;
+
+// Answers by device: reading all properties of one can cost a millisecond.
+class Answers {
+public:
+    template <typename Ask>
+    std::string get(int device, Ask ask) {
+        {
+            const std::lock_guard<std::mutex> guard(m_mutex);
+            const auto known = m_archs.find(device);
+            if (known != m_archs.end()) return known->second;
+        }
+        const std::string arch = ask(device);
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (!arch.empty()) m_archs[device] = arch;
+        return arch;
+    }
+
+private:
+    std::mutex m_mutex;
+    std::map<int, std::string> m_archs;
+};
+
+std::string hip_arch(int device) {
+    std::vector<char> properties(k_properties_room);
+    GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip);
+    if (get != nullptr) {
+        if (get(properties.data(), device) != 0) return "";
+        const std::string arch = arch_in(properties, k_arch_at_r0600);
+        if (!arch.empty()) return arch;
+    } else {
+        GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip);
+        if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
+    }
+    static constexpr char k_sign[] = {'g', 'f', 'x'};
+    const auto at = std::search(properties.begin() + k_name_size, properties.end(), std::begin(k_sign), std::end(k_sign));
+    return at == properties.end() ? "" : arch_in(properties, static_cast<std::size_t>(at - properties.begin()));
+}
+
+std::string capability(GetAttribute* attribute, int device) {
+    int major = 0, minor = 0;
+    if (attribute(&major, k_major, device) != 0 || attribute(&minor, k_minor, device) != 0) return "";
+    return std::to_string(major) + std::to_string(minor);
+}
+
+// On the heap and kept: no destructor runs at exit, when other threads may still call.
+Answers& answers(bool is_hip) {
+    static auto* const s_answers = new Answers[2];
+    return s_answers[is_hip ? 1 : 0];
+}
+
+std::string ask_hip() {
+    int device = 0;
+    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip);
+    if (get_device == nullptr || get_device(&device) != 0) return "";
+    return answers(true).get(device, hip_arch);
+}
+
+// The driver, for a library whose CUDA runtime is linked in and thus invisible.
+std::string ask_cuda_driver() {
+    const auto init = g_driver_init.get("cuInit", k_driver);
+    GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
+    const auto get = g_driver_get.get("cuDeviceGet", k_driver);
+    GetAttribute* const attribute = g_driver_attribute.get("cuDeviceGetAttribute", k_driver);
+    if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return "";
+    int device = 0;
+    if (current(&device) != 0 && get(&device, 0) != 0) return "";
+    return answers(false).get(device, [attribute](int d) { return capability(attribute, d); });
+}
+
+std::string ask_cuda() {
+    int device = 0;
+    GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
+    GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
+    if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
+        const std::string arch = answers(false).get(device, [attribute](int d) { return capability(attribute, d); });
+        if (!arch.empty()) return arch;
+    }
+    return ask_cuda_driver();
+}
+
+// A build for 90a has code that only sm_90a, not sm_90, can run: compile for what the build chose of this device.
+std::string as_built(const std::string& arch, const Strings& built) {
+    for (const std::string& name : built) {
+        if (name.size() == arch.size() + 1 && name.compare(0, arch.size(), arch) == 0 &&
+            (name.back() == 'a' || name.back() == 'f')) {
+            return name;
+        }
+    }
+    return arch;
+}
+
+std::string machine_name() {
+    utsname name;
+    return uname(&name) == 0 ? name.machine : "any";
+}
+
+}  // namespace
+
+Strings archs_for(const RecipeRow& recipe, const Strings& asked, bool may_ask, const ManifestView& manifest) {
+    if (recipe.arch_flags.empty()) return {machine_name()};
+    if (!asked.empty()) return asked;
+    const Strings built = manifest.archs();
+    if (may_ask) {
+        std::string arch;
+        if (recipe.toolchain == "rocm") arch = ask_hip();
+        if (recipe.toolchain == "cuda") arch = as_built(ask_cuda(), built);
+        if (!arch.empty()) return {arch};
+    }
+    const Strings archs = parse_archs(join(built, ";"), "archs of the build");
+    if (archs.empty()) {
+        fail("lazyck: no GPU answers, and the build of " + std::string(manifest.library()) +
+             " names no archs; set " LAZYCK_ENV_ARCHS ", such as " LAZYCK_ENV_ARCHS "=gfx942 or 90");
+    }
+    return archs;
+}
+
+}  // namespace lazyck::rt

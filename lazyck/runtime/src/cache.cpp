@@ -1,0 +1,121 @@
+// <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log; <root>/.locks and <root>/.staging.
+// Names are readable; what they leave out of a key is in the entry's trailer (see entry.cpp).
+#include "cache.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_digest_digits = 16;
+constexpr std::size_t k_salt_digits = 12;
+
+std::string octal(unsigned mode) {
+    std::string out;
+    for (int shift = 6; shift >= 0; shift -= 3) out += static_cast<char>('0' + ((mode >> shift) & 7));
+    return "0" + out;
+}
+
+// Whether `path` is there. Throws if it is anything but a directory that only we (or root) can write.
+bool check_directory(const std::string& path) {
+    const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
+    const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
+    struct stat st;
+    if (lstat(path.c_str(), &st) != 0) {
+        if (errno == ENOENT) return false;
+        fail(start + system_text(errno) + advice);
+    }
+    if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
+    if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
+    if (st.st_uid != geteuid() && st.st_uid != 0) {
+        fail(start + "it belongs to user " + std::to_string(st.st_uid) + ", who could put any code into it" + advice);
+    }
+    if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        fail(start + "others can write to it (mode " + octal(st.st_mode & 0777) + "); run: chmod go-w " +
+             shell_quote(path));
+    }
+    return true;
+}
+
+void make_private(const std::string& path) {
+    if (const int error = make_directories(path)) {
+        fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
+    }
+    if (!check_directory(path)) fail_system("the cache directory '" + path + "'", ENOENT);
+}
+
+}  // namespace
+
+Digest EntryKey::id() const {
+    std::string all;
+    const Strings parts = {library, blob, digest, arch_label(), toolchain_id, salt};
+    for (const std::string& part : parts) all += std::to_string(part.size()) + ":" + part;
+    return hash(all);
+}
+
+std::string EntryKey::arch_label() const { return archs.empty() ? "any" : join(archs, "+"); }
+
+Strings Cache::directories(const EntryKey& key) const {
+    // '-' ends the archs in the name, so it cannot stand in one of them (gfx9-4-generic).
+    std::string archs = key.arch_label();
+    std::replace(archs.begin(), archs.end(), '-', '_');
+    std::string leaf = safe_name(archs) + "-" + safe_name(key.toolchain_id);
+    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
+    const std::string version = m_root + "/" LAZYCK_CACHE_VERSION;
+    const std::string library = version + "/" + safe_name(key.library);
+    return {m_root, version, library, library + "/" + leaf};
+}
+
+std::string Cache::entry_path(const EntryKey& key) const {
+    return directories(key).back() + "/" + safe_name(key.blob) + "-" + key.digest.substr(0, k_digest_digits) + ".so";
+}
+
+std::string Cache::log_path(const EntryKey& key) const {
+    const std::string entry = entry_path(key);
+    return entry.substr(0, entry.size() - 3) + ".log";
+}
+
+std::string Cache::lock_path(const EntryKey& key) const {
+    return m_root + "/.locks/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
+}
+
+std::string Cache::staging_prefix(const EntryKey& key) const {
+    return m_root + "/.staging/" + safe_name(key.blob) + "-" + std::to_string(getpid()) + "-";
+}
+
+bool Cache::is_trusted(const std::string& path) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (m_trusted.count(path) != 0) return true;
+    }
+    if (!check_directory(path)) return false;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_trusted.insert(path);
+    return true;
+}
+
+bool Cache::find_directory(const EntryKey& key) {
+    for (const std::string& path : directories(key)) {
+        if (!is_trusted(path)) return false;
+    }
+    return true;
+}
+
+void Cache::make_directories_for(const EntryKey& key) {
+    for (const std::string& path : directories(key)) make_private(path);
+    make_private(m_root + "/.locks");
+    make_private(m_root + "/.staging");
+}
+
+void prepare_cache_root(const std::string& path) { make_private(path); }
+
+}  // namespace lazyck::rt

@@ -1,0 +1,57 @@
+// Where entries lie, and whether the place can be trusted.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "hash.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+// What an entry is looked up by; everything that changes the compiled code is in here.
+struct EntryKey {
+    std::string library;
+    std::string blob;
+    std::string digest;  // of all that the compiler reads, fixed when the library was built
+    Strings archs;       // empty: no archs (a host blob)
+    std::string toolchain_id;
+    std::string salt;
+
+    // All of the above, for the entry's own record of what it is.
+    Digest id() const;
+    // "gfx942+gfx950"
+    std::string arch_label() const;
+};
+
+class Cache {
+public:
+    explicit Cache(std::string root) : m_root(std::move(root)) {}
+
+    const std::string& root() const { return m_root; }
+    std::string entry_path(const EntryKey& key) const;
+    std::string log_path(const EntryKey& key) const;
+    std::string lock_path(const EntryKey& key) const;
+    std::string staging_prefix(const EntryKey& key) const;
+
+    // Whether the entry's directory exists. Throws CompileError when any directory on the way could be written by
+    // others: what lies there would be loaded and run.
+    bool find_directory(const EntryKey& key);
+
+    // Makes the directories that compiling needs (0700). Throws CompileError.
+    void make_directories_for(const EntryKey& key);
+
+private:
+    Strings directories(const EntryKey& key) const;
+    bool is_trusted(const std::string& path);
+
+    std::string m_root;
+    std::mutex m_mutex;
+    std::set<std::string> m_trusted;  // found good before
+};
+
+// Makes `path` a usable cache root. Throws CompileError.
+void prepare_cache_root(const std::string& path);
+
+}  // namespace lazyck::rt

@@ -1,0 +1,141 @@
+#include "compile.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+
+#include "entry.h"
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+#include "messages.h"
+#include "process.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t k_longest_error_line = 500;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// One compilation under way.
+class Compilation {
+public:
+    Compilation(const CompileRequest& request, Cache& cache, const EntryKey& key)
+        : m_request(request),
+          m_key(key),
+          m_what(request.blob + " for " + request.arch_label),
+          m_staging(cache.staging_prefix(key)),
+          m_entry(cache.entry_path(key)),
+          m_log(cache.log_path(key)),
+          m_staged_log(m_staging.path() + "/log"),
+          m_log_fd(open_file(m_staged_log, O_WRONLY | O_CREAT | O_APPEND)) {
+        if (!m_log_fd) fail_system("cannot write '" + m_staged_log + "'", errno);
+        // Relative names, so that the command means the same in any directory in which it is repeated.
+        const std::string base = can_set_cwd() ? "" : m_staging.path() + "/";
+        RecipeValues values;
+        values.source = request.source;
+        values.object = base + "blob.o";
+        values.output = base + "blob.so";
+        values.root = request.root;
+        values.library = request.library;
+        values.toolchain = find_toolchain(request.recipe);
+        values.archs = request.archs;
+        m_plan = make_plan(request.recipe, values);
+    }
+
+    void run() {
+        const Clock::time_point start = Clock::now();
+        say("compiling " + m_what + " ...");
+        run_step("compile", m_plan.compile, "blob.o");
+        run_step("link", m_plan.link, "blob.so");
+        const std::string output = m_staging.path() + "/blob.so";
+        if (const std::string* missing = find_missing_symbol(output, m_request.symbols)) {
+            fail_here("it does not define '" + *missing + "', which the library expects of it", output);
+        }
+        seal_entry(output, m_key.id());
+        keep_log();
+        if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);
+        say("compiled " + m_what + " in " + seconds_text(seconds_since(start)));
+    }
+
+private:
+    void run_step(const char* name, const Strings& argv, const char* product) {
+        if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
+        const std::string line = shell_join(argv);
+        if (m_request.is_verbose) say(line);
+        write_all(m_log_fd.get(), "$ " + line + "\n");
+        const std::size_t before = read_text(m_staged_log).size();
+        Command command;
+        command.argv = argv;
+        command.environment = plan_environment(m_plan);
+        command.cwd = m_staging.path();
+        command.output = m_log_fd.get();
+        const Outcome outcome = run_command(command, [&](double seconds) {
+            say("still compiling " + m_what + " (" + seconds_text(seconds) + ")");
+        });
+        const std::string path = m_staging.path() + "/" + product;
+        // An unknown ending is judged by what it left; the checks before publishing look into it.
+        if (outcome.ending == Ending::succeeded && is_file(path)) return;
+        if (outcome.ending == Ending::unknown && is_file(path)) return;
+        const std::string reason =
+            outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
+        write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        if (!outcome.has_started) {
+            fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`", "");
+        }
+        const std::string first = first_error(read_text(m_staged_log).substr(before));
+        fail_here(first, reason);
+    }
+
+    // The line by which a reader would know what is wrong. The last line of `output` is ours.
+    static std::string first_error(const std::string& output) {
+        std::string last;
+        for (const std::string& line : split(output, "\n")) {
+            for (const char* sign : {"error:", "error ", "Error", "undefined reference", "undefined symbol"}) {
+                if (line.find(sign) != std::string::npos) return line.substr(0, k_longest_error_line);
+            }
+            if (line.find_first_not_of(" \t\r") != std::string::npos && line[0] != '[') last = line;
+        }
+        return last.empty() ? "the compiler said nothing" : last.substr(0, k_longest_error_line);
+    }
+
+    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail) {
+        const std::string command = reproducer(m_plan);
+        write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
+        keep_log();
+        say("could not compile " + m_what);
+        fail("lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label + ": " + reason +
+                 (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log + "\n  to reproduce: " + command,
+             {m_request.blob, m_log, command});
+    }
+
+    // A log that cannot be kept is no reason to fail.
+    void keep_log() const { std::rename(m_staged_log.c_str(), m_log.c_str()); }
+
+    const CompileRequest& m_request;
+    const EntryKey& m_key;
+    std::string m_what;
+    TemporaryDirectory m_staging;
+    std::string m_entry, m_log, m_staged_log;
+    UniqueFd m_log_fd;
+    CompilePlan m_plan;
+};
+
+}  // namespace
+
+void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
+    if (!is_file(request.source)) {
+        fail("lazyck: cannot compile blob '" + request.blob + "' for " + request.arch_label + ": its source '" +
+                 request.source + "' is not there; " LAZYCK_ENV_ROOT " names the library's bundle",
+             {request.blob, "", ""});
+    }
+    cache.make_directories_for(key);
+    Compilation(request, cache, key).run();
+}
+
+}  // namespace lazyck::rt

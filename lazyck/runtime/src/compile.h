@@ -1,0 +1,28 @@
+// Compiles one blob into an entry: stage, compile, link, check, seal, publish.
+#pragma once
+
+#include <string>
+
+#include "cache.h"
+#include "recipe.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+struct CompileRequest {
+    std::string blob;
+    std::string arch_label;  // for messages
+    RecipeRow recipe;
+    std::string source;   // absolute
+    std::string root;     // the bundle's
+    std::string library;  // the lazy library's path
+    Strings archs;
+    Strings symbols;  // that the entry must define
+    bool is_verbose = false;
+};
+
+// Leaves the entry at its place in the cache, and the log beside it, also on failure. The caller holds the blob's lock.
+// Throws CompileError.
+void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key);
+
+}  // namespace lazyck::rt

@@ -1,0 +1,136 @@
+#include "config.h"
+
+#include <pwd.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr unsigned k_most_jobs = 4096;
+
+[[noreturn]] void fail_variable(const std::string& variable, const std::string& value, const std::string& wanted) {
+    fail("lazyck: environment variable " + variable + "=" + shell_quote(value) + ": " + wanted);
+}
+
+bool read_switch(const char* variable) {
+    const std::string value = environment(variable);
+    for (const char* yes : {"1", "true", "yes", "on"}) {
+        if (value == yes) return true;
+    }
+    for (const char* no : {"", "0", "false", "no", "off"}) {
+        if (value == no) return false;
+    }
+    fail_variable(variable, value, "must be 0 or 1");
+}
+
+// The cores that this process may use: a container or a batch job often has fewer than the machine.
+unsigned usable_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+    return static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+unsigned read_jobs() {
+    const std::string value = environment(LAZYCK_ENV_JOBS);
+    if (value.empty()) return usable_cores();
+    unsigned jobs = 0;
+    for (const char c : value) {
+        if (c < '0' || c > '9' || jobs > k_most_jobs) fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
+        jobs = 10 * jobs + static_cast<unsigned>(c - '0');
+    }
+    if (jobs < 1 || jobs > k_most_jobs) fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
+    return jobs;
+}
+
+std::string read_name() {
+    std::string name = environment(LAZYCK_ENV_NAME);
+    if (name.find('/') != std::string::npos || (!name.empty() && name[0] == '.')) {
+        fail_variable(LAZYCK_ENV_NAME, name, "must be a plain directory name");
+    }
+    return name;
+}
+
+std::string read_path(const char* variable) {
+    const std::string value = environment(variable);
+    return value.empty() ? value : absolute(value);
+}
+
+}  // namespace
+
+std::string environment(const std::string& variable) {
+    const char* value = std::getenv(variable.c_str());
+    return value == nullptr ? "" : value;
+}
+
+bool aborts_on_error() { return environment(LAZYCK_ENV_ON_ERROR) == "abort"; }
+
+Strings parse_archs(const std::string& text, const char* variable) {
+    Strings archs;
+    for (std::string name : split(text, ";, \t\n")) {
+        name = name.substr(0, name.find(':'));
+        for (const char* prefix : {"sm_", "compute_"}) {
+            if (name.rfind(prefix, 0) == 0) name.erase(0, std::string(prefix).size());
+        }
+        if (!name.empty() && name[0] >= '0' && name[0] <= '9') {
+            name.erase(std::remove(name.begin(), name.end(), '.'), name.end());
+        }
+        const bool is_good = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        });
+        if (!is_good || name[0] == '-') fail_variable(variable, text, "not a list of archs, such as gfx942;gfx950 or 80;90");
+        archs.push_back(name);
+    }
+    std::sort(archs.begin(), archs.end());
+    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
+    return archs;
+}
+
+Config read_config() {
+    Config config;
+    config.cache_dir = read_path(LAZYCK_ENV_CACHE_DIR);
+    config.root = read_path(LAZYCK_ENV_ROOT);
+    config.manifest = read_path(LAZYCK_ENV_MANIFEST);
+    if (!config.manifest.empty() && !is_file(config.manifest)) {
+        fail_variable(LAZYCK_ENV_MANIFEST, config.manifest, "no such file");
+    }
+    config.name = read_name();
+    config.is_verbose = read_switch(LAZYCK_ENV_VERBOSE);
+    config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
+    config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
+    config.jobs = read_jobs();
+    config.salt = environment(LAZYCK_ENV_EXTRA_CACHE_KEY);
+    const std::string on_error = environment(LAZYCK_ENV_ON_ERROR);
+    if (!on_error.empty() && on_error != "abort" && on_error != "throw") {
+        fail_variable(LAZYCK_ENV_ON_ERROR, on_error, "must be throw or abort");
+    }
+    return config;
+}
+
+std::string default_cache_dir(const std::string& name) {
+    const std::string xdg = environment("XDG_CACHE_HOME");
+    if (!xdg.empty() && xdg[0] == '/') return xdg + "/" + name;
+    std::string home = environment("HOME");
+    if (home.empty() || home[0] != '/') {
+        passwd entry;
+        passwd* found = nullptr;
+        std::vector<char> buffer(16 * 1024);
+        if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+            home = entry.pw_dir;
+        }
+    }
+    if (home.empty() || home[0] != '/') fail("lazyck: no home directory for the cache; set " LAZYCK_ENV_CACHE_DIR);
+    return home + "/.cache/" + name;
+}
+
+}  // namespace lazyck::rt

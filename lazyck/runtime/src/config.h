@@ -1,0 +1,38 @@
+// What the environment says, read once and typed. The only file that calls getenv.
+#pragma once
+
+#include <string>
+
+#include "text.h"
+
+namespace lazyck::rt {
+
+struct Config {
+    std::string cache_dir;  // "": the default below the user's cache directory
+    std::string root;       // "": the manifest's
+    std::string manifest;   // "": none
+    std::string name;       // "": the manifest's
+    bool is_verbose = false;
+    bool is_jit_disabled = false;
+    Strings archs;      // empty: ask the GPU
+    unsigned jobs = 1;  // compilers at a time
+    std::string salt;   // the user's own part of the key
+};
+
+// Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.
+Config read_config();
+
+// Whether a failure should end the process (LAZYCK_ON_ERROR=abort); read at every failure. A bad value reads as no.
+bool aborts_on_error();
+
+// Archs in `text` (separated by ; , or blanks) in one spelling: "gfx942:xnack-" is gfx942, "sm_90" and "9.0" are 90.
+// Throws CompileError that names `variable`.
+Strings parse_archs(const std::string& text, const char* variable);
+
+// `variable` as it is, or "".
+std::string environment(const std::string& variable);
+
+// $XDG_CACHE_HOME/<name>, else ~/.cache/<name>.
+std::string default_cache_dir(const std::string& name);
+
+}  // namespace lazyck::rt

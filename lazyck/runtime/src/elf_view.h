@@ -1,0 +1,54 @@
+// Reads an ELF file of this machine: the dynamic symbols of an entry, a section of a library. Trusts nothing in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lazyck::rt {
+
+struct DynamicSymbol {
+    std::uint64_t value;  // relative to the load base
+    bool is_ifunc;        // `value` is the address of a function that returns the function
+};
+
+class ElfView {
+public:
+    // `problem()` is not empty when this is no 64-bit ELF file for this machine.
+    ElfView(const unsigned char* data, std::size_t size);
+
+    const std::string& problem() const { return m_problem; }
+
+    // A function that the file defines and exports.
+    std::optional<DynamicSymbol> find_function(std::string_view name) const;
+
+    // Contents of the named section: offset and size.
+    std::optional<std::pair<std::size_t, std::size_t>> section(std::string_view name) const;
+
+private:
+    struct Segment {
+        std::uint64_t address, offset, size;
+    };
+
+    template <typename T>
+    std::optional<T> read(std::uint64_t offset) const;
+    std::optional<std::uint64_t> offset_of(std::uint64_t address) const;
+    bool is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const;
+    std::optional<DynamicSymbol> symbol(std::uint64_t index, std::string_view name) const;
+    std::optional<DynamicSymbol> find_by_gnu_hash(std::string_view name) const;
+    std::optional<DynamicSymbol> find_by_sysv_hash(std::string_view name) const;
+    void read_headers();
+    void read_dynamic(std::uint64_t offset, std::uint64_t size);
+
+    const unsigned char* m_data;
+    std::size_t m_size;
+    std::string m_problem;
+    std::vector<Segment> m_segments;
+    std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets, 0: none
+};
+
+}  // namespace lazyck::rt

@@ -1,0 +1,36 @@
+// One cache entry: a shared library with a trailer that says what it is and proves that it is whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "elf_view.h"
+#include "hash.h"
+
+namespace lazyck::rt {
+
+// A verified entry: where it lies and where its functions are.
+struct Entry {
+    std::string path;
+    std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
+};
+
+enum class EntryState { ready, missing, damaged };
+
+struct EntryLookup {
+    EntryState state = EntryState::missing;
+    std::string problem;  // of a damaged one
+    Entry entry;
+};
+
+// Reads and checks the entry at `path`. An entry that is whole and lacks one of `symbols` throws CompileError.
+EntryLookup look_up_entry(const std::string& path, const Digest& key, const std::vector<std::string>& symbols);
+
+// The first of `symbols` that the library at `path` does not define and export, or nullptr.
+const std::string* find_missing_symbol(const std::string& path, const std::vector<std::string>& symbols);
+
+// Appends the trailer to the library at `path`. Throws CompileError.
+void seal_entry(const std::string& path, const Digest& key);
+
+}  // namespace lazyck::rt

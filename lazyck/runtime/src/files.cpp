@@ -1,0 +1,129 @@
+#include "files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "failure.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+UniqueFd::~UniqueFd() {
+    if (m_fd >= 0) close(m_fd);
+}
+
+UniqueFd open_file(const std::string& path, int flags, unsigned mode) {
+    int fd;
+    do {
+        fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    return UniqueFd(fd);
+}
+
+MappedFile::~MappedFile() {
+    if (m_data != nullptr) munmap(m_data, m_size);
+}
+
+int MappedFile::map(const std::string& path, bool follows_links) {
+    const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK | (follows_links ? 0 : O_NOFOLLOW));
+    struct stat st;
+    if (!fd || fstat(fd.get(), &st) != 0) return errno;
+    if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    *this = MappedFile();
+    if (st.st_size == 0) return 0;
+    const auto size = static_cast<std::size_t>(st.st_size);
+    // All of it will be read: fault it in by one call instead of one per page.
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd.get(), 0);
+    if (data == MAP_FAILED) return errno;
+    m_data = data;
+    m_size = size;
+    return 0;
+}
+
+bool write_all(int fd, std::string_view data) {
+    while (!data.empty()) {
+        const ssize_t n = write(fd, data.data(), data.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        data.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return true;
+}
+
+std::string read_text(const std::string& path) {
+    const UniqueFd fd = open_file(path, O_RDONLY);
+    std::string out;
+    std::vector<char> buffer(64 * 1024);
+    while (fd) {
+        const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        out.append(buffer.data(), static_cast<std::size_t>(n));
+    }
+    return out;
+}
+
+bool is_directory(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool is_file(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+std::string directory_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string absolute(const std::string& path) {
+    if (!path.empty() && path[0] == '/') return path;
+    const std::unique_ptr<char, decltype(&std::free)> here(getcwd(nullptr, 0), &std::free);
+    if (!here) fail_system("the working directory, which '" + path + "' is relative to", errno);
+    return std::string(here.get()) + "/" + path;
+}
+
+int make_directories(const std::string& path) {
+    if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return 0;
+    if (errno != ENOENT || path == "/" || path.find('/') == std::string::npos) return errno;
+    if (const int error = make_directories(directory_of(path))) return error;
+    return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+}
+
+namespace {
+
+void remove_tree(const std::string& path) {
+    if (unlink(path.c_str()) == 0) return;
+    DIR* dir = opendir(path.c_str());
+    if (dir == nullptr) return;
+    Strings names;
+    while (const dirent* entry = readdir(dir)) names.emplace_back(entry->d_name);
+    closedir(dir);
+    for (const std::string& name : names) {
+        if (name != "." && name != "..") remove_tree(path + "/" + name);
+    }
+    rmdir(path.c_str());
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory(const std::string& prefix) : m_path(prefix + "XXXXXX") {
+    if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);
+}
+
+TemporaryDirectory::~TemporaryDirectory() { remove_tree(m_path); }
+
+}  // namespace lazyck::rt

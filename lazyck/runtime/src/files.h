@@ -1,0 +1,88 @@
+// Descriptors, mapped files, directories and temporary trees, each owned by an object.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lazyck::rt {
+
+class UniqueFd {
+public:
+    UniqueFd() = default;
+    explicit UniqueFd(int fd) : m_fd(fd) {}
+    UniqueFd(UniqueFd&& other) noexcept : m_fd(std::exchange(other.m_fd, -1)) {}
+    UniqueFd& operator=(UniqueFd&& other) noexcept {
+        std::swap(m_fd, other.m_fd);
+        return *this;
+    }
+    ~UniqueFd();
+
+    int get() const { return m_fd; }
+    explicit operator bool() const { return m_fd >= 0; }
+
+private:
+    int m_fd = -1;
+};
+
+// Like open(2) with O_CLOEXEC, again after EINTR; errno tells why it is empty.
+UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
+
+// A whole file, mapped read-only.
+class MappedFile {
+public:
+    MappedFile() = default;
+    MappedFile(MappedFile&& other) noexcept
+        : m_data(std::exchange(other.m_data, nullptr)), m_size(std::exchange(other.m_size, 0)) {}
+    MappedFile& operator=(MappedFile&& other) noexcept {
+        std::swap(m_data, other.m_data);
+        std::swap(m_size, other.m_size);
+        return *this;
+    }
+    ~MappedFile();
+
+    // Maps `path`; returns 0 or an errno value. An empty file maps to no data.
+    int map(const std::string& path, bool follows_links = false);
+
+    const unsigned char* data() const { return static_cast<const unsigned char*>(m_data); }
+    std::size_t size() const { return m_size; }
+
+private:
+    void* m_data = nullptr;
+    std::size_t m_size = 0;
+};
+
+// Writes all of `data`; false (and errno) on failure.
+bool write_all(int fd, std::string_view data);
+
+// The contents of a file, or "" if it cannot be read.
+std::string read_text(const std::string& path);
+
+bool is_directory(const std::string& path);
+bool is_file(const std::string& path);
+
+std::string directory_of(const std::string& path);
+std::string file_name_of(const std::string& path);
+// `path`, below the working directory if it is relative.
+std::string absolute(const std::string& path);
+
+// Makes missing directories of `path` (0700), without looking at those that exist. Returns 0 or an errno value.
+int make_directories(const std::string& path);
+
+// A new private directory, removed with all it holds.
+class TemporaryDirectory {
+public:
+    // Named `prefix` plus six characters. Throws CompileError.
+    explicit TemporaryDirectory(const std::string& prefix);
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    ~TemporaryDirectory();
+
+    const std::string& path() const { return m_path; }
+
+private:
+    std::string m_path;
+};
+
+}  // namespace lazyck::rt

@@ -1,0 +1,233 @@
+#include "library.h"
+
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <link.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+#include "arch.h"
+#include "failure.h"
+#include "lazyck_abi.h"
+#include "messages.h"
+#include "parallel.h"
+#include "places.h"
+
+// Made by lazyck/postbuild/stubs.py.
+extern "C" {
+extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
+extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
+extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest[];
+extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest_end[];
+}
+
+namespace lazyck::rt {
+
+namespace {
+
+std::atomic<Library*> g_library{nullptr};
+
+std::string own_path() {
+    Dl_info info;
+    if (dladdr(static_cast<const void*>(lazyck_manifest), &info) == 0 || info.dli_fname == nullptr) return "";
+    // The main program is known by argv[0], which need not be a path.
+    if (info.dli_fname[0] == '/') return info.dli_fname;
+    if (is_file(info.dli_fname)) return absolute(info.dli_fname);
+    char path[4096];
+    const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+    return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : info.dli_fname;
+}
+
+ManifestView embedded_manifest() {
+    const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
+    return size == 0 ? ManifestView() : ManifestView(lazyck_manifest, size, "embedded manifest");
+}
+
+}  // namespace
+
+Library::Library(const Config& config, std::string path)
+    : m_path(std::move(path)),
+      m_embedded(embedded_manifest()),
+      m_store(config, {m_path, bundle_root(config.root, m_embedded.root(), m_path)}),
+      m_changed(std::make_unique<std::condition_variable>()) {
+    if (!config.manifest.empty()) {
+        if (const int error = m_fallback_file.map(config.manifest, true)) {
+            fail_system(LAZYCK_ENV_MANIFEST "=" + config.manifest, error);
+        }
+        m_fallback = ManifestView(m_fallback_file.data(), m_fallback_file.size(), LAZYCK_ENV_MANIFEST "=" + config.manifest);
+    }
+    if (m_embedded.symbol_count() != lazyck_slot_count && m_fallback.symbol_count() != lazyck_slot_count) {
+        fail("lazyck: " + m_path + ": neither its manifest nor " LAZYCK_ENV_MANIFEST " describes its " +
+             std::to_string(lazyck_slot_count) + " slots");
+    }
+}
+
+Library& Library::get() {
+    Library* library = g_library.load(std::memory_order_acquire);
+    if (library != nullptr) return *library;
+    // No lock while this works: it asks the dynamic loader. Whoever comes first wins; the library is never destroyed,
+    // since other threads may call to the very end.
+    std::unique_ptr<Library> mine(new Library(read_config(), own_path()));
+    if (g_library.compare_exchange_strong(library, mine.get(), std::memory_order_acq_rel)) {
+        library = mine.release();
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+    return *library;
+}
+
+void Library::before_fork() { g_library.load()->m_mutex.lock(); }
+
+void Library::after_fork_in_parent() { g_library.load()->m_mutex.unlock(); }
+
+// Threads that obtained entries do not exist in the child (see owner_pid), nor do those that waited for them.
+void Library::after_fork_in_child() {
+    Library& library = *g_library.load();
+    static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
+    library.m_changed = std::make_unique<std::condition_variable>();
+    library.m_mutex.unlock();
+}
+
+Library::Row Library::row(BlobId blob) const {
+    const std::uint32_t embedded = m_embedded.blob_count();
+    return blob < embedded ? Row{m_embedded, blob} : Row{m_fallback, blob - embedded};
+}
+
+Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
+    if (m_embedded.symbol_count() == lazyck_slot_count) return m_embedded.symbol_blob(slot);
+    return m_embedded.blob_count() + m_fallback.symbol_blob(slot);
+}
+
+void* Library::resolve(std::uint32_t slot) {
+    make_ready(blob_of_slot(slot));
+    return lazyck_slots[slot].load(std::memory_order_acquire);
+}
+
+bool Library::is_loaded(BlobId blob) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    return m_states[blob].is_loaded;
+}
+
+void Library::make_ready(BlobId blob) {
+    if (is_loaded(blob)) return;
+    const Row at = row(blob);
+    const RecipeRow recipe = at.manifest.recipe(at.manifest.blob(at.index).recipe);
+    const Strings archs = archs_for(recipe, m_store.config().archs, true, at.manifest);
+    load(blob, *obtain(blob, archs));
+}
+
+// One thread works on a blob at a time. Those that waited for it share its result, also a failure: they asked for the
+// same attempt. The next call makes a new one.
+std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) {
+    {
+        std::unique_lock<std::mutex> lock(m_mutex);
+        BlobState& state = m_states[blob];  // references into an unordered_map stay valid
+        const std::uint64_t seen = state.attempts;
+        while (state.is_busy && state.owner_pid == getpid()) {
+            if (state.owner == std::this_thread::get_id()) {
+                fail("lazyck: blob '" + std::string(row(blob).manifest.blob(row(blob).index).name) +
+                     "' was called while this thread compiles it");
+            }
+            m_changed->wait(lock);
+        }
+        if (state.entry) return state.entry;
+        if (state.attempts != seen && state.failure) throw CompileError(*state.failure);
+        state.is_busy = true;
+        state.owner_pid = getpid();
+        state.owner = std::this_thread::get_id();
+    }
+    std::shared_ptr<const Entry> entry;
+    std::shared_ptr<const CompileError> failure;
+    std::exception_ptr problem;
+    try {
+        const Row at = row(blob);
+        entry = std::make_shared<const Entry>(m_store.obtain(at.manifest, at.index, archs));
+    } catch (const CompileError& e) {
+        failure = std::make_shared<const CompileError>(e);
+        problem = std::current_exception();
+    } catch (...) {
+        problem = std::current_exception();
+    }
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        BlobState& state = m_states[blob];
+        state.is_busy = false;
+        ++state.attempts;
+        state.entry = entry;
+        state.failure = failure;
+    }
+    m_changed->notify_all();
+    if (problem) std::rethrow_exception(problem);
+    return entry;
+}
+
+// Several threads may load the same entry: the loader maps it once, and all store the same addresses.
+void Library::load(BlobId blob, const Entry& entry) {
+    const Row at = row(blob);
+    const BlobRow description = at.manifest.blob(at.index);
+    void* const handle = dlopen(entry.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char* const reason = dlerror();
+        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + (reason ? reason : entry.path),
+             {description.name, "", ""});
+    }
+    const link_map* map = nullptr;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) fail("lazyck: dlinfo of '" + entry.path + "' failed");
+    std::vector<void*> functions;
+    for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
+        const DynamicSymbol& symbol = entry.functions.at(i);
+        const char* const name = at.manifest.symbol_name(description.first_symbol + i);
+        void* function = dlsym(handle, name);
+        // The entry's own function, never one of that name elsewhere: this library's stub has it too, and would call
+        // itself for ever. Only the function that an IFUNC chose cannot be computed.
+        if (!symbol.is_ifunc && reinterpret_cast<std::uintptr_t>(function) != map->l_addr + symbol.value) function = nullptr;
+        if (function == nullptr) {
+            fail("lazyck: the loaded blob '" + std::string(description.name) + "' (" + entry.path + ") does not have '" +
+                     name + "' where its file says; is a file of an older version still loaded?",
+                 {description.name, "", ""});
+        }
+        functions.push_back(function);
+    }
+    for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
+        lazyck_slots[description.first_symbol + i].store(functions[i], std::memory_order_release);
+    }
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_states[blob].is_loaded = true;
+}
+
+int Library::prefetch(const char* pattern) {
+    std::vector<BlobId> chosen;
+    const std::uint32_t count = m_embedded.blob_count() + m_fallback.blob_count();
+    const bool has_embedded_slots = m_embedded.symbol_count() == lazyck_slot_count;
+    for (BlobId blob = has_embedded_slots ? 0 : m_embedded.blob_count(); blob < count; ++blob) {
+        if (has_embedded_slots && blob >= m_embedded.blob_count()) break;
+        const Row at = row(blob);
+        if (fnmatch(pattern, at.manifest.blob(at.index).name, 0) == 0) chosen.push_back(blob);
+    }
+    if (chosen.empty()) fail("lazyck: no blob of " + m_path + " matches '" + pattern + "'");
+    for_each_in_parallel(chosen.size(), m_store.config().jobs, [&](std::size_t i) { make_ready(chosen[i]); });
+    return static_cast<int>(chosen.size());
+}
+
+lazyck_stats Library::stats() {
+    lazyck_stats out = {};
+    const bool has_embedded_slots = m_embedded.symbol_count() == lazyck_slot_count;
+    out.blobs = has_embedded_slots ? m_embedded.blob_count() : m_fallback.blob_count();
+    out.symbols = lazyck_slot_count;
+    const Counters& counters = m_store.counters();
+    out.hits = counters.hits;
+    out.misses = counters.misses;
+    out.compiles = counters.compiles;
+    out.failures = counters.failures;
+    out.damaged = counters.damaged;
+    out.compile_ns = counters.compile_ns;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    for (const auto& state : m_states) out.loaded += state.second.is_loaded ? 1 : 0;
+    return out;
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,101 @@
+#include "manifest_view.h"
+
+#include <cstring>
+
+#include "failure.h"
+#include "lazyck_abi.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_magic_size = 8;
+constexpr std::size_t k_blob_size = 6 * 4;
+constexpr std::size_t k_symbol_size = 2 * 4;
+constexpr std::size_t k_recipe_size = 9 * 4;
+
+}  // namespace
+
+ManifestView::ManifestView(const void* data, std::size_t size, std::string where)
+    : m_data(static_cast<const unsigned char*>(data)), m_where(std::move(where)) {
+    if (size < k_magic_size + sizeof(Header) || std::memcmp(data, LAZYCK_MANIFEST_MAGIC, k_magic_size) != 0) {
+        fail("lazyck: " + m_where + ": not a lazyck manifest");
+    }
+    std::memcpy(&m_header, m_data + k_magic_size, sizeof m_header);
+    if (m_header.version != LAZYCK_MANIFEST_VERSION) {
+        fail("lazyck: " + m_where + ": manifest version " + std::to_string(m_header.version) + ", this runtime reads " +
+             std::to_string(LAZYCK_MANIFEST_VERSION) + "; use the lazyck that wrote it, or build it again");
+    }
+    if (m_header.size > size) fail_damaged("cut short");
+    check_table(m_header.blobs_at, m_header.blobs, k_blob_size);
+    check_table(m_header.symbols_at, m_header.symbols, k_symbol_size);
+    check_table(m_header.recipes_at, m_header.recipes, k_recipe_size);
+    check_table(m_header.lists_at, m_header.words, 4);
+    check_table(m_header.strings_at, m_header.strings_size, 1);
+    // With a final NUL, every offset inside the pool is a terminated string.
+    if (m_header.strings_size == 0 || m_data[m_header.strings_at + m_header.strings_size - 1] != 0) {
+        fail_damaged("its strings have no end");
+    }
+}
+
+void ManifestView::fail_damaged(const char* what) const {
+    fail("lazyck: " + m_where + ": damaged manifest (" + what + "); copy or build it again");
+}
+
+void ManifestView::check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const {
+    if (at > m_header.size || count > (m_header.size - at) / row) fail_damaged("a table lies outside");
+}
+
+std::uint32_t ManifestView::number(std::size_t at) const {
+    std::uint32_t value;
+    std::memcpy(&value, m_data + at, sizeof value);
+    return value;
+}
+
+const char* ManifestView::string(std::uint32_t at) const {
+    if (m_data == nullptr) return "";
+    if (at >= m_header.strings_size) fail_damaged("a string lies outside");
+    return reinterpret_cast<const char*>(m_data) + m_header.strings_at + at;
+}
+
+Strings ManifestView::list(std::uint32_t at) const {
+    Strings out;
+    if (m_data == nullptr) return out;
+    if (at >= m_header.words) fail_damaged("a list lies outside");
+    const std::size_t base = m_header.lists_at + 4 * std::size_t{at};
+    const std::uint32_t count = number(base);
+    if (count > m_header.words - at - 1) fail_damaged("a list has no end");
+    for (std::uint32_t i = 0; i < count; ++i) out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
+    return out;
+}
+
+BlobRow ManifestView::blob(std::uint32_t index) const {
+    if (index >= m_header.blobs) fail_damaged("no such blob");
+    const std::size_t at = m_header.blobs_at + k_blob_size * index;
+    const BlobRow row{string(number(at)), string(number(at + 4)),  string(number(at + 12)),
+                      number(at + 8),     number(at + 16), number(at + 20)};
+    if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
+        fail_damaged("a blob's symbols lie outside");
+    }
+    return row;
+}
+
+const char* ManifestView::symbol_name(std::uint32_t index) const {
+    if (index >= m_header.symbols) fail_damaged("no such symbol");
+    return string(number(m_header.symbols_at + k_symbol_size * index));
+}
+
+std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const {
+    if (index >= m_header.symbols) fail_damaged("no such symbol");
+    return number(m_header.symbols_at + k_symbol_size * index + 4);
+}
+
+RecipeRow ManifestView::recipe(std::uint32_t index) const {
+    if (index >= m_header.recipes) fail_damaged("no such recipe");
+    const std::size_t at = m_header.recipes_at + k_recipe_size * index;
+    const auto text = [&](std::size_t column) { return std::string(string(number(at + 4 * column))); };
+    const auto texts = [&](std::size_t column) { return list(number(at + 4 * column)); };
+    return RecipeRow{text(0), text(1), text(2), texts(3), texts(4), texts(5), texts(6), texts(7), texts(8)};
+}
+
+}  // namespace lazyck::rt

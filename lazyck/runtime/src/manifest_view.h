@@ -1,0 +1,75 @@
+// Reads a manifest in place; the grammar stands in lazyck/manifest.py.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "text.h"
+
+namespace lazyck::rt {
+
+// One blob's row. Pointers point into the manifest.
+struct BlobRow {
+    const char* name;
+    const char* source;
+    const char* digest;
+    std::uint32_t recipe;
+    std::uint32_t first_symbol;
+    std::uint32_t symbol_count;
+};
+
+struct RecipeRow {
+    std::string toolchain;
+    std::string toolchain_id;
+    std::string home;
+    Strings home_env;
+    Strings compile;
+    Strings link;
+    Strings env;  // name, value, name, value, ...
+    Strings arch_flags;
+    Strings drop_env;
+};
+
+class ManifestView {
+public:
+    // No manifest: no blobs.
+    ManifestView() = default;
+    // Checks the header and that all tables lie inside `data`; `where` names it in errors. Throws CompileError.
+    ManifestView(const void* data, std::size_t size, std::string where);
+
+    std::uint32_t blob_count() const { return m_header.blobs; }
+    std::uint32_t symbol_count() const { return m_header.symbols; }
+    // Rows throw CompileError when they are out of range or point outside.
+    BlobRow blob(std::uint32_t index) const;
+    const char* symbol_name(std::uint32_t index) const;
+    std::uint32_t symbol_blob(std::uint32_t index) const;
+    RecipeRow recipe(std::uint32_t index) const;
+
+    const char* library() const { return string(m_header.library); }
+    const char* soname() const { return string(m_header.soname); }
+    const char* cache_name() const { return string(m_header.cache_name); }
+    const char* root() const { return string(m_header.root); }
+    Strings archs() const { return list(m_header.archs); }
+
+private:
+    struct Header {
+        std::uint32_t version, size;
+        std::uint32_t blobs, symbols, recipes, words;
+        std::uint32_t blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size;
+        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest;
+    };
+
+    [[noreturn]] void fail_damaged(const char* what) const;
+    void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
+    std::uint32_t number(std::size_t at) const;
+    const char* string(std::uint32_t at) const;
+    Strings list(std::uint32_t at) const;
+
+    const unsigned char* m_data = nullptr;
+    Header m_header = {};
+    std::string m_where;
+};
+
+}  // namespace lazyck::rt

@@ -1,0 +1,19 @@
+#include "messages.h"
+
+#include <atomic>
+
+#include "files.h"
+
+namespace lazyck::rt {
+
+namespace {
+std::atomic<bool> g_silent{false};
+}
+
+void say(const std::string& line) {
+    if (!g_silent.load(std::memory_order_relaxed)) write_all(2, "lazyck: " + line + "\n");
+}
+
+void silence() { g_silent.store(true, std::memory_order_relaxed); }
+
+}  // namespace lazyck::rt

@@ -1,0 +1,14 @@
+// Lines for the user, on stderr, each in one write so that those of several processes do not mix.
+#pragma once
+
+#include <string>
+
+namespace lazyck::rt {
+
+// Writes "lazyck: <line>".
+void say(const std::string& line);
+
+// Silences `say` (for `lazyck-rt --quiet`, whose caller reports).
+void silence();
+
+}  // namespace lazyck::rt

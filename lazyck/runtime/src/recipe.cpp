@@ -1,0 +1,109 @@
+#include "recipe.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "config.h"
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+struct Replacement {
+    std::string_view placeholder;
+    const std::string& value;
+};
+
+std::string expand(std::string_view word, std::initializer_list<Replacement> replacements) {
+    std::string out;
+    for (std::size_t i = 0; i < word.size();) {
+        std::size_t length = 1;
+        for (const Replacement& r : replacements) {
+            if (word.substr(i, r.placeholder.size()) == r.placeholder) {
+                out += r.value;
+                length = 0;
+                i += r.placeholder.size();
+                break;
+            }
+        }
+        if (length == 1) out += word[i++];
+    }
+    return out;
+}
+
+Strings expand_step(const Strings& words, const std::string& output, const RecipeRow& recipe, const RecipeValues& v) {
+    Strings out;
+    for (const std::string& word : words) {
+        if (word == LAZYCK_PH_ARCHS) {
+            for (const std::string& arch : v.archs) {
+                for (const std::string& flag : recipe.arch_flags) out.push_back(expand(flag, {{LAZYCK_PH_ARCH, arch}}));
+            }
+            continue;
+        }
+        out.push_back(expand(word, {{LAZYCK_PH_SOURCE, v.source},
+                                    {LAZYCK_PH_OUTPUT, output},
+                                    {LAZYCK_PH_INPUT, v.object},
+                                    {LAZYCK_PH_ROOT, v.root},
+                                    {LAZYCK_PH_LIBRARY, v.library},
+                                    {LAZYCK_PH_TOOLCHAIN, v.toolchain}}));
+    }
+    return out;
+}
+
+bool sets(const std::string& assignment, std::string_view name) {
+    return assignment.size() > name.size() && assignment[name.size()] == '=' &&
+           assignment.compare(0, name.size(), name) == 0;
+}
+
+}  // namespace
+
+CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
+    CompilePlan plan;
+    plan.compile = expand_step(recipe.compile, values.object, recipe, values);
+    plan.link = expand_step(recipe.link, values.output, recipe, values);
+    const Strings env = expand_step(recipe.env, values.output, recipe, values);
+    for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
+    plan.unset = recipe.drop_env;
+    return plan;
+}
+
+Strings plan_environment(const CompilePlan& plan) {
+    const auto is_replaced = [&](const std::string& variable) {
+        return std::any_of(plan.unset.begin(), plan.unset.end(), [&](const auto& n) { return sets(variable, n); }) ||
+               std::any_of(plan.set.begin(), plan.set.end(),
+                           [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
+    };
+    Strings out;
+    for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+        if (!is_replaced(*variable)) out.emplace_back(*variable);
+    }
+    out.insert(out.end(), plan.set.begin(), plan.set.end());
+    return out;
+}
+
+std::string reproducer(const CompilePlan& plan) {
+    Strings prefix;
+    for (const std::string& name : plan.unset) {
+        if (!environment(name).empty()) prefix.insert(prefix.end(), {"-u", name});
+    }
+    prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
+    const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
+    return "cd \"$(mktemp -d)\" && " + env + shell_join(plan.compile) + " && " + env + shell_join(plan.link);
+}
+
+std::string find_toolchain(const RecipeRow& recipe) {
+    if (recipe.home.empty() || is_directory(recipe.home)) return recipe.home;
+    for (const std::string& variable : recipe.home_env) {
+        const std::string home = environment(variable);
+        if (!home.empty() && is_directory(home)) return home;
+    }
+    fail("lazyck: no " + recipe.toolchain + " toolchain: the build's, '" + recipe.home + "', is not on this machine" +
+         (recipe.home_env.empty() ? std::string() : "; set " + join(recipe.home_env, " or ") + " to another one's home") +
+         ", or fill the cache ahead of time with `lazyck prebuild build`");
+}
+
+}  // namespace lazyck::rt

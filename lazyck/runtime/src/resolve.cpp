@@ -1,0 +1,37 @@
+// Where the trampoline (stub_<machine>.S) comes in: a slot's number → its function.
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "config.h"
+#include "error.hpp"
+#include "files.h"
+#include "library.h"
+
+namespace {
+
+// The caller does not expect a call to change errno.
+class KeptErrno {
+public:
+    KeptErrno() : m_value(errno) {}
+    KeptErrno(const KeptErrno&) = delete;
+    KeptErrno& operator=(const KeptErrno&) = delete;
+    ~KeptErrno() { errno = m_value; }
+
+private:
+    int m_value;
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t slot) {
+    const KeptErrno kept;
+    try {
+        return lazyck::rt::Library::get().resolve(slot);
+    } catch (const lazyck::CompileError& e) {
+        if (!lazyck::rt::aborts_on_error()) throw;
+        lazyck::rt::write_all(2, std::string(e.what()) + "\n");
+        std::abort();
+    }
+}

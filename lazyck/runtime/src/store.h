@@ -1,0 +1,75 @@
+// Gets a blob's entry: look up, lock, look up again, compile. Used by every lazy library and by lazyck-rt.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cache.h"
+#include "config.h"
+#include "entry.h"
+#include "manifest_view.h"
+
+namespace lazyck::rt {
+
+struct Counters {
+    std::atomic<std::uint64_t> hits{0}, misses{0}, compiles{0}, failures{0}, damaged{0}, compile_ns{0};
+};
+
+// Bounds the compilers of this process.
+class JobSlots {
+public:
+    explicit JobSlots(unsigned count) : m_free(count) {}
+    void acquire();
+    void release();
+
+private:
+    std::mutex m_mutex;
+    std::condition_variable m_changed;
+    unsigned m_free;
+};
+
+// Where a lazy library and its bundle are.
+struct Places {
+    std::string library;
+    std::string root;
+};
+
+class Store {
+public:
+    Store(const Config& config, Places places);
+
+    // The verified entry of blob `index` for `archs`, compiled if need be. Throws CompileError.
+    Entry obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+
+    // Whether the cache has it; `path` is where it is or would be.
+    bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
+
+    // Throws CompileError when `path` cannot be a cache.
+    void set_cache_dir(const std::string& path);
+
+    const Config& config() const { return m_config; }
+    Counters& counters() { return m_counters; }
+
+private:
+    std::shared_ptr<Cache> cache(const ManifestView& manifest);
+    EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
+    Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
+                  Cache& cache);
+    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, const EntryLookup& found) const;
+
+    const Config m_config;
+    const Places m_places;
+    Counters m_counters;
+    JobSlots m_jobs;
+    std::mutex m_mutex;
+    std::shared_ptr<Cache> m_cache;  // made at the first use
+};
+
+// The names of a blob's symbols.
+Strings symbols_of(const ManifestView& manifest, const BlobRow& blob);
+
+}  // namespace lazyck::rt

@@ -1,0 +1,183 @@
+// The slow path's second half: saves every register that can carry an argument, asks the resolver for the
+// function, restores them and jumps there. No signature is known, so all of them are kept: the integer
+// registers (rax counts the vectors of a varargs call, r10 is the static chain) and, by xsavec, xsave or fxsave,
+// whatever vector registers the machine has (xmm, ymm, zmm and the masks).
+//
+// In: (%rsp) the slot's number, 8(%rsp) the caller's return address. The frame is described by CFI in full: a C++
+// exception thrown by the resolver passes through into the caller's handlers.
+#include "lazyck_abi.h"
+
+// x87 (bit 0) holds no arguments, AMX tiles are scratch. Bits: SSE, AVX, MPX bounds, AVX-512 (3), APX registers.
+#define STATE_MASK 0x800ee
+#define LEGACY_AND_HEADER 576
+#define FXSAVE_SIZE 512
+
+    .section .text.lazyck_trampoline,"ax",@progbits
+    .globl lazyck_trampoline
+    .hidden lazyck_trampoline
+    .hidden lazyck_resolve
+    .type lazyck_trampoline,@function
+    .p2align 4
+lazyck_trampoline:
+    .cfi_startproc
+    .cfi_def_cfa_offset 16
+    pushq %rbp
+    .cfi_def_cfa_offset 24
+    .cfi_offset %rbp,-24
+    movq %rsp,%rbp
+    .cfi_def_cfa_register %rbp
+    pushq %rax
+    pushq %rdi
+    pushq %rsi
+    pushq %rdx
+    pushq %rcx
+    pushq %r8
+    pushq %r9
+    pushq %r10
+    pushq %r11
+    movq lazyck_vector_state(%rip),%rax
+    testq %rax,%rax
+    jz .Ldetermine
+.Lknown:
+    pushq %rax                  // at -80(%rbp), for the way back
+    movl %eax,%ecx
+    subq %rcx,%rsp
+    andq $-64,%rsp
+    testq %rax,%rax
+    js .Lxsavec
+    btq $62,%rax
+    jc .Lxsave
+    fxsave64 (%rsp)
+    jmp .Lresolve
+.Lxsave:
+    xorl %edx,%edx
+    movq %rdx,512(%rsp)
+    movq %rdx,520(%rsp)
+    call .Lclear_header_rest
+    shrq $32,%rax
+    andl $STATE_MASK,%eax
+    xsave64 (%rsp)
+    jmp .Lresolve
+.Lxsavec:
+    xorl %edx,%edx
+    call .Lclear_header_rest
+    shrq $32,%rax
+    andl $STATE_MASK,%eax
+    xsavec64 (%rsp)
+.Lresolve:
+    movl 8(%rbp),%edi
+    call lazyck_resolve
+    movq %rax,8(%rbp)           // the slot's number is no longer needed
+    movq -80(%rbp),%rax
+    movq %rax,%rdx
+    shrq $62,%rdx
+    jz .Lfxrstor
+    xorl %edx,%edx
+    shrq $32,%rax
+    andl $STATE_MASK,%eax
+    xrstor64 (%rsp)
+    jmp .Lrestored
+.Lfxrstor:
+    fxrstor64 (%rsp)
+.Lrestored:
+    movq -8(%rbp),%rax
+    movq -16(%rbp),%rdi
+    movq -24(%rbp),%rsi
+    movq -32(%rbp),%rdx
+    movq -40(%rbp),%rcx
+    movq -48(%rbp),%r8
+    movq -56(%rbp),%r9
+    movq -64(%rbp),%r10
+    movq -72(%rbp),%r11
+    .cfi_remember_state
+    leave
+    .cfi_def_cfa %rsp,16
+    .cfi_restore %rbp
+    leaq 8(%rsp),%rsp
+    .cfi_def_cfa_offset 8
+    jmp *-8(%rsp)               // in the red zone, which signal handlers leave alone: costs no register
+    .cfi_restore_state
+
+// Bytes 16..63 of an xsave header must be zero when it is read back; no instruction writes them. 8 bytes of
+// return address lie below the area.
+.Lclear_header_rest:
+    movq %rdx,(8+528)(%rsp)
+    movq %rdx,(8+536)(%rsp)
+    movq %rdx,(8+544)(%rsp)
+    movq %rdx,(8+552)(%rsp)
+    movq %rdx,(8+560)(%rsp)
+    movq %rdx,(8+568)(%rsp)
+    ret
+
+// First slow call of the process: how to save, and into how much room. Integer registers only. Threads that come
+// here together store the same value. Result in rax: bits 0-31 size, 32-51 components, bit 62 xsave, bit 63 xsavec.
+.Ldetermine:
+    pushq %rbx                  // callee-saved; nothing here throws, so the CFI need not know
+    movl $1,%eax
+    xorl %ecx,%ecx
+    cpuid
+    btl $27,%ecx                // OSXSAVE
+    jnc .Luse_fxsave
+    xorl %ecx,%ecx
+    xgetbv
+    andl $STATE_MASK,%eax
+    movl %eax,%r8d              // r8: components
+    movl $13,%eax
+    movl $1,%ecx
+    cpuid
+    movl %eax,%r9d
+    andl $2,%r9d                // r9: xsavec is there
+    movl $LEGACY_AND_HEADER,%r10d
+    movl $2,%r11d               // r11: component; 0 and 1 lie in the legacy area
+.Lcomponent:
+    btl %r11d,%r8d
+    jnc .Lnext
+    movl $13,%eax
+    movl %r11d,%ecx
+    cpuid                       // eax size, ebx offset in the standard format, ecx bit 1: aligned in the compact one
+    testl %r9d,%r9d
+    jz .Lstandard
+    testl $2,%ecx
+    jz .Lcompact
+    addl $63,%r10d
+    andl $-64,%r10d
+.Lcompact:
+    addl %eax,%r10d
+    jmp .Lnext
+.Lstandard:
+    addl %ebx,%eax
+    cmpl %r10d,%eax
+    cmoval %eax,%r10d
+.Lnext:
+    incl %r11d
+    cmpl $20,%r11d
+    jb .Lcomponent
+    movl %r8d,%eax
+    shlq $32,%rax
+    orq %r10,%rax
+    btsq $62,%rax
+    testl %r9d,%r9d
+    jz .Ldetermined
+    btsq $63,%rax
+    jmp .Ldetermined
+.Luse_fxsave:
+    movl $FXSAVE_SIZE,%eax
+.Ldetermined:
+    popq %rbx
+    movq %rax,lazyck_vector_state(%rip)
+    jmp .Lknown
+    .cfi_endproc
+    .size lazyck_trampoline,.-lazyck_trampoline
+
+    .section .bss.lazyck_vector_state,"aw",@nobits
+    .p2align 3
+    .local lazyck_vector_state
+lazyck_vector_state:
+    .zero 8
+
+    .section .note.gnu.property,"a",@note
+    .p2align 3
+    .long 4,16,5
+    .asciz "GNU"
+    .long 0xc0000002,4,3,0
+    .section .note.GNU-stack,"",@progbits

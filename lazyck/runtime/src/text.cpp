@@ -1,0 +1,119 @@
+#include "text.h"
+
+#include <cstdio>
+#include <system_error>
+
+#include "hash.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_longest_name = 160;
+
+bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
+
+// Length of the UTF-8 sequence at the start of `text`, or 0 if there is none.
+std::size_t utf8_length(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned char first = byte(0);
+    std::size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : 0;
+    if (first >= 0xf0 && first < 0xf5) length = 4;
+    if (length == 0 || length > text.size()) return 0;
+    for (std::size_t i = 1; i < length; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+    }
+    if (length == 3 && ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0))) return 0;
+    if (length == 4 && ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90))) return 0;
+    return length;
+}
+
+}  // namespace
+
+std::string shell_quote(std::string_view word) {
+    bool plain = !word.empty();
+    for (const char c : word) plain = plain && (is_alnum(c) || is_one_of(c, "_@%+=:,./-"));
+    if (plain) return std::string(word);
+    std::string out = "'";
+    for (const char c : word) {
+        if (c == '\'') {
+            out += "'\"'\"'";
+        } else {
+            out += c;
+        }
+    }
+    return out + "'";
+}
+
+std::string shell_join(const Strings& words) {
+    std::string out;
+    for (const std::string& word : words) {
+        if (!out.empty()) out += ' ';
+        out += shell_quote(word);
+    }
+    return out;
+}
+
+Strings split(std::string_view text, std::string_view separators) {
+    Strings parts;
+    std::size_t at = 0;
+    while ((at = text.find_first_not_of(separators, at)) != std::string_view::npos) {
+        const std::size_t end = text.find_first_of(separators, at);
+        parts.emplace_back(text.substr(at, end == std::string_view::npos ? end : end - at));
+        at = end;
+        if (end == std::string_view::npos) break;
+    }
+    return parts;
+}
+
+std::string join(const Strings& parts, std::string_view separator) {
+    std::string out;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (i > 0) out += separator;
+        out += parts[i];
+    }
+    return out;
+}
+
+std::string safe_name(std::string_view text) {
+    std::string out;
+    for (const char c : text.substr(0, k_longest_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
+    if (!out.empty() && out[0] == '.') out[0] = '_';
+    if (out != text) out += "~" + hash(text).hex().substr(0, 8);
+    return out;
+}
+
+std::string json_string(std::string_view text) {
+    std::string out = "\"";
+    char escape[8];
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t length = utf8_length(text.substr(i));
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (length > 1) {
+            out += text.substr(i, length);
+        } else if (length == 0) {
+            std::snprintf(escape, sizeof escape, "\\udc%02x", byte);
+            out += escape;
+        } else if (byte < 0x20) {
+            std::snprintf(escape, sizeof escape, "\\u%04x", byte);
+            out += escape;
+        } else {
+            if (byte == '"' || byte == '\\') out += '\\';
+            out += text[i];
+        }
+        i += length == 0 ? 1 : length;
+    }
+    return out + "\"";
+}
+
+std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+    return text;
+}
+
+std::string system_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace lazyck::rt

@@ -1,0 +1,32 @@
+// Small text functions: quoting, splitting, names that are fit for file systems.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lazyck::rt {
+
+using Strings = std::vector<std::string>;
+
+// `word` so that a POSIX shell reads it as one word.
+std::string shell_quote(std::string_view word);
+std::string shell_join(const Strings& words);
+
+// The non-empty parts of `text` between any of the characters of `separators`.
+Strings split(std::string_view text, std::string_view separators);
+std::string join(const Strings& parts, std::string_view separator);
+
+// A readable file name part for any text: letters, digits and "._+-" stay; a changed or long one gets a hash.
+std::string safe_name(std::string_view text);
+
+// A JSON string. Bytes that are not UTF-8 become lone surrogates, as Python's file names have them.
+std::string json_string(std::string_view text);
+
+// Seconds as "23.1 s".
+std::string seconds_text(double seconds);
+
+// Message of an errno value.
+std::string system_text(int error);
+
+}  // namespace lazyck::rt

@@ -1,0 +1,182 @@
+// lazyck-rt: drives the runtime's own cache and compiler code from the command line, for `lazyck prebuild`.
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "arch.h"
+#include "config.h"
+#include "elf_view.h"
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+#include "manifest_view.h"
+#include "messages.h"
+#include "parallel.h"
+#include "places.h"
+#include "store.h"
+
+namespace {
+
+using namespace lazyck::rt;
+
+constexpr char k_usage[] =
+    "usage: lazyck-rt compile|status|path --from LIBRARY|MANIFEST [--library LIBRARY] [--arch ARCH]...\n"
+    "                 [--blob-list FILE] [--quiet] [BLOB]...\n"
+    "  compile   make sure that the cache has the blobs\n"
+    "  status    one JSON line for each blob: name, arch, path, cached\n"
+    "  path      where each blob's entry is or would be, one a line\n"
+    "Without blobs: all. Several --arch make one entry for all of them together.\n";
+
+struct Options {
+    std::string verb;
+    std::string from;
+    std::string library;
+    std::string archs;
+    Strings blobs;
+    bool is_quiet = false;
+    bool has_blobs = false;
+};
+
+Options parse(int argc, char** argv) {
+    Options options;
+    if (argc < 2) fail(k_usage);
+    options.verb = argv[1];
+    if (options.verb != "compile" && options.verb != "status" && options.verb != "path") fail(k_usage);
+    for (int i = 2; i < argc; ++i) {
+        const std::string word = argv[i];
+        const auto value = [&]() -> std::string {
+            if (i + 1 >= argc) fail("lazyck-rt: " + word + " needs a value\n" + k_usage);
+            return argv[++i];
+        };
+        if (word == "--from" || word == "--manifest") {
+            options.from = value();
+        } else if (word == "--library") {
+            options.library = value();
+        } else if (word == "--arch") {
+            options.archs += value() + ";";
+        } else if (word == "--blob-list") {
+            const std::string file = value();
+            if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
+            for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
+            options.has_blobs = true;
+        } else if (word == "--quiet") {
+            options.is_quiet = true;
+        } else if (word[0] == '-') {
+            fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
+        } else {
+            options.blobs.push_back(word);
+            options.has_blobs = true;
+        }
+    }
+    if (options.from.empty()) options.from = options.library;
+    if (options.from.empty()) fail(k_usage);
+    return options;
+}
+
+// A manifest out of a lazy library or of a file of its own.
+class Source {
+public:
+    explicit Source(const Options& options) : m_path(absolute(options.from)) {
+        // Users may well name a library by a link.
+        if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
+        const ElfView elf(m_file.data(), m_file.size());
+        m_is_library = elf.problem().empty();
+        const auto section = elf.section(LAZYCK_MANIFEST_SECTION);
+        if (m_is_library && !section) fail("lazyck: '" + m_path + "' is not a lazy library");
+        m_manifest = section ? ManifestView(m_file.data() + section->first, section->second, m_path)
+                             : ManifestView(m_file.data(), m_file.size(), m_path);
+        m_library = options.library.empty() ? "" : absolute(options.library);
+    }
+
+    const ManifestView& manifest() const { return m_manifest; }
+
+    Places places(const Config& config) const {
+        if (m_is_library || !m_library.empty()) {
+            const std::string& library = m_library.empty() ? m_path : m_library;
+            return {library, bundle_root(config.root, m_manifest.root(), library)};
+        }
+        // A bundle is <directory of the library>/lazyck, and its manifest <bundle>/<name>/manifest.
+        const std::string own_root = directory_of(directory_of(m_path));
+        std::string root = config.root.empty() ? m_manifest.root() : config.root;
+        if (root.empty() || root[0] != '/' || !is_directory(root)) root = own_root;
+        return {directory_of(root) + "/" + m_manifest.soname(), root};
+    }
+
+private:
+    std::string m_path;
+    MappedFile m_file;
+    bool m_is_library = false;
+    std::string m_library;
+    ManifestView m_manifest;
+};
+
+std::vector<std::uint32_t> choose(const ManifestView& manifest, const Options& options) {
+    std::vector<std::uint32_t> chosen;
+    std::unordered_map<std::string, std::uint32_t> by_name;
+    for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
+        if (options.has_blobs) {
+            by_name.emplace(manifest.blob(i).name, i);
+        } else {
+            chosen.push_back(i);
+        }
+    }
+    for (const std::string& name : options.blobs) {
+        const auto found = by_name.find(name);
+        if (found == by_name.end()) fail("lazyck: '" + options.from + "' has no blob '" + name + "'");
+        chosen.push_back(found->second);
+    }
+    return chosen;
+}
+
+int run(const Options& options) {
+    if (options.is_quiet) silence();
+    const Config config = read_config();
+    const Source source(options);
+    const ManifestView& manifest = source.manifest();
+    Store store(config, source.places(config));
+    const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
+    const std::vector<std::uint32_t> blobs = choose(manifest, options);
+    const auto archs_of = [&](std::uint32_t i) {
+        return archs_for(manifest.recipe(manifest.blob(i).recipe), asked, false, manifest);
+    };
+    if (options.verb == "compile") {
+        std::atomic<int> failures{0};
+        for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
+            try {
+                store.obtain(manifest, blobs[i], archs_of(blobs[i]));
+            } catch (const lazyck::CompileError& e) {
+                write_all(2, std::string(e.what()) + "\n");
+                ++failures;
+            }
+        });
+        return failures == 0 ? 0 : 1;
+    }
+    std::string out;
+    for (const std::uint32_t i : blobs) {
+        const Strings archs = archs_of(i);
+        std::string path;
+        const bool is_cached = store.is_cached(manifest, i, archs, path);
+        if (options.verb == "path") {
+            out += path + "\n";
+            continue;
+        }
+        out += "{\"name\": " + json_string(manifest.blob(i).name) + ", \"arch\": " + json_string(join(archs, "+")) +
+               ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") + "}\n";
+    }
+    return write_all(1, out) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(parse(argc, argv));
+    } catch (const std::exception& e) {
+        write_all(2, std::string(e.what()) + "\n");
+        return 1;
+    }
+}

@@ -1,0 +1,72 @@
+"""What `lazyck build` decided: travels from `build full` to the post-build steps, which a shim starts inside the build,
+as `settings.json` in the tmp dir; `quick` starts from it too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.errors import FormatError
+from lazyck.files import write_atomic
+
+SETTINGS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """The options of one `lazyck build full`. Paths are absolute; "" means not given.
+
+    `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one it mirrors.
+    """
+
+    tmp_dir: str
+    install_dir: str = ""
+    name: str = abi.DEFAULT_CACHE_NAME
+    root: str = ""
+    archs: tuple[str, ...] = ()
+    jobs: int = 1
+    verbose: bool = False
+    homes: tuple[tuple[str, str], ...] = ()
+    shim_homes: tuple[tuple[str, str], ...] = ()
+    version: int = SETTINGS_VERSION
+
+    @property
+    def tmp(self) -> Path:
+        return Path(self.tmp_dir)
+
+    def home(self, toolchain: str) -> str:
+        """The real home of `toolchain`, or ""."""
+        return dict(self.homes).get(toolchain, "")
+
+
+def settings_path(tmp: Path) -> Path:
+    """Where `lazyck build full` leaves its settings."""
+    return tmp / "settings.json"
+
+
+def save_settings(settings: BuildSettings) -> None:
+    """Write the settings into their tmp dir."""
+    write_atomic(settings_path(settings.tmp), json.dumps(asdict(settings), indent=1).encode())
+
+
+def load_settings(tmp: Path) -> BuildSettings:
+    """Read the settings of a tmp dir, which may have been moved since. Raises `FormatError`."""
+    path = settings_path(tmp)
+    try:
+        raw = json.loads(path.read_text())
+        if raw.get("version") != SETTINGS_VERSION:
+            raise FormatError(
+                f"{path}: written by another lazyck (version {raw.get('version')})", "run `lazyck build full` again"
+            )
+        for key in ("homes", "shim_homes"):
+            raw[key] = tuple((a, b) for a, b in raw[key])
+        raw["archs"] = tuple(raw["archs"])
+        return replace(BuildSettings(**raw), tmp_dir=str(tmp))
+    except FileNotFoundError as e:
+        raise FormatError(
+            f"{tmp}: not a tmp dir of lazyck (no {path.name})", "give the --tmp-dir of a `lazyck build full`"
+        ) from e
+    except (ValueError, TypeError, KeyError) as e:
+        raise FormatError(f"{path}: damaged ({e})", "run `lazyck build full` again") from e

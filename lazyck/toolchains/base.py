@@ -1,0 +1,178 @@
+"""What lazyck knows of a toolchain, whichever it is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+from lazyck import proc
+from lazyck.command import CompileCommand, LinkCommand
+from lazyck.errors import ToolchainError
+from lazyck.toolchains.options import Item, Mode, OptionTable, Role, join
+
+_DEPEND = frozenset({Role.DEPEND, Role.DEPEND_FILE, Role.DEPEND_TARGET, Role.DEPEND_QUOTED, Role.DEPEND_WORDS})
+
+
+@dataclass(frozen=True)
+class Found:
+    """A toolchain on this machine: its home ("" for host) and the argv prefix of its compiler, [0] absolute."""
+
+    toolchain: Toolchain
+    home: str
+    compiler: tuple[str, ...]
+
+
+class Toolchain(ABC):
+    """Option tables, arch detection and recipes of one family of compilers. Stateless."""
+
+    name: str
+    tools: tuple[str, ...]
+    home_env: tuple[str, ...] = ()
+    compiler_env: tuple[str, ...] = ()
+    flag_env: tuple[str, ...] = ()
+    # those of `flag_env` whose words are options that the driver adds to its own
+    option_env: tuple[str, ...] = ()
+    arch_env: tuple[str, ...] = ()
+    path_options: frozenset[str]
+    source_suffixes: tuple[str, ...]
+    # language (value of -x) → toolchain whose recipes a compile in it follows
+    languages: ClassVar[Mapping[str, str]]
+    # source suffix → toolchain, where it is another one
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {}
+    arch_flags: tuple[str, ...] = ()
+    table: OptionTable
+    _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
+
+    @cached_property
+    def separate_options(self) -> frozenset[str]:
+        """Options whose value is the next word."""
+        return frozenset(r.text for r in self.table.rules if r.mode is Mode.SEPARATE)
+
+    @abstractmethod
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        """The toolchain that a build with `env` would use, or None."""
+
+    @abstractmethod
+    def searched(self) -> str:
+        """Where `find` looks, for the user."""
+
+    def parse_archs(self, text: str) -> tuple[str, ...]:
+        """The archs of a list as users write it, normalised. Raises `UsageError`."""
+        return ()
+
+    def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
+        """The archs that a command line compiles for, as far as it says them by name."""
+        return ()
+
+    def default_arch(self) -> str:
+        """The arch when nothing says one."""
+        return ""
+
+    def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
+        """Compiler and options of `cmd`: without source, output, `-c`, depfile options and arch flags."""
+        call = cmd.call
+        kept: list[Item] = []
+        past_source = False
+        for item in self.table.split(call.argv[call.prefix :]):
+            if not item.name:
+                past_source = past_source or item.value is not None
+                continue
+            if item.role in (Role.OUTPUT, Role.COMPILE) or item.role in _DEPEND or self._is_dropped(item):
+                continue
+            if item.role is Role.LANGUAGE and past_source:
+                continue  # `-x none` after the source says nothing about it
+            kept.append(item)
+        return (*call.argv[: call.prefix], *join(kept))
+
+    def _is_dropped(self, item: Item) -> bool:
+        return item.name in self._dropped
+
+    def tool_env(self, cmd: CompileCommand, env: Mapping[str, str]) -> dict[str, str]:
+        """`env` with the flag-carrying variables as they were when the build called the compiler."""
+        kept = {k: v for k, v in env.items() if k not in self.flag_env}
+        return kept | dict(cmd.call.env)
+
+    @abstractmethod
+    def host_preprocess_command(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        """argv that preprocesses `source` for the host, with line markers. Raises `LazyckError`."""
+
+    @abstractmethod
+    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        """argv that makes a host-only object of `source`, unoptimized, warnings off."""
+
+    def device_dependencies(
+        self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """argvs, each of which leaves in `output` a make rule of all that device passes read; read it each time."""
+        return []
+
+    @abstractmethod
+    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
+        """`base` adjusted for a blob that becomes a library of its own."""
+
+    @abstractmethod
+    def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
+        """argv with placeholders that makes the blob's `.so` of its object, next to the library of `link`."""
+
+    def identity(self, compiler: Sequence[str], home: str) -> str:
+        """Short readable name of the compiler with a digest of what its `--version` says; holds no path.
+
+        Raises `ToolchainError` if it does not say its version.
+        """
+        return _identity(tuple(compiler))
+
+
+@lru_cache(maxsize=64)
+def _identity(compiler: tuple[str, ...]) -> str:
+    shown = proc.run([*compiler, "--version"])
+    if shown.status != 0:
+        raise ToolchainError(
+            f"{compiler[0]}: `--version` ended with status {shown.status}: {shown.stderr.strip()[-500:]}",
+            "check that this compiler works",
+        )
+    return identity_of(shown.stdout)
+
+
+# Lines of `--version` that name places or moments rather than a compiler.
+_PLACES = re.compile(r"^(InstalledDir|Configured with|COLLECT_|Configuration file|Built on)|(^|[\s:=])/\S", re.I)
+_KINDS = (
+    ("clang", re.compile(r"clang version (\d[\w.]*)")),
+    ("nvcc", re.compile(r"release [\d.]+, V(\d[\w.]*)")),
+    ("gcc", re.compile(r"^\S*(?:gcc|g\+\+|cc|c\+\+)\S* \(.*\) (\d[\w.]*)", re.M)),
+    ("hip", re.compile(r"HIP version: (\d[\w.]*)")),
+)
+
+
+def identity_of(version_text: str) -> str:
+    """The identity that a `--version` output gives."""
+    lines = [line.strip() for line in version_text.splitlines()]
+    kept = "\n".join(line for line in lines if line and not _PLACES.search(line))
+    name = "cc"
+    for kind, pattern in _KINDS:
+        match = pattern.search(kept)
+        if match:
+            name = kind + match[1]
+            # g++ and c++ are one compiler by two names
+            kept = re.sub(r"^\S+ \(", "gcc (", kept) if kind == "gcc" else kept
+            break
+    return f"{name}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
+
+
+@lru_cache(maxsize=64)
+def accepts(compiler: tuple[str, ...], flags: tuple[str, ...], language: str) -> bool:
+    """Whether a compiler takes `flags`: asks it, by preprocessing nothing."""
+    return proc.run([*compiler, *flags, "-E", "-x", language, "/dev/null"]).status == 0

@@ -1,0 +1,235 @@
+"""CUDA: nvcc, and the host compiler below it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from lazyck import abi, proc
+from lazyck.command import LinkCommand
+from lazyck.errors import BuildError, CommandError, UsageError
+from lazyck.toolchains import lookup, nvcc_options
+from lazyck.toolchains.base import Found, Toolchain, accepts
+from lazyck.toolchains.gnu import own_library_items
+from lazyck.toolchains.options import Item, join
+
+_ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
+_DEFAULT_HOME = "/usr/local/cuda"
+
+
+def _both(*shorts: str) -> frozenset[str]:
+    """Short names and the long names of the same options."""
+    return frozenset(shorts) | {long for long, short in nvcc_options.pairs() if short in shorts}
+
+
+_ARCH_OPTIONS = _both("-gencode", "-arch", "-code")
+_HOST_OPTIONS = _both("-Xcompiler")
+_TEMPORARIES = _both("-keep-dir", "-time", "-fdevice-time-trace") | {
+    "-keep", "--keep", "-save-temps", "--save-temps", "-objtemp", "--objdir-as-tempdir", "-MP",
+    "--generate-dependency-targets", "-dryrun", "-v", "--verbose",
+}  # fmt: skip
+_LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "-Xnvlink") | {
+    "-m64", "--m64", "-g", "--debug", "-pg", "--allow-unsupported-compiler", "-allow-unsupported-compiler",
+    "-forward-unknown-to-host-compiler", "--forward-unknown-to-host-compiler", "-forward-unknown-opts",
+    "--forward-unknown-opts", "-noprof", "--dont-use-profile", "-use-local-env", "--use-local-env",
+}  # fmt: skip
+
+
+class CudaToolchain(Toolchain):
+    """nvcc. Archs are named by their number: `80`, `90a`."""
+
+    name = "cuda"
+    tools = ("nvcc",)
+    home_env = ("CUDA_HOME", "CUDA_PATH")
+    compiler_env = ("CUDACXX", "PYTORCH_NVCC")
+    flag_env = (
+        "NVCC_PREPEND_FLAGS",
+        "NVCC_APPEND_FLAGS",
+        "NVCC_CCBIN",
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "COMPILER_PATH",
+        "GCC_EXEC_PREFIX",
+        "LIBRARY_PATH",
+        "SOURCE_DATE_EPOCH",
+    )
+    option_env = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+    arch_env = ("TORCH_CUDA_ARCH_LIST", "CUDAARCHS")
+    path_options = _both("-I", "-isystem", "-include")
+    source_suffixes = (".cu", ".c", ".cc", ".cpp", ".cxx", ".C")
+    languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
+    arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
+    table = nvcc_options.TABLE
+    _dropped = _ARCH_OPTIONS | _TEMPORARIES
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
+        homes = [h for h in (env.get(v, "") for v in self.home_env) if h]
+        for home in homes if compiler else ():
+            if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from the one named
+                return Found(self, str(Path(home).absolute()), compiler)
+        if compiler:
+            return Found(self, _home_of(compiler[0], env), compiler)
+        for home in homes:
+            path = str(Path(home, "bin", "nvcc").absolute())
+            if lookup.is_program(path) and not lookup.is_shim(path):
+                return Found(self, str(Path(home).absolute()), (path,))
+        default = f"{_DEFAULT_HOME}/bin/nvcc"
+        path = lookup.which("nvcc", env) or (default if lookup.is_program(default) else "")
+        return Found(self, _home_of(path, env), (path,)) if path else None
+
+    def searched(self) -> str:
+        return f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, {_DEFAULT_HOME}"
+
+    def parse_archs(self, text: str) -> tuple[str, ...]:
+        archs = []
+        for word in re.split(r"[;,\s]+", text):
+            if not word:
+                continue
+            if word in ("native", "all", "all-major"):
+                raise UsageError(
+                    f"--gpu-archs {word!r} is not supported", "name the archs, for example --gpu-archs '80;90a'"
+                )
+            match = _ARCH.fullmatch(word)
+            if match is None:
+                raise UsageError(f"{word!r} is not a CUDA arch", "write for example 80, 8.0, sm_80 or 90a")
+            archs.append(match[1].replace(".", "") + match[2].lower())
+        return tuple(dict.fromkeys(archs))
+
+    def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
+        found: list[str] = []
+        for item in self.table.split(words):
+            if item.name in _ARCH_OPTIONS and item.value:
+                codes = re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", item.value)
+                found += codes or re.findall(r"\bcompute_(\d+[a-f]?)", item.value)
+        return tuple(dict.fromkeys(found))
+
+    def _flags_for(self, archs: Sequence[str]) -> list[str]:
+        return [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in self.arch_flags]
+
+    def host_preprocess_command(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        # `nvcc -E` is the device's pass; the host's is a step of a compile, which only --dryrun shows
+        argv = (*base, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", output + ".o")
+        shown = proc.run(argv, cwd=cwd, env=env)
+        if shown.status != 0:
+            raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
+        for line in shown.stderr.splitlines():
+            if not line.startswith("#$ ") or " -E " not in line or "-D__CUDA_ARCH__=" in line:
+                continue
+            words = shlex.split(line[3:])
+            if "-o" in words:
+                words[words.index("-o") + 1] = output
+                if "/" not in words[0]:
+                    words[0] = lookup.which(words[0], env if env is not None else os.environ) or words[0]
+                return tuple(words)
+        raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
+
+    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        slow = _both("-O", "-Ofc") | {"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"}
+        kept = [i for i in self.table.split(base[1:]) if i.name not in slow]
+        words = join(_without_hiding(kept))
+        flags = ("-fdevice-syntax-only", "-Xcompiler", "-O0", "-w", "-c", source, "-o", output)
+        return (base[0], *words, *self._flags_for(archs[:1]), *flags)
+
+    def device_dependencies(
+        self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        return [(*base, *self._flags_for(archs), "-w", "-M", "-MF", output, source)]  # covers every pass at once
+
+    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
+        host = [i for i in self.table.split(base[1:]) if i.name in _both("-ccbin")]
+        flags = ["-Xcompiler", "-fPIC"]
+        if accepts((base[0], *join(host)), ("-Xcompiler", "-fno-gnu-unique"), "cu"):
+            flags += ["-Xcompiler", "-fno-gnu-unique"]
+        return (base[0], *join(_without_hiding(self.table.split(base[1:]))), *flags)
+
+    def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
+        kept = [i for i in _without_hiding(self.table.split(base[1:])) if i.name in _LINK_OPTIONS]
+        kind = self._cudart(link)
+        return (
+            base[0],
+            *join(kept),
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            "-cudart",
+            kind,
+            "-Xlinker",
+            "-Bsymbolic",
+            "-o",
+            abi.PH_OUTPUT,
+            abi.PH_INPUT,
+            "-Xlinker",
+            "--no-as-needed",
+            # by way of the linker: nvcc refuses files whose suffix it does not know (libx.so.1)
+            "-Xlinker",
+            abi.PH_LIBRARY,
+        )
+
+    def _cudart(self, link: LinkCommand) -> str:
+        """Which CUDA runtime the main library links: a blob follows, so that there is one copy of its state."""
+        words = link.call.argv[link.call.prefix :]
+        if link.call.tool == "nvcc":
+            for item in self.table.split(words):
+                if item.name in ("-cudart", "--cudart") and item.value:
+                    return item.value.lower()
+            return "static"
+        names = [w.rpartition("/")[2] for w in words]
+        if any(n in ("-lcudart_static", "libcudart_static.a") for n in names):
+            return "static"
+        if any(n == "-lcudart" or n.startswith("libcudart.so") for n in names):
+            return "shared"
+        return "none"
+
+
+def _without_hiding(items: Iterable[Item]) -> list[Item]:
+    """Without the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
+    kept: list[Item] = []
+    for item in own_library_items(items):
+        if item.name not in _HOST_OPTIONS or item.value is None:
+            kept.append(item)
+            continue
+        parts = [p for p in re.split(r"[,\s]+", item.value) if p]
+        good = [p for p in parts if own_library_items([_host_item(p)])]
+        if len(good) == len(parts):
+            kept.append(item)
+        elif good:
+            value = ",".join(good)
+            kept.append(Item(("-Xcompiler", value), "-Xcompiler", value))
+    return kept
+
+
+def _host_item(part: str) -> Item:
+    word = part.strip("'\"")
+    return Item((word,), word.partition("=")[0])
+
+
+def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
+    """The toolkit of an nvcc: where it lies, or, for a wrapper script, where nvcc says that it lies."""
+    for place in (Path(nvcc), Path(nvcc).resolve()):
+        home = place.parent.parent
+        if (
+            any((home / d / "cuda_runtime.h").is_file() for d in ("include", "targets/x86_64-linux/include"))
+            or (home / "nvvm").is_dir()
+        ):
+            return str(home)
+    shown = proc.run([nvcc, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=env)
+    match = re.search(r"^#\$ TOP=(.+)$", shown.stderr, re.M)
+    return os.path.normpath(match[1].strip()) if match else str(Path(nvcc).parent.parent)
+
+
+CUDA = CudaToolchain()

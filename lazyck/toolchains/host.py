@@ -1,0 +1,39 @@
+"""The host's C and C++ compilers: gcc and clang under whatever name PATH has them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import ClassVar
+
+from lazyck.toolchains import lookup
+from lazyck.toolchains.base import Found
+from lazyck.toolchains.gnu import SOURCES, GnuToolchain
+
+
+class HostToolchain(GnuToolchain):
+    """`c++` and its kin; a blob is plain C++ and has no arch but the machine's."""
+
+    name = "host"
+    tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
+    compiler_env = ("CXX", "CC")
+    # clang compiles HIP by itself: such a blob follows rocm's recipes
+    languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm"}
+    source_suffixes = tuple(s for s in SOURCES if s != ".cu")
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {".hip": "rocm"}
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.without_launchers(lookup.resolve("CXX", env))
+        if not words:
+            path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
+            words = (path,) if path else ()
+        return Found(self, "", words) if words else None
+
+    def searched(self) -> str:
+        return "CXX, and c++, g++, clang++ on PATH"
+
+    def default_arch(self) -> str:
+        return platform.machine()
+
+
+HOST = HostToolchain()

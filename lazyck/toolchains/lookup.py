@@ -1,0 +1,87 @@
+"""Finding real compilers: by a variable's words or on PATH, never one of our shims or a compiler cache's stand-in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from lazyck.errors import UsageError
+
+# Programs that stand in for a compiler under its name, or are written before it.
+LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
+CONF_DIR = ".lazyck"  # a directory of shims has this beside them
+
+
+def conf_of(program: str) -> Path:
+    """Where the configuration of `program` lies if it is a shim."""
+    return Path(program).parent / CONF_DIR / f"{Path(program).name}.conf"
+
+
+def is_shim(program: str) -> bool:
+    """Whether `program` is a shim of lazyck: this set-up's or another's; also through links."""
+    return conf_of(program).exists() or conf_of(str(Path(program).resolve())).exists()
+
+
+def is_launcher(program: str) -> bool:
+    """Whether `program` is a compiler cache or distributor, by its name or by what its name links to."""
+    return Path(program).name in LAUNCHERS or Path(program).resolve().name in LAUNCHERS
+
+
+def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str | None:
+    """The absolute path that `name` stands for on PATH; shims are passed over, and launchers unless wanted."""
+    for directory in env.get("PATH", os.defpath).split(os.pathsep):
+        path = str(Path(directory or ".").absolute() / name)
+        if is_program(path) and not is_shim(path) and (launchers or not is_launcher(path)):
+            return path
+    return None
+
+
+def is_program(path: str) -> bool:
+    """Whether `path` is a file that can be executed."""
+    return Path(path).is_file() and os.access(path, os.X_OK)
+
+
+def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a variable such as `CXX`, its programs as absolute paths; () if unset, missing, or a shim.
+
+    `ccache g++ -m64` becomes `/usr/bin/ccache /usr/bin/g++ -m64`; a masquerading g++ becomes the real one.
+    """
+    text = env.get(variable, "").strip()
+    if not text:
+        return ()
+    # A path with spaces that exists as it stands is one word, as CMake and most builds see it.
+    try:
+        words = [text] if is_program(text) else shlex.split(text)
+    except ValueError as e:
+        raise UsageError(f"{variable}={text!r}: {e}", f"mend or unset {variable}") from e
+    found: list[str] = []
+    for i, word in enumerate(words):
+        launcher = Path(word).name in LAUNCHERS
+        path = _program(word, env, launcher)
+        if path is None:
+            return ()
+        found.append(path)
+        if not launcher:
+            return (*found, *words[i + 1 :])
+    return ()
+
+
+def _program(word: str, env: Mapping[str, str], launcher: bool) -> str | None:
+    if "/" not in word:
+        return which(word, env, launchers=launcher)
+    path = str(Path(word).absolute())  # no symlinks resolved: drivers know themselves by their name
+    if not is_program(path) or is_shim(path):
+        return None
+    if not launcher and is_launcher(path):  # a masquerade named by its path
+        return which(Path(path).name, env)
+    return path
+
+
+def without_launchers(words: tuple[str, ...]) -> tuple[str, ...]:
+    """`words` from the compiler on."""
+    for i, word in enumerate(words):
+        if not is_launcher(word):
+            return words[i:]
+    return words

@@ -1,0 +1,38 @@
+// Included by hipcc before every HIP translation unit: the CUDA-like keywords, and the record of the archs asked
+// for, which stays visible in the object and in whatever it is linked into (readelf -p .fake_rocm.archs).
+#pragma once
+#pragma GCC system_header
+
+#ifdef __cplusplus
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+// Blocks run one after another, so one copy per kernel is what a block's threads share. `extern __shared__` is
+// given its storage by hipcc (see rewrite.py), because C++ does not allow `extern static`.
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+// Not __noinline__, which the standard library uses as an attribute's name.
+
+#ifndef FAKE_ROCM_ARCHS
+#define FAKE_ROCM_ARCHS ""  // compiled by something other than hipcc: runs on every device
+#endif
+
+#if defined(__has_attribute)
+#if __has_attribute(retain)
+#define FAKE_ROCM_RETAIN retain,  // against --gc-sections
+#endif
+#endif
+#ifndef FAKE_ROCM_RETAIN
+#define FAKE_ROCM_RETAIN
+#endif
+
+namespace fake_rocm {
+// Internal linkage on purpose: each object has its own, and none defines a symbol that another could clash with.
+__attribute__((FAKE_ROCM_RETAIN section(".fake_rocm.archs"), used)) static const char k_tu_archs[] = FAKE_ROCM_ARCHS;
+}  // namespace fake_rocm
+
+#endif

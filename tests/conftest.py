@@ -1,0 +1,47 @@
+"""What all tests share: a clean environment, the `lazyck` command as a real process, the places of the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
+
+Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine decides a test, and no test writes into the user's cache."""
+    for name in list(os.environ):
+        if name.startswith(("LAZYCK_", "FAKE_ROCM_", "HIP", "ROCM_", "CUDA", "NVCC_", "GPU_ARCHS", "CCACHE_")):
+            monkeypatch.delenv(name)
+    for name in ("CXX", "CC", "CXXFLAGS", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "NINJA_STATUS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LAZYCK_CACHE_DIR", str(tmp_path / "lazyck-cache"))
+
+
+@pytest.fixture
+def lazyck() -> Lazyck:
+    """Run the command line: `lazyck("build", "full", ..., cwd=..., env=...)`."""
+
+    def run(
+        *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "lazyck", *map(str, words)],
+            cwd=cwd or REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+
+    return run

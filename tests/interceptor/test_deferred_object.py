@@ -1,0 +1,182 @@
+"""The deferred object: other tools take it, its record says what was asked, its depfile is one."""
+
+# ruff: noqa: F401, F811
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from shim_project import (
+    SYSTEM_PATH,
+    MakeProject,
+    Project,
+    built_shim,
+    clean_env,
+    fake,
+    host,
+    make_project,
+    records_of,
+    script,
+)
+
+from lazyck import abi
+
+LLD = next((p for n in ("ld.lld", "ld.lld-19", "ld.lld-15") if (p := shutil.which(n))), None)
+
+
+@pytest.fixture
+def deferred(host: Project) -> Project:
+    host.ok("g++", "-O2", "-c", "blob/k.cpp", "-o", "k.o")
+    return host
+
+
+def test_the_mark_is_in_the_elf_identification(deferred: Project) -> None:
+    head = (deferred.dir / "k.o").read_bytes()[:16]
+    assert head[:4] == b"\x7fELF" and head[9:16] == abi.OBJECT_MARK
+
+
+def test_the_record_holds_the_call(deferred: Project) -> None:
+    record = deferred.compile("k.o")
+    assert record.source == str(deferred.dir / "blob/k.cpp")
+    assert record.call.argv == ("/usr/bin/g++", "-O2", "-c", "blob/k.cpp", "-o", "k.o")
+    assert (record.call.prefix, record.call.cwd, record.call.tool) == (1, str(deferred.dir), "g++")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ar rcs k.a k.o", "ar rcsT thin.a k.o", "nm k.o", "readelf -a k.o", "strip -o s.o k.o", "objcopy k.o c.o",
+     "ld -r k.o k.o -o r.o", "size k.o", "objdump -x k.o"],
+)  # fmt: skip
+def test_binutils_take_it_without_a_word(deferred: Project, line: str) -> None:
+    done = deferred.run(*shlex.split(line))
+    assert done.returncode == 0
+    assert done.stderr in ("", "nm: k.o: no symbols\n")
+
+
+@pytest.mark.parametrize("linker", ["ld", *([LLD] if LLD else [])])
+def test_linkers_take_it(deferred: Project, linker: str) -> None:
+    done = deferred.run(linker, "-shared", "k.o", "-o", "k.so")
+    assert (done.returncode, done.stderr) == (0, "")
+    deferred.ok(linker, "-r", "k.o", "k.o", "-o", "r.o")
+    assert len(records_of(deferred.dir / "r.o")) == 2
+
+
+def test_a_record_survives_strip_and_objcopy(deferred: Project) -> None:
+    deferred.ok("strip", "-o", "s.o", "k.o")
+    deferred.ok("objcopy", "s.o", "c.o")
+    assert records_of(deferred.dir / "c.o") == [deferred.compile("k.o")]
+
+
+@pytest.mark.parametrize("name", ["a b.cpp", "qu'o\"te.cpp", "new\nline.cpp", "$HOME #1.cpp", "ü\udcff.cpp", "-x.cpp"])
+def test_odd_names_survive(host: Project, name: str) -> None:
+    source = host.dir / "blob" / name
+    source.write_text("\n")
+    define = "-DTEXT=\"a 'b' \\ \n\t$x\""
+    host.ok("g++", define, "-c", f"blob/{name}", "-o", f"{name.lstrip('-')}.o")
+    (host.dir / f"{name.lstrip('-')}.o").rename(host.dir / "plain.o")
+    record = host.compile("plain.o")
+    assert (record.source, record.call.argv[1]) == (str(source), define)
+    assert host.last.source == str(source)
+
+
+def test_a_response_file_is_expanded_nested_and_quoted(host: Project) -> None:
+    host.write("inner.rsp", '-DA=\'x y\'  "-DB=\\"q\\""\n\t-DC=a\\ b')
+    host.write("outer.rsp", "@inner.rsp '@missing'\n-c blob/k.cpp -DEMPTY=\"\" ''")
+    host.run("g++", "-DFIRST", "@outer.rsp", "-o", "k.o")
+    assert host.last.reason == "several-sources"  # `@missing` and the empty word stand for themselves
+    host.write("outer.rsp", "@inner.rsp\n-c blob/k.cpp -DEMPTY=\"\" -D '@missing'")
+    host.ok("g++", "-DFIRST", "@outer.rsp", "-o", "k.o")
+    assert host.compile("k.o").call.argv[1:] == (
+        "-DFIRST", "-DA=x y", '-DB="q"', "-DC=a b", "-c", "blob/k.cpp", "-DEMPTY=", "-D", "@missing", "-o", "k.o",
+    )  # fmt: skip
+
+
+def test_a_response_file_that_names_itself_is_left_to_the_compiler(fake: Project) -> None:
+    fake.write("loop.rsp", "@loop.rsp")
+    fake.ok("c++", "@loop.rsp", "-c", "blob/k.cpp", "-o", "k.o")
+    assert fake.last.reason == "response-file"
+
+
+def test_a_response_pipe_is_left_for_the_compiler_to_read(tmp_path: Path, make_project: MakeProject) -> None:
+    script(tmp_path / "bin/c++", 'cat "${1#@}"\n')
+    project = make_project(clean_env(PATH=f"{tmp_path}/bin:{SYSTEM_PATH}"), toolchain="host")
+    assert project.ok("bash", "-c", "c++ @<(echo -c blob/k.cpp -o k.o)") == "-c blob/k.cpp -o k.o\n"
+    assert project.last.reason == "response-file"
+
+
+def test_options_file_of_nvcc_is_expanded(fake: Project) -> None:
+    fake.write("a.txt", "-DA -c blob/k.cu")
+    fake.write("b.txt", "-o k.o")
+    fake.ok("nvcc", "--options-file", "a.txt,b.txt")
+    assert fake.compile("k.o").call.argv[1:] == ("-DA", "-c", "blob/k.cu", "-o", "k.o")
+
+
+def test_flag_carrying_variables_are_recorded(host: Project) -> None:
+    host.ok("g++", "-c", "blob/k.cpp", "-o", "k.o", CPLUS_INCLUDE_PATH="/some where", UNRELATED="1")
+    assert host.compile("k.o").call.env == (("CPLUS_INCLUDE_PATH", "/some where"),)
+
+
+def test_an_object_is_replaced_whole_and_respects_umask(host: Project) -> None:
+    (host.dir / "k.o").write_text("old")
+    host.ok("sh", "-c", "umask 027; g++ -c blob/k.cpp -o k.o")
+    assert (host.dir / "k.o").stat().st_mode & 0o777 == 0o640
+    assert not list(host.dir.glob(".lazyck*"))
+
+
+# -- depfiles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "rule"),
+    [
+        ("-MD -o k.o", "k.d", "k.o: blob/k.cpp\n"),
+        ("-MMD -MF x.d -o k.o", "x.d", "k.o: blob/k.cpp\n"),
+        ("-MD -MFx.d -MTtarget -o k.o", "x.d", "target: blob/k.cpp\n"),
+        ("-MD -MT 'a b' -MQ 'a b$#' -o k.o", "k.d", "a b a\\ b$$\\#: blob/k.cpp\n"),
+        ("-Wp,-MD,x.d -o k.o", "x.d", "k.o: blob/k.cpp\n"),
+        ("-MD -o 'o ut.x/k'", "o ut.x/k.d", "o\\ ut.x/k: blob/k.cpp\n"),
+    ],
+)
+def test_a_depfile_names_the_source(host: Project, options: str, file: str, rule: str) -> None:
+    (host.dir / "o ut.x").mkdir()
+    host.ok("g++", *shlex.split(options), "-c", "blob/k.cpp")
+    assert (host.dir / file).read_text() == rule
+    assert host.last.action == "defer"
+
+
+def test_no_depfile_without_being_asked(host: Project) -> None:
+    host.ok("g++", "-MP", "-MF", "x.d", "-c", "blob/k.cpp", "-o", "k.o")
+    assert not (host.dir / "x.d").exists()
+
+
+def test_ninja_rebuilds_when_the_source_changes(host: Project) -> None:
+    host.write(
+        "build.ninja",
+        "rule cxx\n  command = g++ -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n"
+        "build k.o: cxx blob/k.cpp\n",
+    )
+    host.ok("ninja")
+    assert "no work to do" in host.ok("ninja")
+    os.utime(host.dir / "blob/k.cpp")
+    host.ok("ninja")
+    assert [line.action for line in host.log] == ["defer", "defer"]
+
+
+def test_64_parallel_jobs_lose_nothing(host: Project) -> None:
+    count = 400
+    for i in range(count):
+        host.write(f"blob/many {i}.cpp", "\n")
+    host.write("go", "".join(f"{i}\0" for i in range(count)))
+    command = "xargs -0 -P64 -I{} g++ -DN={} -MD -c 'blob/many {}.cpp' -o 'm{}.o' < go"
+    subprocess.run(["sh", "-c", command], cwd=host.dir, env=host.interception.env, check=True)
+    host.ok("sh", "-c", "ar rcs all.a m*.o && ld -r m*.o -o all.o")
+    found = records_of(host.dir / "all.o")
+    assert sorted(r.call.argv[1] for r in found) == sorted(f"-DN={i}" for i in range(count))
+    lines = host.log
+    assert len(lines) == count and {line.action for line in lines} == {"defer"}
+    assert len({line.output for line in lines}) == count
+    assert not list(Path(host.dir).glob(".lazyck*"))

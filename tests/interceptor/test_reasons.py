@@ -1,0 +1,179 @@
+"""Every reason code, by a call of the real shim."""
+
+# ruff: noqa: F401, F811
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from shim_project import Project, built_shim, fake, host, make_project
+
+K = "-c blob/k.cpp -o k.o"
+
+PASSED = [
+    ("c++ --version", "query"),
+    ("c++ -dumpversion", "query"),
+    ("c++ -print-file-name=libc.so", "query"),
+    ("hipcc --short-version", "query"),
+    ("nvcc --version", "query"),
+    ("nvcc -V", "query"),
+    ("nvcc --list-gpu-arch", "query"),
+    (f"c++ -### {K}", "dry-run"),
+    ("nvcc --dryrun -c blob/k.cu -o k.o", "dry-run"),
+    ("c++ -E blob/k.cpp -o k.o", "preprocess"),
+    ("hipcc -E -P -x c++ /dev/null", "preprocess"),
+    ("nvcc --preprocess -c blob/k.cu -o k.o", "preprocess"),
+    ("c++ -S blob/k.cpp -o k.s", "assembly"),
+    ("c++ -c blob/a.S -o a.o", "assembly"),
+    ("c++ -c -x assembler-with-cpp blob/k.cpp -o a.o", "assembly"),
+    ("c++ -M blob/k.cpp", "dependencies"),
+    (f"c++ -MM {K}", "dependencies"),
+    ("nvcc -M -c blob/k.cu -o k.d", "dependencies"),
+    (f"c++ -fsyntax-only {K}", "syntax-only"),
+    (f"hipcc -emit-llvm {K}", "other-output"),
+    (f"hipcc --cuda-device-only {K}", "other-output"),
+    ("hipcc --genco blob/k.cpp -o k.co", "other-output"),
+    ("nvcc -ptx blob/k.cu -o k.ptx", "other-output"),
+    ("nvcc --cubin blob/k.cu -o k.cubin", "other-output"),
+    (f"c++ -gsplit-dwarf {K}", "split-debug"),
+    (f"hipcc -fgpu-rdc {K}", "relocatable-device-code"),
+    ("nvcc -rdc=true -c blob/k.cu -o k.o", "relocatable-device-code"),
+    ("nvcc -rdc true -c blob/k.cu -o k.o", "relocatable-device-code"),
+    ("nvcc --relocatable-device-code=true -c blob/k.cu -o k.o", "relocatable-device-code"),
+    ("nvcc -c -dc blob/k.cu -o k.o", "relocatable-device-code"),
+    ("nvcc -dlink k.o -o d.o", "device-link"),
+    ("nvcc -lib k.o -o k.a", "archive"),
+    ("c++ -c - -o k.o", "stdin"),
+    ("c++ -x c++ -c -o k.o -", "stdin"),
+    ("c++ -x c++ -c /dev/null -o k.o", "dev-null"),
+    ("c++ -c blob/k.cpp -o /dev/null", "dev-null"),
+    ("c++ -c blob/k.cpp -o -", "stdout"),
+    ("c++ -c blob/k.cpp -o blob", "unusual-output"),
+    ("c++ -c blob/k.cpp", "no-output"),
+    ("c++ -c blob/k.cpp blob/l.cpp -o k.o", "several-sources"),
+    ("c++ -c blob/h.hpp -o h.gch", "no-source"),
+    ("c++ -c", "no-input"),
+    ("c++ -v", "no-input"),
+    ("c++", "no-input"),
+    ("c++ -c -x objective-c blob/k.cpp -o k.o", "language"),
+    ("c++ -c -x cuda blob/k.cpp -o k.o", "language"),
+    ("c++ -c src/m.cpp -o m.o", "not-a-blob"),
+    ("c++ -c blob/gone.cpp -o k.o", "source-unreadable"),
+    (f"c++ -working-directory src {K}", "unsupported-option"),
+    ("c++ -c -o k.o -- blob/k.cpp", "unsupported-option"),
+    ("c++ -c blob/k.cpp -o", "unsupported-option"),
+    ("c++ -c blob/k.cpp @src -o k.o", "response-file"),
+    ("c++ -shared blob/k.cpp -o k.so", "compile-and-link"),
+    ("c++ -shared plain.o -o k.so", "link-without-blobs"),
+    ("c++ -r plain.o -o k.o", "relocatable-link"),
+    ("c++ -Wl,-r plain.o -o k.o", "relocatable-link"),
+]
+
+DEFERRED = [
+    f"c++ {K}",
+    "c++ --compile blob/k.cpp --output k.o",
+    "c++ -c blob/k.cpp -ok.o",
+    "c++ -c blob/k.cpp --output=k.o",
+    "c++ -cblob -c ./src/../blob/k.cpp -o k.o",
+    f"c++ -flto -save-temps -MD -MP -v {K}",
+    f"c++ -I /dev/null -D X -include blob/h.hpp -Xclang -E {K}",
+    "c++ -x c++ -c blob/h.hpp -x none -o k.o",
+    f"hipcc --offload-arch=gfx942 -mllvm -amdgpu-early-inline-all=true {K}",
+    "hipcc -c blob/k.cu -o k.o",
+    "hipcc -x hip -c blob/k.cpp -o k.o",
+    "clang++ -x hip -c blob/k.cpp -o k.o",
+    "clang++ -c blob/k.hip -o k.o",
+    "nvcc -gencode arch=compute_80,code=sm_80 -Xcompiler -E --compile blob/k.cu --output-file=k.o",
+    "nvcc -x cu -c blob/k.cpp -o=k.o -rdc=false -optf opts",
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), PASSED)
+def test_runs_the_real_compiler_unchanged(fake: Project, line: str, reason: str) -> None:
+    argv = shlex.split(line)
+    said = fake.ok(*argv).splitlines()
+    assert said[0] == f"REAL {argv[0]}"
+    assert said[1:] == (argv[1:] or [""])
+    assert (fake.last.action, fake.last.reason, fake.last.tool) == ("pass", reason, argv[0])
+    assert not (fake.dir / "k.o").exists()
+
+
+@pytest.mark.parametrize("line", DEFERRED)
+def test_defers_a_blob(fake: Project, line: str) -> None:
+    fake.write("opts", "--use_fast_math\n")
+    argv = shlex.split(line)
+    assert fake.ok(*argv) == ""
+    assert (fake.last.action, fake.last.reason) == ("defer", "blob")
+    record = fake.compile("k.o")
+    assert record.output == str(fake.dir / "k.o")
+    assert record.source.startswith(str(fake.dir / "blob" / "")) and record.call.tool == argv[0]
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["CMakeFiles/CMakeScratch/TryCompile-x", "CMakeFiles/CMakeTmp", "CMakeFiles/3.25/CompilerIdCXX", "meson-private/t"],
+)
+def test_feature_probes_are_passed_even_below_a_blob_directory(fake: Project, place: str) -> None:
+    fake.write(f"blob/{place}/t.cpp", "\n")
+    fake.ok("c++", "-c", f"blob/{place}/t.cpp", "-o", "t.o")
+    assert fake.last.reason == "try-compile"
+    fake.write("blob/conftest.cpp", "\n")
+    fake.ok("c++", "-c", "blob/conftest.cpp", "-o", "conftest.o")
+    assert fake.last.reason == "try-compile"
+
+
+def test_options_in_variables_count(fake: Project) -> None:
+    fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-O3 -rdc=true")
+    assert fake.last.reason == "relocatable-device-code"
+    fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_PREPEND_FLAGS="--dryrun")
+    assert fake.last.reason == "dry-run"
+    fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-O3")
+    assert fake.last.action == "defer"
+    assert fake.compile("k.o").call.env == (("NVCC_APPEND_FLAGS", "-O3"),)
+
+
+def test_a_missing_directory_is_an_error_like_a_compiler_s(fake: Project) -> None:
+    done = fake.run("hipcc", "-c", "blob/k.cpp", "-o", "nowhere/k.o")
+    assert done.returncode == 1
+    assert done.stderr == "hipcc: error: unable to open output file 'nowhere/k.o': 'No such file or directory'\n"
+    assert (fake.last.action, fake.last.reason) == ("fail", "cannot-write")
+
+
+def test_a_deleted_working_directory_is_left_to_the_compiler(fake: Project) -> None:
+    fake.ok("sh", "-c", "mkdir gone && cd gone && rmdir ../gone && c++ -c x.cpp -o x.o")
+    assert fake.last.reason == "no-cwd"
+
+
+@pytest.mark.parametrize(
+    ("line", "toolchain"),
+    [
+        ("c++ -c blob/k.cpp -o k.o", "host"),
+        ("hipcc -c blob/k.cpp -o k.o", "rocm"),
+        ("nvcc -c blob/k.cu -o k.o", "cuda"),
+        ("clang++ -x hip -c blob/k.cpp -o k.o", "rocm"),
+        ("clang++ -c blob/k.hip -o k.o", "rocm"),
+    ],
+)
+def test_a_record_names_the_toolchain_whose_recipes_it_follows(fake: Project, line: str, toolchain: str) -> None:
+    fake.ok(*shlex.split(line))
+    assert fake.compile("k.o").call.toolchain == toolchain
+
+
+def test_globs_are_shell_patterns_on_the_absolute_path(fake: Project) -> None:
+    fake.write("blob/deep/er/k.cpp", "\n")
+    fake.ok("c++", "-c", "../project/blob/deep/er/k.cpp", "-o", "k.o")
+    assert fake.last.source == str(fake.dir / "blob/deep/er/k.cpp")
+    assert fake.last.action == "defer"
+
+
+def test_a_link_into_a_blob_directory_is_seen_through(fake: Project) -> None:
+    (fake.dir / "link.cpp").symlink_to("blob/k.cpp")
+    fake.ok("c++", "-c", "link.cpp", "-o", "k.o")
+    assert fake.last.action == "defer"
+
+
+def test_dots_after_a_link_follow_the_file_system(fake: Project) -> None:
+    (fake.dir / "elsewhere").mkdir()
+    (fake.dir / "elsewhere/to").symlink_to(fake.dir / "blob")
+    fake.ok("c++", "-c", "elsewhere/to/../blob/k.cpp", "-o", "k.o")
+    assert fake.last.source == str(fake.dir / "blob/k.cpp")

@@ -1,0 +1,159 @@
+"""The ELF reader against what real compilers, assemblers and archivers write."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lazyck import abi
+from lazyck.errors import BuildError, FormatError
+from lazyck.postbuild import elf
+
+SOURCE = r"""
+#include <string>
+extern int elsewhere(int);
+extern __attribute__((weak)) void maybe();
+__attribute__((visibility("hidden"))) int quiet() { return 1; }
+int counter = 0;
+thread_local int each;
+inline int shared_by_all() { return 2; }
+static int own() { return 3; }
+std::string name(int x) { if (maybe) maybe(); return std::to_string(elsewhere(x) + shared_by_all() + own()); }
+"""
+
+
+def run(*words: object) -> None:
+    subprocess.run([str(w) for w in words], check=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    at = tmp_path_factory.mktemp("elf")
+    (at / "a.cpp").write_text(SOURCE)
+    run("g++", "-fPIC", "-c", at / "a.cpp", "-o", at / "a.o")
+    (at / "second_member_with_a_long_name.cpp").write_text("int second() { return 2; }\n")
+    run("g++", "-c", at / "second_member_with_a_long_name.cpp", "-o", at / "second_member_with_a_long_name.o")
+    return at
+
+
+def make_deferred(path: Path, source: str) -> None:
+    """A deferred object as the shim writes it: an ordinary ELF object with the mark and a record section."""
+
+    def string(text: str) -> bytes:
+        return struct.pack("<I", len(text)) + text.encode()
+
+    body = b"".join(map(string, ("g++", "host", "/build", source, str(path))))
+    body += struct.pack("<I", 1) + struct.pack("<I", 1) + string("/usr/bin/g++") + struct.pack("<I", 0)
+    record = abi.RECORD_MAGIC + struct.pack("<II", abi.RECORD_VERSION, 16 + len(body)) + b"COMP" + body
+    raw, empty = path.with_suffix(".rec"), path.with_suffix(".c")
+    raw.write_bytes(record)
+    empty.write_text("")
+    run("gcc", "-c", empty, "-o", path)
+    run("objcopy", "--add-section", f"{abi.RECORD_SECTION}={raw}", path)
+    data = bytearray(path.read_bytes())
+    data[9:16] = abi.OBJECT_MARK
+    path.write_bytes(data)
+
+
+def test_object_lists_defined_undefined_hidden_and_data(built: Path) -> None:
+    got = elf.read_object(built / "a.o")
+    assert got.defined["_Z4nameB5cxx11i"] == "GLOBAL"
+    assert got.defined["_Z13shared_by_allv"] == "WEAK"
+    assert not any("own" in name for name in got.defined)
+    assert "_Z9elsewherei" in got.undefined and "_Z5maybev" in got.undefined
+    assert "_Z5maybev" in got.weak_undefined and "_Z9elsewherei" not in got.weak_undefined
+    assert got.hidden >= {"_Z5quietv"} and "_Z4nameB5cxx11i" not in got.hidden
+    assert {"counter", "each"} <= got.data and "_Z5quietv" in got.functions
+    assert not got.is_deferred and not got.is_lto
+
+
+def test_object_agrees_with_nm(built: Path) -> None:
+    got = elf.read_object(built / "a.o")
+    listed = subprocess.run(["nm", "-P", str(built / "a.o")], capture_output=True, text=True, check=True).stdout
+    rows = [line.split()[:2] for line in listed.splitlines()]
+    assert set(got.defined) == {n for n, t in rows if (t.isupper() and t != "U") or t in "u"} - {
+        n for n, t in rows if t in "wv"
+    }
+    assert got.undefined == {n for n, t in rows if t in ("U", "w", "v")}
+
+
+@pytest.mark.parametrize("flags", [["rc"], ["rcT"]], ids=["ordinary", "thin"])
+def test_archive_members_are_read(built: Path, tmp_path: Path, flags: list[str]) -> None:
+    (built / "note.txt").write_text("odd")
+    archive = built / f"lib{flags[0]}.a"
+    archive.unlink(missing_ok=True)
+    run("ar", flags[0], archive, built / "a.o", built / "note.txt", built / "second_member_with_a_long_name.o")
+    assert elf.kind(archive) == "archive"
+    members = elf.read_archive(archive)
+    assert [Path(name).name for name, _ in members] == ["a.o", "second_member_with_a_long_name.o"]
+    assert set(members[1][1].defined) == {"_Z6secondv"}
+
+
+def test_shared_library_has_soname_needed_and_exports(built: Path) -> None:
+    run("g++", "-shared", "-Wl,-soname,liba.so.1", built / "a.o", "-o", built / "liba.so")
+    got = elf.read_shared(built / "liba.so")
+    assert elf.kind(built / "liba.so") == "shared"
+    assert got.soname == "liba.so.1"
+    assert any(n.startswith("libstdc++") for n in got.needed)
+    assert "_Z4nameB5cxx11i" in got.defined and "_Z5quietv" not in got.defined
+    assert "_Z9elsewherei" in got.undefined
+
+
+def test_lto_objects_are_recognised(built: Path) -> None:
+    run("g++", "-flto", "-c", built / "a.cpp", "-o", built / "lto.o")
+    assert elf.read_object(built / "lto.o").is_lto
+    (built / "bitcode.o").write_bytes(b"BC\xc0\xde" + bytes(60))
+    assert elf.kind(built / "bitcode.o") == "bitcode"
+    assert elf.read_object(built / "bitcode.o").is_lto
+
+
+def test_deferred_objects_give_their_records_back(built: Path) -> None:
+    for name in ("one", "two"):
+        make_deferred(built / f"{name}.o", f"/src/{name}.cu")
+    assert elf.read_object(built / "one.o").is_deferred
+    assert [c.source for c in elf.deferred_records(built / "one.o")] == ["/src/one.cu"]
+    archive = built / "libdeferred.a"
+    archive.unlink(missing_ok=True)
+    run("ar", "rc", archive, built / "one.o", built / "a.o", built / "two.o")
+    assert [c.source for c in elf.deferred_records(archive)] == ["/src/one.cu", "/src/two.cu"]
+    assert elf.deferred_records(built / "a.o") == []
+
+
+def test_more_sections_than_an_elf_header_can_count(tmp_path: Path) -> None:
+    count = 66_000
+    lines = [f'.section .s{i},"ax"\n.globl f{i}\n.type f{i},@function\nf{i}: ret\n' for i in range(count)]
+    (tmp_path / "many.s").write_text("".join(lines))
+    run("as", tmp_path / "many.s", "-o", tmp_path / "many.o")
+    image = elf.open_image(tmp_path / "many.o")
+    names = {s.name: image.sections[s.section].name for s in image.symbols() if s.binding == "GLOBAL"}
+    assert len(names) == count
+    assert all(section == ".s" + name[1:] for name, section in names.items())
+
+
+def test_relocations_name_their_symbols(built: Path) -> None:
+    image = elf.open_image(built / "a.o")
+    symbols = image.symbols()
+    found = {symbols[s].name for i in range(len(image.sections)) for _, s, _ in image.relocations(i)}
+    assert "_Z9elsewherei" in found
+
+
+def test_section_content_or_none(built: Path) -> None:
+    assert b"GCC" in (elf.read_section(built / "a.o", ".comment") or b"")
+    assert elf.read_section(built / "a.o", ".nothing") is None
+
+
+def test_anything_else_is_a_clear_error(tmp_path: Path) -> None:
+    script = tmp_path / "libx.so"
+    script.write_text("INPUT(-lm)\n")
+    assert elf.kind(script) == "other"
+    with pytest.raises(FormatError, match="not a 64-bit"):
+        elf.read_object(script)
+    with pytest.raises(BuildError, match="cannot read"):
+        elf.read_object(tmp_path / "missing.o")
+    damaged = tmp_path / "damaged.o"
+    damaged.write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 100)
+    with pytest.raises(FormatError, match="damaged"):
+        elf.read_object(damaged)

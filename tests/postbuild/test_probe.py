@@ -1,0 +1,505 @@
+"""The probe against real compilers: what it says of a blob is what compiling that blob gives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lazyck.command import CompileCommand, Invocation
+from lazyck.postbuild import elf
+from lazyck.postbuild.probe import Probed, ProbeResult, probe
+
+COMMON = """
+#pragma once
+#include <string>
+namespace lib {
+enum class Mode { plain, fast };
+template <typename T, int Dim, Mode M> struct Traits { using type = T; };
+template <int... Is> struct seq {};
+struct Args { float* p; int n; };
+}
+template <typename T> float launch_(const lib::Args& a, int stream);
+template <typename T> std::string name_();
+template <int D> void run(float* p, int n = 3) { for (int i = 0; i < n; ++i) p[i] = D; }
+template <int D> struct Engine { Engine(); void go(float*) const; static int width(); int operator()(int) &&; int v; };
+int convert(int); float convert(float);
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A place with a compiler, where blobs are written and probed."""
+
+    at: Path
+    compiler: tuple[str, ...] = ("/usr/bin/g++",)
+    toolchain: str = "host"
+    suffix: str = ".cpp"
+
+    def write(self, **texts: str) -> list[str]:
+        (self.at / "common.h").write_text(COMMON)
+        for name, text in texts.items():
+            (self.at / f"{name}{self.suffix}").write_text(text)
+        return [str(self.at / f"{name}{self.suffix}") for name in texts]
+
+    def command(self, source: str, *flags: str) -> CompileCommand:
+        output = source + ".o"
+        argv = (*self.compiler, f"-I{self.at}", *flags, "-c", source, "-o", output)
+        call = Invocation(Path(self.compiler[0]).name, self.toolchain, str(self.at), argv, 1, ())
+        return CompileCommand(call, source, output)
+
+    def probe(self, *flags: str, **texts: str) -> ProbeResult:
+        return self.probe_all(texts, *flags)
+
+    def probe_all(self, texts: Mapping[str, str], *flags: str, jobs: int = 1) -> ProbeResult:
+        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", jobs=jobs)
+
+    def real_functions(self, source: str, *flags: str) -> set[str]:
+        """Functions of the blob's real object: the strong ones, and the weak ones that it instantiates explicitly."""
+        subprocess.run(self.command(source, *flags).call.argv, check=True, cwd=self.at)
+        found = elf.read_object(source + ".o")
+        return {f for f in found.functions if found.defined[f] == "GLOBAL" and "__device_stub__" not in f}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def by_stem(result: ProbeResult) -> dict[str, Probed]:
+    return {p.blob.stem: p for p in result.probed}
+
+
+def reasons(result: ProbeResult) -> dict[str, str]:
+    return {e.blob.stem: e.reason for e in result.eager}
+
+
+def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:
+    """Probe `texts`, compile each for real, and compare; `compiled` are those that need a compile of their own."""
+    result = bench.probe_all(texts, *flags)
+    assert not result.eager, result.eager
+    found = by_stem(result)
+    assert set(found) == set(texts)
+    for name, one in found.items():
+        real = bench.real_functions(one.blob.source, *flags)
+        if name in compiled:
+            assert one.compiled and real <= set(one.symbols), name
+        else:
+            assert not one.compiled, (name, one.compiled)
+            assert set(one.symbols) == real, name
+    return found
+
+
+def test_explicit_specializations_with_aliases_that_repeat(bench: Bench) -> None:
+    blob = """
+#include "common.h"
+using dtype_0 = {t};
+using unused_0 = typename lib::does_not_exist<dtype_0>::type;
+using trait_0 = lib::Traits<dtype_0, {d}, lib::Mode::fast>;
+#include <iostream>
+template <> float launch_<trait_0>(const lib::Args& a, int stream) {{ std::cout << a.n << "}}" << '{{'; return {d}; }}
+template<>
+std::string name_<trait_0>() {{ return "x" + std::to_string({d}); }}
+"""
+    texts = {
+        f"b_{t}_{d}": blob.format(t=t, d=d).replace("using unused_0", "// using unused_0")
+        for t in ("float", "double")
+        for d in (1, 2, 3)
+    }
+    found = check(bench, **texts)
+    assert all(len(p.symbols) == 2 for p in found.values())
+
+
+def test_bodies_and_aliases_that_do_not_compile_hurt_nobody(bench: Bench) -> None:
+    text = """
+#include "common.h"
+using trait_0 = lib::Traits<float, 160, lib::Mode::plain>;
+using kernel_0 = lib::NoSuchPipeline<trait_0>;
+template <> float launch_<trait_0>(const lib::Args& a, int stream) { return kernel_0::run(a); }
+"""
+    result = bench.probe(broken=text)
+    assert [p.symbols for p in result.probed] == [("_Z7launch_IN3lib6TraitsIfLi160ELNS0_4ModeE0EEEEfRKNS0_4ArgsEi",)]
+
+
+def test_explicit_instantiations_of_functions_and_members(bench: Bench) -> None:
+    text = """
+#include "common.h"
+template void run<3>(float*, int);
+template void run<4>(float* p, int n);
+"""
+    result = bench.probe(inst=text)
+    assert set(result.probed[0].symbols) == {"_Z3runILi3EEvPfi", "_Z3runILi4EEvPfi"}
+    assert not result.probed[0].compiled
+
+
+def test_plain_functions_of_every_shape(bench: Bench) -> None:
+    text = """
+#include "common.h"
+#include <functional>
+#include <cassert>
+#include <cstdarg>
+namespace out { inline namespace v1 { void versioned(int) {} }
+namespace in { int nested(const lib::Args& a) noexcept { return a.n; } } namespace { void hidden() {} struct L {}; } }
+namespace out::deep { std::string text(std::string s) { return s; } }
+extern "C" void plain_c(int* p) { *p = 1; }
+extern "C" { int block_c(void) { return 1; } static int not_this(void) { return 2; } }
+[[nodiscard]] __attribute__((noinline)) int attributed(int x) { return x; }
+auto trailing(int x, float y = 2.5f) -> decltype(x + y) { return x + y; }
+static int local(int x) { return x; }
+inline int in_line(int x) { return x; }
+constexpr int constant(int x) { return x + 1; }
+int (*returns_pointer(int x))(int) { return nullptr; }
+int& ref(int (&a)[3], std::function<void(int)> f = {}) { f(1); return a[0]; }
+int variadic(const char* f, ...) { va_list v; va_start(v, f); va_end(v); return 0; }
+int guarded(int x) try { return local(x) + in_line(x); } catch (...) { return 1; } 
+lib::Args operator+(const lib::Args& a, const lib::Args& b) { return a; }
+bool operator<(const lib::Args& a, const lib::Args& b) { assert(a.n); return a.n < b.n; }
+int convert(int x) { return x; }
+float convert(float x) { return x; }
+lib::Args deduced(lib::Args a) { auto f = [&](int i) { return a; }; return f(1'000); }
+auto automatic(int x) { return x * 2; }
+void lambda_default(std::function<int(int)> f = [](int x) { return x; }) { f(R"x(})x" ? 1 : 2); }
+__attribute__((weak)) void can_be_replaced() {}
+"""
+    result = bench.probe(shapes=text)
+    one = result.probed[0]
+    assert not one.compiled, one.compiled
+    assert set(one.symbols) == bench.real_functions(one.blob.source) | {"_Z15can_be_replacedv"}
+    assert len(one.symbols) == 19
+
+
+def test_members_defined_out_of_class(bench: Bench) -> None:
+    text = """
+#include "common.h"
+template <> void Engine<3>::go(float* p) const { *p = v; }
+template <> int Engine<3>::width() { return 3; }
+template <> int Engine<3>::operator()(int x) && { return x; }
+template <> Engine<3>::Engine() : v{3} { }
+struct Own { Own(int); ~Own(); operator bool() const; int x; static void s(); };
+Own::Own(int y) : x(y) { }
+Own::~Own() { }
+Own::operator bool() const { return x; }
+void Own::s() { }
+"""
+    check(bench, members=text)
+
+
+def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) -> None:
+    (bench.at / "define.h").write_text(
+        '#pragma once\n#include "common.h"\n#define MAKE(T, D) template <> float launch_<lib::Traits<T, D, '
+        "lib::Mode::plain>>(const lib::Args&, int) { return D; }\n"
+    )
+    (bench.at / "body.inc").write_text(
+        "#ifndef KIND\n#define KIND plain\n#endif\n"
+        "template <> float launch_<lib::Traits<char, HEAD_DIM, lib::Mode::KIND>>(const lib::Args&, int) "
+        "{ return HEAD_DIM; }\n"
+    )
+    texts = {f"m{d}": f'#include "define.h"\nMAKE(float, {d})\nMAKE(double, {d})\n' for d in (1, 2)}
+    for d in (3, 4, 5):
+        kind = "#define KIND fast\n" if d == 4 else ""
+        texts[f"i{d}"] = f'#include "common.h"\n#define HEAD_DIM {d}\n{kind}#include "body.inc"\n'
+    check(bench, **texts)
+
+
+def test_blobs_whose_macros_change_a_shared_header_are_read_apart(bench: Bench) -> None:
+    (bench.at / "tile.h").write_text(
+        '#pragma once\n#include "common.h"\n#ifndef TILE\n#define TILE 1\n#endif\n'
+        "template <typename T> struct Tiled { }; void tiled(lib::seq<TILE>);\n"
+    )
+    text = (
+        '#define TILE {d}\n#define OWN own_{d}\n#include "tile.h"\nvoid tiled(lib::seq<TILE>) {{}}\nvoid OWN() {{}}\n'
+    )
+    texts = {f"t{d}": text.format(d=d) for d in (7, 8, 9)}
+    texts["default"] = '#include "tile.h"\nvoid other(lib::seq<TILE>) {}\n'
+    check(bench, **texts)
+
+
+def test_a_macro_of_the_command_line_survives_a_blob_that_redefines_it(bench: Bench) -> None:
+    first = '#include "common.h"\n#undef WIDE\n#define WIDE 2\nvoid one(lib::seq<WIDE>) {}\n'
+    second = '#include "common.h"\nvoid two(lib::seq<WIDE>) {}\n'
+    check(bench, flags=["-DWIDE=9"], a=first, b=second)
+
+
+def test_whole_file_guards_are_resolved(bench: Bench) -> None:
+    on = '#if !defined(NOWHERE) || defined(X)\n#include "common.h"\nvoid on_{i}(int) {{}}\n#endif\n'
+    found = check(
+        bench, a=on.format(i=1), b=on.format(i=2), off='#ifdef NOWHERE\n#include "gone.h"\nvoid off() {}\n#endif\n'
+    )
+    assert found["off"].symbols == ()
+
+
+def test_private_types_of_the_same_name_keep_their_spelling_in_symbols(bench: Bench) -> None:
+    text = """
+#include "common.h"
+namespace mine {{ struct Params {{ int x[{d}]; using type = Params; }};
+enum Kind {{ A{d}, B }}; constexpr int dim = {d}; }}
+using P = mine::Params;
+typedef void (*callback_t)(const mine::Params&, mine::Kind);
+template <int D> void private_template(P::type* p, lib::seq<D, mine::dim>) {{ p->x[0] = D; }}
+template void private_template<{d}>(P::type* p, lib::seq<{d}, mine::dim>);
+void take_{d}(mine::Params p, P*, callback_t, std::string, mine::Params) {{ private_template<{d}>(&p, {{}}); }}
+template <> float launch_<mine::Params>(const lib::Args&, int) {{ return {d}; }}
+"""
+    result = bench.probe_all({f"p{d}": text.format(d=d) for d in (1, 2, 3)})
+    for one in result.probed:
+        assert not one.compiled
+        real = bench.real_functions(one.blob.source)
+        d = one.blob.stem[1:]
+        weak = f"_Z16private_templateILi{d}EEvPN4mine6ParamsEN3lib3seqIJXT_EXL"
+        assert real <= set(one.symbols)
+        assert [s.startswith("_Z16private_templateILi" + d) for s in set(one.symbols) - real] == [True], weak
+
+
+def test_specializations_with_types_of_an_anonymous_namespace_are_nobodys_business(bench: Bench) -> None:
+    text = """
+#include "common.h"
+namespace {{ template <int K> struct instance {{ static int run() {{ return lib::missing_{d}<K>(); }} }};
+struct tag {{}}; }}
+template <> float launch_<tag>(const lib::Args&, int) {{ return {d}; }}
+void seen_{d}() {{ }}
+"""
+    result = bench.probe_all({f"n{d}": text.format(d=d) for d in (1, 2)})
+    assert [p.symbols for p in result.probed] == [("_Z6seen_1v",), ("_Z6seen_2v",)]
+
+
+def test_a_template_that_several_blobs_instantiate_belongs_to_each(bench: Bench) -> None:
+    text = '#include "common.h"\ntemplate void run<3>(float*, int);\nvoid own_{d}() {{}}\n'
+    result = bench.probe_all({f"i{d}": text.format(d=d) for d in (1, 2, 3)})
+    assert [set(p.symbols) for p in result.probed] == [{"_Z3runILi3EEvPfi", f"_Z5own_{d}v"} for d in (1, 2, 3)]
+    assert not any(p.compiled for p in result.probed)
+
+
+def test_support_declarations_of_all_kinds_reach_the_heads(bench: Bench) -> None:
+    text = """
+#include "common.h"
+#include <array>
+namespace l = lib;
+using namespace lib;
+using lib::seq;
+static const int k_width = {d} * 2;
+constexpr int twice(int x) {{ return x * 2; }}
+template <typename T> using Wrap = std::array<T, twice(k_width)>;
+template <typename T> struct Pick {{ using type = Wrap<T>; }};
+template <> struct Pick<char> {{ using type = l::Traits<char, {d}, Mode::plain>; }};
+static_assert(sizeof(int) == 4, "unusual; {{");
+typedef struct Pair {{ int a, b; }} Pair;
+union Both {{ int i; float f; }};
+extern int elsewhere;
+template <int N> constexpr int v = N;
+void a_{d}(typename Pick<int>::type, Pair, Both*, seq<v<{d}>>) {{ }}
+template <> float launch_<Pick<char>::type>(const lib::Args&, int) {{ return elsewhere; }}
+"""
+    check(bench, **{f"s{d}": text.format(d=d) for d in (1, 2, 3)})
+
+
+def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(bench: Bench) -> None:
+    (bench.at / "late.h").write_text("#pragma once\n")
+    good = '#include "common.h"\nvoid good_{i}(lib::Args) {{}}\n'
+    texts = {f"g{i}": good.format(i=i) for i in range(4)}
+    # the same function with two return types: valid in each blob, not in one unit
+    texts["one"] = '#include "common.h"\nint same(int) { return 1; }\n'
+    texts["two"] = '#include "common.h"\nfloat same(int) { return 1; }\n'
+    texts["instances"] = '#include "common.h"\ntemplate class Box;\n'.replace(
+        "template class Box;", "template <int D> struct Box { int get() { return D; } };\ntemplate struct Box<3>;"
+    )
+    result = bench.probe_all(texts)
+    found = by_stem(result)
+    assert not result.eager
+    assert [n for n, p in found.items() if p.compiled] in (["one", "instances"], ["two", "instances"])
+    assert found["one"].symbols == found["two"].symbols == ("_Z4samei",)
+    assert "_ZN3BoxILi3EE3getEv" in found["instances"].symbols
+    assert all(found[f"g{i}"].symbols == (f"_Z6good_{i}N3lib4ArgsE",) for i in range(4))
+
+
+def test_a_blob_that_does_not_compile_at_all_is_eager_with_the_first_error(bench: Bench) -> None:
+    result = bench.probe(
+        good='#include "common.h"\nvoid good() {}\n',
+        missing='#include "not_there.h"\nvoid a() {}\n',
+        wrong='#include "common.h"\nint wrong(NoSuchType) { return 1; }\n',
+        odd='#include "common.h"\nvoid odd( {}\n',
+    )
+    assert [p.blob.stem for p in result.probed] == ["good"]
+    said = reasons(result)
+    assert set(said) == {"missing", "wrong", "odd"}
+    assert "not_there.h" in said["missing"] and "NoSuchType" in said["wrong"]
+
+
+def test_headers_that_do_not_go_together_are_probed_apart(bench: Bench) -> None:
+    texts = {}
+    for i in range(6):
+        (bench.at / f"private_{i}.h").write_text(f"#pragma once\nstruct Params {{ int x[{i + 1}]; }};\n")
+        texts[f"p{i}"] = f'#include "common.h"\n#include "private_{i}.h"\nvoid take_{i}(Params) {{}}\n'
+    check(bench, **texts)
+
+
+def test_data_and_initializers_make_a_blob_eager_with_the_reason(bench: Bench) -> None:
+    head = '#include "common.h"\n#include <iostream>\nint start();\nvoid f() { std::cout << 1; }\n'
+    own = "struct Registrar { Registrar(const char*); };\n"
+    eager = {
+        "global": "int counter = 0;",
+        "pointer": 'const char* label = "x";',
+        "member": "struct S { static int x; }; int S::x = 3;",
+        "c_data": 'extern "C" { int shared_c; }',
+        "object": own + 'static Registrar here("x");',
+        "call": "static int number = start();",
+        "lambda": "static const bool done = [] { return start() > 1; }();",
+        "attribute": "__attribute__((constructor)) static void at_load() { start(); }",
+        "extern_const": "extern const int visible = 3;",
+    }
+    lazy = {
+        "constants": "constexpr int k = 3; static const int j = k * 2; const float t[2] = {1.f, 2};\n"
+        'static const char* const names[] = {"a", "b"};',
+        "private_state": "static int calls = 0; namespace { bool once = false; thread_local int depth; }",
+        "declared": 'extern int elsewhere; extern "C" int c_elsewhere;',
+        "empty_object": "struct Empty { constexpr Empty() {} }; static Empty nothing{};",
+    }
+    texts = {n: head.replace("void f()", f"void f_{n}()") + t + "\n" for n, t in {**eager, **lazy}.items()}
+    result = bench.probe_all(texts, jobs=2)
+    assert set(by_stem(result)) == set(lazy)
+    said = reasons(result)
+    assert {n for n, r in said.items() if r.startswith("defines data: ")} == {
+        "global", "pointer", "member", "c_data", "extern_const",
+    }  # fmt: skip
+    assert said["global"] == "defines data: counter"
+    assert said["object"] == "has an initializer of its own: here"
+    assert said["call"] == "has an initializer of its own: number"
+    assert said["attribute"] == "has an initializer of its own: at_load"
+
+
+def test_headers_are_listed_and_other_blobs_are_not(bench: Bench) -> None:
+    (bench.at / "part.inc").write_text("void from_part(int) {}\n")
+    result = bench.probe(a='#include "common.h"\n#include "part.inc"\n', b='#include "common.h"\nvoid b() {}\n')
+    for one in result.probed:
+        assert {str(bench.at / "common.h"), str(bench.at / "part.inc")} <= one.headers
+        assert any(h.endswith("/string") for h in one.headers)
+        assert not {h for h in one.headers if h.endswith(".cpp") or "<" in h or "work" in h}
+
+
+def test_flags_decide_which_blobs_share_a_probe(bench: Bench) -> None:
+    sources = bench.write(
+        a='#include "common.h"\nvoid a(lib::seq<K>) {}\n', b='#include "common.h"\nvoid b(lib::seq<K>) {}\n'
+    )
+    blobs = [bench.command(sources[0], "-DK=1"), bench.command(sources[1], "-DK=2"), bench.command(sources[0], "-DK=3")]
+    result = probe(blobs, bench.at / "work", jobs=2)
+    assert [(p.blob, p.symbols) for p in result.probed] == [
+        (blobs[0], ("_Z1aN3lib3seqIJLi1EEEE",)),
+        (blobs[1], ("_Z1bN3lib3seqIJLi2EEEE",)),
+        (blobs[2], ("_Z1aN3lib3seqIJLi3EEEE",)),
+    ]
+
+
+def test_hidden_visibility_of_the_build_does_not_hide_symbols_from_the_probe(bench: Bench) -> None:
+    result = bench.probe(
+        "-fvisibility=hidden", "-flto", a='#include "common.h"\nvoid a() {}\ntemplate struct Engine<3>;\nvoid b() {}\n'
+    )
+    assert {"_Z1av", "_Z1bv"} <= set(result.probed[0].symbols)
+    hidden = bench.probe(
+        h='#include "common.h"\n__attribute__((visibility("hidden"))) void quiet() {}\nvoid loud() {}\n'
+    )
+    assert hidden.probed[0].symbols == ("_Z4loudv",)
+    assert hidden.probed[0].unreachable == ("_Z5quietv",)
+
+
+def test_odd_paths(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "a dir with ünusual, 'names'")
+    bench.at.mkdir()
+    check(bench, **{"blob one": '#include "common.h"\nvoid one(lib::Args) {}\n'})
+
+
+def test_the_work_directory_is_left_clean_and_costs_are_told(bench: Bench) -> None:
+    result = bench.probe(a='#include "common.h"\nvoid a() {}\n')
+    assert list((bench.at / "work").iterdir()) == []
+    assert result.cpu_seconds > 0 and result.peak_rss_kib > 1000
+
+
+def test_nothing_to_probe(tmp_path: Path) -> None:
+    assert probe([], tmp_path, jobs=2).probed == ()
+
+
+def test_three_thousand_blobs_in_one_group(bench: Bench) -> None:
+    text = """
+#include "common.h"
+using dtype_0 = {t};
+using shape_0 = lib::seq<{d}, 1>;
+using trait_0 = lib::Traits<shape_0, {d}, lib::Mode::fast>;
+template <> float launch_<trait_0>(const lib::Args& a, int s) {{ int x[] = {{1, 2}}; return x[0] + {d}; }}
+template <> std::string name_<trait_0>() {{ return "{{"; }}
+void extra_{d}(dtype_0, shape_0) {{ for (int i = 0; i < 3; ++i) {{ ; }} }}
+"""
+    result = bench.probe_all({f"b{d}": text.format(d=d, t=("int", "float")[d % 2]) for d in range(3000)})
+    assert not result.eager and not any(p.compiled for p in result.probed)
+    assert sum(len(p.symbols) for p in result.probed) == 9000
+    middle = result.probed[1234]
+    assert set(middle.symbols) == bench.real_functions(middle.blob.source)
+
+
+# -- GPU compilers ---------------------------------------------------------------------------------------
+
+KERNELS = """
+{include}
+#include "common.h"
+using trait_0 = lib::Traits<float, {d}, lib::Mode::plain>;
+namespace {{ __global__ void quiet(float* p) {{ p[0] = 1; }} }}
+template <typename T> __global__ void kernel_template(T* p, int n) {{ if (threadIdx.x < n) p[0] = {d}; }}
+template <> float launch_<trait_0>(const lib::Args& a, int stream) {{
+    kernel_template<float><<<1, 64>>>(a.p, a.n); quiet<<<1, 1>>>(a.p); return {d};
+}}
+__global__ void plain_kernel_{d}(float* p) {{ p[0] = {d}; }}
+__host__ __device__ int both_{d}(int x) {{ return x; }}
+__device__ int device_only_{d}(int x) {{ return x; }}
+extern "C" void c_launch_{d}(float* p) {{ plain_kernel_{d}<<<1, 1>>>(p); }}
+std::string text_{d}(std::string s) {{ return s; }}
+"""
+
+
+@pytest.mark.hip
+def test_hip_blobs(tmp_path: Path) -> None:
+    clang = next((c for c in map(shutil.which, ("clang++-19", "amdclang++")) if c), None)
+    if clang is None or not Path("/usr/include/hip/hip_runtime.h").exists():
+        pytest.skip("no clang++ with HIP's headers in /usr")
+    words = (clang, "-x", "hip", "--rocm-path=/usr", "-nogpulib", "-D__HIP_PLATFORM_AMD__=1", "--offload-arch=gfx90a")
+    bench = Bench(tmp_path, words, "rocm")
+    include = "#include <hip/hip_runtime.h>"
+    result = bench.probe_all({f"k{d}": KERNELS.format(d=d, include=include) for d in (1, 2, 3)})
+    assert not result.eager and not any(p.compiled for p in result.probed)
+    for one in result.probed:
+        d = one.blob.stem[1:]
+        command = bench.command(one.blob.source, "--cuda-host-only").call.argv
+        subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+        real = elf.read_object(one.blob.output)
+        strong = {f for f in real.functions if real.defined[f] == "GLOBAL" and "kernel_template" not in f}
+        assert set(one.symbols) == strong
+        assert f"_Z{28 + len(d)}__device_stub__plain_kernel_{d}Pf" in one.symbols
+        assert one.unreachable == (f"_Z{13 + len(d)}plain_kernel_{d}Pf",)
+        assert one.unreachable[0] in real.data
+    data = bench.probe(
+        table=f"{include}\n__constant__ float table[4];\nvoid t() {{}}\n",
+        inst=KERNELS.format(d=9, include=include) + "template struct Engine<4>;\n",
+    )
+    assert reasons(data) == {"table": "defines data: table"}
+    assert by_stem(data)["inst"].compiled and "c_launch_9" in by_stem(data)["inst"].symbols
+
+
+@pytest.mark.cuda
+def test_cuda_blobs(tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc on PATH")
+    bench = Bench(tmp_path, (nvcc, "-std=c++17"), "cuda", ".cu")
+    texts = {f"k{d}": KERNELS.format(d=d, include="") for d in (1, 2)}
+    texts["inst"] = KERNELS.format(d=9, include="") + "template struct Engine<4>;\n"
+    result = bench.probe_all(texts, jobs=2)
+    assert not result.eager and [p.blob.stem for p in result.probed if p.compiled] == ["inst"]
+    for one in result.probed:
+        d = one.blob.stem.replace("inst", "k9")[1:]
+        wanted = {f"c_launch_{d}", f"_Z6both_{d}i", f"_Z6text_{d}NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"}
+        assert wanted <= set(one.symbols)
+        assert any(s.startswith("_Z7launch_IN3lib6TraitsIfLi" + d) for s in one.symbols)
+        assert not any("quiet" in s for s in one.symbols)
+        assert one.compiled or not any("device_only" in s for s in one.symbols)
+        assert any(h.endswith("/cuda_runtime.h") for h in one.headers)

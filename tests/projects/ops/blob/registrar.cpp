@@ -1,0 +1,6 @@
+#include "ops.hpp"
+
+struct Registrar {
+    Registrar() { register_one(); }
+};
+static Registrar registrar;

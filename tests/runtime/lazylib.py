@@ -1,0 +1,185 @@
+"""Builds small lazy libraries by hand: stubs, runtime, manifest and bundle, without shim and probe."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.postbuild.stubs import render_stubs
+from lazyck.runtime.build import SOURCES, build_tool, compile_objects
+
+CXX = shutil.which("g++") or "g++"
+CLANG = shutil.which("clang++-19") or shutil.which("clang++")
+
+
+@cache
+def runtime_objects(out: Path, compiler: str, flags: tuple[str, ...]) -> tuple[Path, ...]:
+    name = hashlib.sha256(" ".join((compiler, *flags)).encode()).hexdigest()[:8]
+    return tuple(compile_objects(out / name, [compiler], SOURCES, flags, jobs=2))
+
+
+@cache
+def runtime_tool(out: Path) -> Path:
+    return build_tool(out, [CXX])
+
+
+def run(argv: Sequence[str | Path], **kwargs: object) -> subprocess.CompletedProcess[str]:
+    """A command that must succeed."""
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, **kwargs)  # type: ignore[call-overload]
+    assert done.returncode == 0, f"{shlex.join(map(str, argv))}\n{done.stdout}{done.stderr}"
+    return done  # type: ignore[no-any-return]
+
+
+_FUNCTIONS: dict[str, tuple[str, ...]] = {}
+
+
+def functions_of(source: Path, header: str, flags: Sequence[str], compiler: str = CXX) -> tuple[str, ...]:
+    """The mangled names of the functions that `source` exports; `header` is what it includes."""
+    key = repr((source.read_text(), header, flags))
+    if key not in _FUNCTIONS:
+        _FUNCTIONS[key] = _functions_of(source, flags, compiler)
+    return _FUNCTIONS[key]
+
+
+def _functions_of(source: Path, flags: Sequence[str], compiler: str) -> tuple[str, ...]:
+    out = source.with_suffix(".probe.o")
+    run([compiler, *flags, "-c", source, "-o", out])
+    lines = run(["nm", "--defined-only", "--extern-only", out]).stdout.splitlines()
+    out.unlink()
+    return tuple(line.split()[2] for line in lines if line.split()[1] in "TWi")
+
+
+@dataclass(frozen=True)
+class LazyLibrary:
+    """A built lazy library with its bundle, a cache directory and a compiler that counts."""
+
+    directory: Path
+    library: Path
+    manifest: Manifest
+    compiler: Path
+    calls: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        return Path(self.env[abi.ENV_CACHE_DIR])
+
+    @property
+    def manifest_file(self) -> Path:
+        return self.directory / "lazyck" / self.manifest.library / "manifest"
+
+    def compiles(self, blob: str = "") -> int:
+        """How often the compile step (not the link step) ran, for all blobs or one."""
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return sum(1 for line in lines if " -c " in line and f"{blob}.cpp" in line)
+
+    def entries(self) -> list[Path]:
+        return sorted(self.cache.glob("v1/*/*/*.so"))
+
+    def program(
+        self, main: str, name: str = "main", flags: Sequence[str] = (), compiler: str = CXX, libs: Sequence[str] = ()
+    ) -> Path:
+        """An executable of source `main` that links the library."""
+        source = self.directory / f"{name}.cpp"
+        source.write_text(main)
+        program = self.directory / name
+        rpath = ["-Wl,-rpath," + str(self.directory)] if "," not in str(self.directory) else []
+        run([compiler, "-std=c++17", "-g", *flags, "-I", self.directory, "-I", SOURCES, source, "-o", program,
+             self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
+        return program
+
+    def call(self, *argv: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a program of this library."""
+        full = {**os.environ, **self.env, **(env or {})}
+        words = [str(a) for a in argv]
+        return subprocess.run(words, capture_output=True, text=True, env=full, timeout=300, check=False)
+
+
+def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
+    """A script that notes each of its calls in `calls`, whole lines even when many run at once."""
+    path.write_text(
+        "#!/bin/sh\n"
+        f"printf '%s\\n' \"$(echo \" $* \" | tr '\\n' ' ')\" >> {shlex.quote(str(calls))}\n"
+        f'exec {shlex.quote(compiler)} "$@"\n'
+    )
+    path.chmod(0o755)
+
+
+def build_lazy_library(
+    directory: Path,
+    objects_dir: Path,
+    blobs: Mapping[str, str],
+    main: str = "",
+    *,
+    header: str = "",
+    name: str = "demo",
+    compiler: str = CXX,
+    flags: Sequence[str] = (),
+    main_flags: Sequence[str] = (),
+    link_flags: Sequence[str] = (),
+    runtime_flags: Sequence[str] = (),
+    symbols: Mapping[str, tuple[str, ...]] | None = None,
+    toolchain: str = "host",
+    arch_flags: Sequence[str] = (),
+    archs: Sequence[str] = (),
+    home: str = "",
+    home_env: Sequence[str] = (),
+    compile_words: Sequence[str] | None = None,
+    env: Sequence[tuple[str, str]] = (),
+    drop_env: Sequence[str] = (),
+    embed: bool = True,
+) -> LazyLibrary:
+    """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h"."""
+    root = directory / "lazyck"
+    (root / "src").mkdir(parents=True)
+    (root / name).mkdir()
+    (directory / "demo.h").write_text(header)
+    (root / "src" / "demo.h").write_text(header)
+    calls, script = directory / "calls.log", directory / "cxx"
+    counting_compiler(script, calls, compiler)
+    library = directory / f"lib{name}.so"
+    all_flags = ["-std=c++17", "-O1", "-fPIC", *flags]
+    records = []
+    for blob, text in blobs.items():
+        source = root / "src" / f"{blob}.cpp"
+        source.write_text(text)
+        known = symbols[blob] if symbols else functions_of(source, header, all_flags, compiler)
+        key = hashlib.sha256(repr((text, header, all_flags)).encode()).hexdigest()
+        records.append(BlobRecord(blob, f"src/{blob}.cpp", 0, key, known))
+    recipe = Recipe(
+        toolchain=toolchain,
+        toolchain_id="g++-test",
+        home=home,
+        home_env=tuple(home_env),
+        compile=tuple(compile_words)
+        if compile_words is not None
+        else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
+        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,-Bsymbolic", "-Wl,--no-as-needed", abi.PH_LIBRARY),
+        arch_flags=tuple(arch_flags),
+        env=tuple(env),
+        drop_env=tuple(drop_env),
+    )  # fmt: skip
+    manifest = Manifest(name, library.name, "", "", tuple(archs), (recipe,), tuple(records), creator="test")
+    manifest_file = root / name / "manifest"
+    manifest_file.write_bytes(encode(manifest))
+    stubs = directory / "stubs.s"
+    embedded = directory / "embedded"
+    embedded.write_bytes(manifest_file.read_bytes() if embed else b"")
+    stubs.write_text(render_stubs([s for s, _ in manifest.symbols], "embedded"), errors="surrogateescape")
+    run([compiler, "-c", "stubs.s", "-o", "stubs.o"], cwd=directory)
+    (directory / f"{name}.cpp").write_text(main)
+    run([compiler, *all_flags, *main_flags, "-I", directory, "-c", f"{name}.cpp", "-o", f"{name}.o"], cwd=directory)
+    objects = runtime_objects(objects_dir, compiler, tuple(runtime_flags))
+    run([compiler, *flags, "-shared", "-o", library.name, f"{name}.o", "stubs.o", *objects, *link_flags,
+         f"-Wl,-soname,{library.name}", "-pthread", "-ldl"], cwd=directory)  # fmt: skip
+    cache_dir = directory / "cache"
+    return LazyLibrary(directory, library, manifest, script, calls, {abi.ENV_CACHE_DIR: str(cache_dir)})

@@ -1,0 +1,71 @@
+"""Imports go one way: each module may import only what stands below it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from conftest import REPOSITORY
+
+PACKAGE = REPOSITORY / "lazyck"
+RANKS = {
+    "errors": 0, "abi": 0,
+    "command": 1, "config": 1,
+    "manifest": 2, "proc": 2, "files": 2, "settings": 2,
+    "toolchains": 3,
+    "runtime": 4,
+    "interceptor": 5, "postbuild": 5, "prebuild": 5,
+    "inspect": 6, "build": 6, "aiter": 6,
+    "cli": 7,
+    "__main__": 8,
+}  # fmt: skip
+WITHIN_RANK = {("command", "config"), ("files", "settings"), ("files", "manifest"), ("manifest", "files")}
+
+
+def area(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lazyck":
+            if node.module == "lazyck":
+                found |= {f"lazyck.{a.name}" for a in node.names if a.name in RANKS}
+            else:
+                found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("lazyck.")}
+    return found
+
+
+def test_every_module_imports_only_what_stands_below_it() -> None:
+    wrong = []
+    files = [f for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py"]
+    assert len(files) > 30
+    for file in files:
+        here = file.relative_to(PACKAGE).with_suffix("").parts[0]
+        for module in imported(file):
+            there = area(module)
+            if here == there or (there, here) in WITHIN_RANK:
+                continue
+            if RANKS[there] >= RANKS[here]:
+                wrong.append(f"{file.relative_to(REPOSITORY)} imports {module}")
+    assert not wrong
+
+
+def test_only_proc_starts_processes_and_only_config_reads_the_environment() -> None:
+    owners = {
+        "subprocess": {"proc.py"},
+        "os.environ": {"config.py"},
+        "os.getenv": set(),
+        "os.system": set(),
+        "ctypes": set(),
+    }
+    wrong = []
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text()
+        for word, allowed in owners.items():
+            if word in text and file.name not in allowed:
+                wrong.append(f"{file.relative_to(REPOSITORY)} uses {word}")
+    assert not wrong

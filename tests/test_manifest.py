@@ -1,0 +1,73 @@
+"""The manifest and the shim's records: what is written can be read, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyck import abi
+from lazyck.errors import FormatError
+from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, encode
+
+ODD = 'a path with spaces/"quotes"/back\\slash/new\nline/\udcff'
+RECIPE = Recipe(
+    toolchain="rocm",
+    toolchain_id="clang19-0123",
+    home="/opt/rocm",
+    home_env=("ROCM_PATH",),
+    compile=("cc", abi.PH_ARCHS, f"-I{abi.PH_ROOT}/{ODD}", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
+    link=("cc", abi.PH_INPUT),
+    arch_flags=(f"--offload-arch={abi.PH_ARCH}",),
+    env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
+    drop_env=("NVCC_APPEND_FLAGS", "CPATH"),
+)
+MANIFEST = Manifest(
+    library="libx",
+    soname="libx.so.1",
+    cache_name="lazyck",
+    root=ODD,
+    archs=("gfx942", "gfx950"),
+    recipes=(RECIPE, RECIPE),
+    blobs=(
+        BlobRecord("one", ODD, 0, "ab" * 32, ("_Z1av", "_Z1bv")),
+        BlobRecord("two", "libx/tree/two.cpp", 1, "cd" * 32, ("c_name",)),
+    ),
+    eager=(("three", "defines data: x"),),
+    creator="lazyck test",
+    digest="ef",
+)
+
+
+def test_every_field_survives_with_odd_paths() -> None:
+    assert decode(encode(MANIFEST), "here") == MANIFEST
+
+
+def test_slots_number_the_symbols_of_adjacent_blobs() -> None:
+    assert MANIFEST.symbols == [("_Z1av", 0), ("_Z1bv", 0), ("c_name", 1)]
+
+
+def test_a_manifest_cut_short_anywhere_is_refused_or_read_whole() -> None:
+    data = encode(MANIFEST)
+    for size in range(len(data)):
+        with pytest.raises(FormatError, match="here"):
+            decode(data[:size], "here")
+
+
+def test_damaged_bytes_never_raise_anything_but_a_format_error() -> None:
+    data = bytearray(encode(MANIFEST))
+    for at in range(8, len(data)):
+        damaged = bytes(data[:at]) + bytes([data[at] ^ 0xFF]) + bytes(data[at + 1 :])
+        try:
+            decode(damaged, "here")
+        except FormatError:
+            continue
+
+
+def test_another_version_is_named() -> None:
+    data = encode(MANIFEST)
+    with pytest.raises(FormatError, match="version 99"):
+        decode(data[:8] + (99).to_bytes(4, "little") + data[12:], "here")
+
+
+def test_other_bytes_are_no_record() -> None:
+    with pytest.raises(FormatError, match="no record"):
+        decode_records(b"hello, world, this is no record", "x.o")
