@@ -14,6 +14,7 @@ from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up
 from lazyck.postbuild import summary
 from lazyck.settings import BuildSettings, save_settings
+from lazyck.toolchains import parse_archs
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,15 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     interception = set_up(
         settings.tmp, request.toolchain, request.blobs, env, python=sys.executable, verbose=settings.verbose
     )
-    archs: dict[str, None] = {}
     build_env = {**interception.env, **request.extra_env}
-    for found in interception.found:
-        if request.archs and found.toolchain.arch_flags:
-            for arch in found.toolchain.parse_archs(request.archs):
-                archs[arch] = None
-            for variable in found.toolchain.arch_env:
-                build_env.setdefault(variable, request.archs)
+    archs: tuple[str, ...] = ()
+    if request.archs:
+        toolchain, archs = parse_archs(request.archs, [f.toolchain for f in interception.found])
+        for variable in toolchain.arch_env:
+            build_env.setdefault(variable, request.archs)
     settings = replace(
         settings,
-        archs=tuple(archs),
+        archs=archs,
         homes=tuple((f.toolchain.name, f.home) for f in interception.found),
         shim_homes=tuple(interception.home_map.items()),
     )

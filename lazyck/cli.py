@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -13,7 +14,7 @@ import click
 
 from lazyck import __version__, abi, aiter, build
 from lazyck.config import environment, number
-from lazyck.errors import LazyckError, UsageError
+from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
 from lazyck.postbuild.quick import quick
 from lazyck.prebuild import names, run
@@ -262,4 +263,9 @@ def main() -> NoReturn:
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
+        sys.exit(1)
+    except Exception as e:  # no traceback reaches a user who did not ask for it
+        if environment().get(abi.ENV_VERBOSE):
+            traceback.print_exc()
+        sys.stderr.write(f"lazyck: error: {of_unexpected(e).render()}\n")
         sys.exit(1)

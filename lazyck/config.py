@@ -25,6 +25,12 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def tools_dir(env: Mapping[str, str]) -> Path:
+    """Where what lazyck compiles for itself is kept, per user: `lazyck-rt`, and the runtime's objects."""
+    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    return Path(base or "/nonexistent") / "lazyck-tools"
+
+
 def runtime_source() -> Path:
     """The runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own."""
     given = os.environ.get(abi.ENV_RUNTIME_SRC, "")

@@ -6,6 +6,7 @@ Only `cli.py` turns one into an exit status.
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Sequence
 
 
@@ -26,6 +27,19 @@ class LazyckError(Exception):
     def render(self) -> str:
         """The text shown to the user: message, then hint."""
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+def of_unexpected(error: Exception) -> LazyckError:
+    """What to tell the user of an error that nobody raised on purpose: the system's, or a fault of lazyck."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return LazyckError(f"{where}{error.strerror}", "check permissions and free space there")
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return LazyckError(
+        f"a fault of lazyck: {type(error).__name__}: {error}{at}",
+        "report it, with the command (LAZYCK_VERBOSE=1 says more)",
+    )
 
 
 class UsageError(LazyckError):

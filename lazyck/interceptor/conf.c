@@ -134,6 +134,7 @@ bool load_conf(Conf* conf, const char* path) {
         {"arg_map", &conf->arg_map, NULL},
         {"env_map", &conf->env_map, NULL},
         {"env_names", &conf->env_names, NULL},
+        {"restore", &conf->restore, NULL},
         {"shim_dirs", &conf->shim_dirs, NULL},
     };
     char* data;

@@ -145,16 +145,16 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
         program = f"{home}/bin/{tool}"
         if lookup.is_program(program) and not lookup.is_shim(program):
             plan.set_env[variable] = str(mirror_of(home))
-    real_home = Path(found.home)
-    on_path = lookup.which(tool, env) or found.compiler[0]
-    in_home = str(real_home / "bin" / tool)
-    if on_path == in_home and homes.hides_nothing(real_home, own, env):
-        plan.path_dirs.append(mirror_of(found.home) / "bin")
+    by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
+    on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
+    real_home = Path(on_path.home)
+    if on_path.compiler == (str(real_home / "bin" / tool),) and homes.hides_nothing(real_home, own, env):
+        plan.path_dirs.append(mirror_of(on_path.home) / "bin")
         return
     target = tmp / f"path-{t.name}"
     homes.mirror_for_path(real_home, target, own, env)
-    plan.add(target / "bin", t, (on_path,), tool)
-    plan.home_map[str(target)] = found.home
+    plan.add(target / "bin", t, on_path.compiler, tool)
+    plan.home_map[str(target)] = on_path.home
     plan.path_dirs.append(target / "bin")
 
 
@@ -170,6 +170,9 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
         if not words:
             continue
         same = [d / s.tool for d, s in plan.shims if s.real == words and toolchain is not HOST]
+        if toolchain is HOST and len(str(tmp).split()) > 1 and any(s.real == words for _, s in plan.shims):
+            plan.set_env[variable] = Path(words[0]).name  # `$(CXX)` in a makefile stands no blanks: by way of PATH
+            continue
         shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)
         plan.set_env[variable] = str(shim)
         if not same:

@@ -1,4 +1,4 @@
-"""What a lazy library will hold: its manifest, and the files of its bundle. Reads sources for digests; writes nothing."""
+"""What a lazy library will hold: its manifest, and the files of its bundle. Reads sources; writes nothing."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
             clock.spent(assembled.cpu_seconds, assembled.peak_rss_kib)
     with clock.step("link"):
         runtime = runtime_source() if lazy else None
-        objects = relink.runtime_objects(directory, compiler, runtime) if runtime else []
+        objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
         places = bundle.Places("", dict(settings.shim_homes), name)
         eager_names = [e.object.name for e in settled.compiled]
         st = state.LinkState(

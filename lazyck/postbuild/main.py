@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 
+from lazyck import abi
 from lazyck.command import LinkCommand
 from lazyck.config import environment
-from lazyck.errors import FormatError, LazyckError
+from lazyck.errors import FormatError, LazyckError, of_unexpected
 from lazyck.manifest import decode_records
 from lazyck.settings import load_settings
 
@@ -17,8 +19,11 @@ def main() -> None:
     record = Path(sys.argv[1])
     try:
         run(record)
-    except LazyckError as e:
-        sys.stderr.write("".join(f"lazyck: {line}\n" for line in e.render().splitlines()))
+    except Exception as e:  # it runs inside somebody's build: whatever happened is said in lazyck's own words
+        if environment().get(abi.ENV_VERBOSE):
+            traceback.print_exc()
+        said = e if isinstance(e, LazyckError) else of_unexpected(e)
+        sys.stderr.write("".join(f"lazyck: {line}\n" for line in said.render().splitlines()))
         sys.exit(1)
 
 

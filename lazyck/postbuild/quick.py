@@ -45,7 +45,7 @@ def one(directory: Path, install_dir: str, source: Path, digest: str, env: Mappi
         return Relinked(st.library, (), False)
     stale = st.runtime != digest or not (directory / st.file_name).is_file()
     if stale:
-        objects = relink.runtime_objects(directory, st.runtime_compiler, source)
+        objects = relink.runtime_objects(directory, st.runtime_compiler, source, env)
         st = replace(st, runtime=digest)
         relink.relink(st, directory, objects, directory, env)
         state.save(st, directory)

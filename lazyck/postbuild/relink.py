@@ -8,26 +8,37 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
 from lazyck import abi, proc
+from lazyck.config import tools_dir
 from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.postbuild import elf
 from lazyck.postbuild.state import LinkState, resolve
-from lazyck.runtime.build import compile_objects
+from lazyck.runtime.build import SOURCES, compile_objects, source_digest
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
 ROOT_FIELD = 68  # offset of `root` in the manifest's header (see lazyck.manifest)
 
 
-def runtime_objects(directory: Path, compiler: Sequence[str], source: Path) -> list[Path]:
-    """The runtime's objects, compiled at most once per tmp dir; `directory` is one library's."""
-    out = directory.parent.parent / "runtime"
-    out.mkdir(parents=True, exist_ok=True)
-    with FileLock(out / ".lock"):
-        return compile_objects(out, compiler, source)
+def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
+    """The runtime's objects; `directory` is one library's.
+
+    The package's own sources are compiled once per user, sources that `LAZYCK_RUNTIME_SRC` names once per tmp dir.
+    """
+    shared = tools_dir(env) / f"runtime-{source_digest(source)[:16]}"
+    if source == SOURCES and can_make(shared):
+        return compile_objects(shared, compiler, source)
+    return compile_objects(directory.parent.parent / "runtime", compiler, source)
+
+
+def can_make(directory: Path) -> bool:
+    """Whether `directory` is there, or can be made, and can be written to."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)
 
 
 def relink(

@@ -12,12 +12,12 @@ from pathlib import Path
 import ninja
 
 from lazyck import abi, proc
-from lazyck.config import runtime_source
+from lazyck.config import runtime_source, tools_dir
 from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.prebuild.names import Selection
 from lazyck.runtime.build import build_tool
-from lazyck.toolchains import by_name
+from lazyck.toolchains import by_name, parse_archs
 
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
 
@@ -38,8 +38,9 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
     """The archs to compile for, one entry each: those asked for; else `LAZYCK_ARCHS`, as the runtime takes it; else
     each of the build's, since a job's GPU is one of them. Raises `UsageError` for a bad name."""
     if gpu_archs:
-        toolchains = {r.toolchain for r in selection.manifest.recipes if r.arch_flags} or {"host"}
-        return [(a,) for a in dict.fromkeys(a for t in sorted(toolchains) for a in by_name(t).parse_archs(gpu_archs))]
+        used = dict.fromkeys(r.toolchain for r in selection.manifest.recipes)
+        _, archs = parse_archs(gpu_archs, [by_name(name) for name in used])
+        return [(arch,) for arch in archs]
     if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
         return [()]
     return [(a,) for a in selection.manifest.archs]
@@ -50,8 +51,7 @@ def tool(env: Mapping[str, str]) -> Path:
     found = by_name("host").find(env)
     if found is None:
         raise BuildError("no C++ compiler found for `lazyck-rt`", "install one (Debian, Ubuntu: g++) or set CXX")
-    base = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache")
-    return build_tool(base / "lazyck-tools", found.compiler, runtime_source())
+    return build_tool(tools_dir(env), found.compiler, runtime_source())
 
 
 def entries(

@@ -35,7 +35,8 @@ def read_launches(log: Path) -> list[Launch]:
         return []
     fields = [dict(word.split("=", 1) for word in line.split(" ")) for line in log.read_text().splitlines()]
     return [
-        Launch(int(f["pid"]), f["role"], f["arch"], f["grid"], f["block"], int(f["shared"]), f["kernel"]) for f in fields
+        Launch(int(f["pid"]), f["role"], f["arch"], f["grid"], f["block"], int(f["shared"]), f["kernel"])
+        for f in fields
     ]
 
 

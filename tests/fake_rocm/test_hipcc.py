@@ -92,6 +92,12 @@ def test_diagnostics_of_plain_sources_come_once(hipcc: Run, tmp_path: Path) -> N
     assert hipcc("-c", "-Wall", "warn.hip").stderr.count("warning:") == 1
 
 
+def test_launch_with_deduced_template_arguments_gets_a_hint(hipcc: Run, tmp_path: Path) -> None:
+    text = "#include <hip/hip_runtime.h>\ntemplate <class T> __global__ void k(T) {}\nvoid f() { k<<<1, 1>>>(2); }\n"
+    (tmp_path / "deduced.hip").write_text(text)
+    assert "template whose arguments are not spelled out" in hipcc("-c", "deduced.hip", fails=True).stderr
+
+
 @pytest.mark.parametrize("launch", ["hipLaunchKernelGGL(add, 1, 1, 0, 0, a)", "add<<<1, 1>>>(a)"])
 def test_dependency_file_lists_local_headers(launch: str, hipcc: Run, tmp_path: Path) -> None:
     (tmp_path / "add.hip").write_text(ADD.replace("hipLaunchKernelGGL(add, 1, 1, 0, 0, a)", launch))
@@ -110,9 +116,12 @@ def test_response_files_nest_and_keep_quoted_words_whole(hipcc: Run, tmp_path: P
     assert archs_in(tmp_path / "add 2.o") == "gfx90a"
 
 
-def test_links_longer_than_an_argument_list_may_be_work(hipcc: Run, tmp_path: Path) -> None:
+def test_links_of_more_files_than_an_argument_list_holds_work(hipcc: Run, run: Run, tmp_path: Path) -> None:
     hipcc("-c", "-fPIC", "add.hip")
-    (tmp_path / "long.rsp").write_text("\n".join(f"-L/nonexistent/{'x' * 100}/{i}" for i in range(25_000)))
+    empty = tmp_path / ("x" * 200) / "empty.a"
+    empty.parent.mkdir()
+    run(["ar", "rc", empty])
+    (tmp_path / "long.rsp").write_text(f"{empty}\n" * 10_000)
     hipcc("-shared", "add.o", "@long.rsp", "-o", "libadd.so")
     assert archs_in(tmp_path / "libadd.so") == "gfx942"
 
@@ -197,7 +206,8 @@ def test_a_mirror_of_the_home_made_of_links_works(run: Run, tmp_path: Path) -> N
 
 def test_plain_compiler_with_the_headers_compiles_host_code(run: Run, tmp_path: Path, library_dir: Path) -> None:
     (tmp_path / "host.cpp").write_text(
-        "#include <hip/hip_runtime_api.h>\nint main() { int n; return hipGetDeviceCount(&n) != hipSuccess || n != 1; }\n"
+        "#include <hip/hip_runtime_api.h>\n"
+        "int main() { int n; return hipGetDeviceCount(&n) != hipSuccess || n != 1; }\n"
     )
     words = ["-D__HIP_PLATFORM_AMD__=1", f"-I{HOME}/include", "host.cpp", f"-L{library_dir}", "-lamdhip64"]
     run(["c++", *words, f"-Wl,-rpath,{library_dir}", "-o", "host"])

@@ -15,7 +15,9 @@ REAL_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/libamdhip64.so.5")
 REAL_HEADER = Path("/usr/include/hip/hip_runtime.h")
 
 needs_real_compiler = pytest.mark.skipif(
-    shutil.which("clang++-19") is None or not (BITCODE / "oclc_isa_version_90a.bc").exists() or not REAL_HEADER.exists(),
+    shutil.which("clang++-19") is None
+    or not (BITCODE / "oclc_isa_version_90a.bc").exists()
+    or not REAL_HEADER.exists(),
     reason="needs clang++-19, the ROCm device libraries and the HIP headers (Debian packages)",
 )
 

@@ -61,7 +61,7 @@ BLOBS = {
     " for (int i = 0; i < n; ++i) { s = s * 2 + va_arg(l, double); s += va_arg(l, int); } va_end(l); return s; }",
     "by_reference": "int by_reference(int& x, const Virtual& v, const Text&& s)"
     " { x += 5; return v.who() * 100 + s.size; }",
-    "throwing": 'int throwing(int x) { if (x > 1) throw std::out_of_range("too big"); return x; }',
+    "throwing": '#include <stdexcept>\nint throwing(int x) { if (x > 1) throw std::out_of_range("too big"); return x; }',
     "through": "int through(int (*callback)(int), int x) { return callback(x) + 1; }",
     "pointed": "int pointed(int x) { return x * 3; }",
     "wide": "__int128 wide(__int128 a, __int128 b) { return a * b; }",

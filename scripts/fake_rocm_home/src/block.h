@@ -13,7 +13,7 @@
 namespace fake_rocm {
 
 class BlockRunner {
-public:
+ public:
     // False: no memory for the threads' stacks.
     bool run(dim3 grid, dim3 block, int wave_size, void (*run_thread)(const void*), const void* closure);
 
@@ -22,7 +22,7 @@ public:
     uint64_t wave_share(uint64_t value, const uint64_t** values);
     unsigned int lane() const { return m_current % m_wave_size; }
 
-private:
+ private:
     enum class State { Ready, AtBarrier, AtWave, Done };
     struct Thread {
         State m_state;

@@ -99,8 +99,8 @@ hipError_t hipMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_
                        hipMemcpyKind kind) {
     return report(copy_rows(dst, dst_pitch, src, src_pitch, width, height, kind, nullptr));
 }
-hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
-                            size_t height, hipMemcpyKind kind, hipStream_t stream) {
+hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height,
+                            hipMemcpyKind kind, hipStream_t stream) {
     return report(copy_rows(dst, dst_pitch, src, src_pitch, width, height, kind, stream));
 }
 

@@ -156,46 +156,82 @@ hipError_t properties_r0600(hipDeviceProp_tR0600* prop, int ordinal) {
 // Attributes that are a field of the properties, and the few that are not; -1: unknown.
 int attribute_value(const hipDeviceProp_tR0600& prop, int attribute) {
     switch (attribute) {
-        case hipDeviceAttributeEccEnabled: return prop.ECCEnabled;
-        case hipDeviceAttributeAsyncEngineCount: return prop.asyncEngineCount;
-        case hipDeviceAttributeCanMapHostMemory: return prop.canMapHostMemory;
-        case hipDeviceAttributeClockRate: return prop.clockRate;
-        case hipDeviceAttributeComputeMode: return prop.computeMode;
-        case hipDeviceAttributeConcurrentKernels: return prop.concurrentKernels;
-        case hipDeviceAttributeConcurrentManagedAccess: return prop.concurrentManagedAccess;
-        case hipDeviceAttributeCooperativeLaunch: return prop.cooperativeLaunch;
-        case hipDeviceAttributeIntegrated: return prop.integrated;
-        case hipDeviceAttributeL2CacheSize: return prop.l2CacheSize;
-        case hipDeviceAttributeComputeCapabilityMajor: return prop.major;
-        case hipDeviceAttributeComputeCapabilityMinor: return prop.minor;
-        case hipDeviceAttributeManagedMemory: return prop.managedMemory;
-        case hipDeviceAttributeMaxBlockDimX: return prop.maxThreadsDim[0];
-        case hipDeviceAttributeMaxBlockDimY: return prop.maxThreadsDim[1];
-        case hipDeviceAttributeMaxBlockDimZ: return prop.maxThreadsDim[2];
-        case hipDeviceAttributeMaxGridDimX: return prop.maxGridSize[0];
-        case hipDeviceAttributeMaxGridDimY: return prop.maxGridSize[1];
-        case hipDeviceAttributeMaxGridDimZ: return prop.maxGridSize[2];
-        case hipDeviceAttributeMaxThreadsPerBlock: return prop.maxThreadsPerBlock;
-        case hipDeviceAttributeMaxThreadsPerMultiProcessor: return prop.maxThreadsPerMultiProcessor;
-        case hipDeviceAttributeMemoryBusWidth: return prop.memoryBusWidth;
-        case hipDeviceAttributeMemoryClockRate: return prop.memoryClockRate;
+        case hipDeviceAttributeEccEnabled:
+            return prop.ECCEnabled;
+        case hipDeviceAttributeAsyncEngineCount:
+            return prop.asyncEngineCount;
+        case hipDeviceAttributeCanMapHostMemory:
+            return prop.canMapHostMemory;
+        case hipDeviceAttributeClockRate:
+            return prop.clockRate;
+        case hipDeviceAttributeComputeMode:
+            return prop.computeMode;
+        case hipDeviceAttributeConcurrentKernels:
+            return prop.concurrentKernels;
+        case hipDeviceAttributeConcurrentManagedAccess:
+            return prop.concurrentManagedAccess;
+        case hipDeviceAttributeCooperativeLaunch:
+            return prop.cooperativeLaunch;
+        case hipDeviceAttributeIntegrated:
+            return prop.integrated;
+        case hipDeviceAttributeL2CacheSize:
+            return prop.l2CacheSize;
+        case hipDeviceAttributeComputeCapabilityMajor:
+            return prop.major;
+        case hipDeviceAttributeComputeCapabilityMinor:
+            return prop.minor;
+        case hipDeviceAttributeManagedMemory:
+            return prop.managedMemory;
+        case hipDeviceAttributeMaxBlockDimX:
+            return prop.maxThreadsDim[0];
+        case hipDeviceAttributeMaxBlockDimY:
+            return prop.maxThreadsDim[1];
+        case hipDeviceAttributeMaxBlockDimZ:
+            return prop.maxThreadsDim[2];
+        case hipDeviceAttributeMaxGridDimX:
+            return prop.maxGridSize[0];
+        case hipDeviceAttributeMaxGridDimY:
+            return prop.maxGridSize[1];
+        case hipDeviceAttributeMaxGridDimZ:
+            return prop.maxGridSize[2];
+        case hipDeviceAttributeMaxThreadsPerBlock:
+            return prop.maxThreadsPerBlock;
+        case hipDeviceAttributeMaxThreadsPerMultiProcessor:
+            return prop.maxThreadsPerMultiProcessor;
+        case hipDeviceAttributeMemoryBusWidth:
+            return prop.memoryBusWidth;
+        case hipDeviceAttributeMemoryClockRate:
+            return prop.memoryClockRate;
         case hipDeviceAttributeMultiprocessorCount:
-        case hipDeviceAttributePhysicalMultiProcessorCount: return prop.multiProcessorCount;
-        case hipDeviceAttributePciBusId: return prop.pciBusID;
-        case hipDeviceAttributePciDeviceId: return prop.pciDeviceID;
-        case hipDeviceAttributePciDomainID: return prop.pciDomainID;
-        case hipDeviceAttributeMaxRegistersPerBlock: return prop.regsPerBlock;
-        case hipDeviceAttributeMaxRegistersPerMultiprocessor: return prop.regsPerMultiprocessor;
+        case hipDeviceAttributePhysicalMultiProcessorCount:
+            return prop.multiProcessorCount;
+        case hipDeviceAttributePciBusId:
+            return prop.pciBusID;
+        case hipDeviceAttributePciDeviceId:
+            return prop.pciDeviceID;
+        case hipDeviceAttributePciDomainID:
+            return prop.pciDomainID;
+        case hipDeviceAttributeMaxRegistersPerBlock:
+            return prop.regsPerBlock;
+        case hipDeviceAttributeMaxRegistersPerMultiprocessor:
+            return prop.regsPerMultiprocessor;
         case hipDeviceAttributeMaxSharedMemoryPerBlock:
         case hipDeviceAttributeSharedMemPerBlockOptin:
         case hipDeviceAttributeSharedMemPerMultiprocessor:
-        case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: return static_cast<int>(prop.sharedMemPerBlock);
-        case hipDeviceAttributeTotalConstantMemory: return static_cast<int>(prop.totalConstMem);
-        case hipDeviceAttributeUnifiedAddressing: return prop.unifiedAddressing;
-        case hipDeviceAttributeWarpSize: return prop.warpSize;
-        case hipDeviceAttributeMemoryPoolsSupported: return prop.memoryPoolsSupported;
-        case hipDeviceAttributeImageSupport: return 0;
-        default: return -1;
+        case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor:
+            return static_cast<int>(prop.sharedMemPerBlock);
+        case hipDeviceAttributeTotalConstantMemory:
+            return static_cast<int>(prop.totalConstMem);
+        case hipDeviceAttributeUnifiedAddressing:
+            return prop.unifiedAddressing;
+        case hipDeviceAttributeWarpSize:
+            return prop.warpSize;
+        case hipDeviceAttributeMemoryPoolsSupported:
+            return prop.memoryPoolsSupported;
+        case hipDeviceAttributeImageSupport:
+            return 0;
+        default:
+            return -1;
     }
 }
 
@@ -206,9 +242,7 @@ using namespace fake_rocm;
 
 extern "C" {
 
-hipError_t hipGetDeviceProperties(DevicePropR0000* prop, int device) {
-    return report(properties_r0000(prop, device));
-}
+hipError_t hipGetDeviceProperties(DevicePropR0000* prop, int device) { return report(properties_r0000(prop, device)); }
 hipError_t hipGetDevicePropertiesR0000(DevicePropR0000* prop, int device) {
     return report(properties_r0000(prop, device));
 }

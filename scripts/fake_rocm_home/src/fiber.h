@@ -11,7 +11,7 @@
 namespace fake_rocm {
 
 class Fiber {
-public:
+ public:
     // `body` never returns: it runs one thread after another, and leaves by suspend(). nullptr: no memory.
     static std::unique_ptr<Fiber> create(void (*body)());
     ~Fiber();
@@ -21,7 +21,7 @@ public:
     void resume();   // from the scheduler
     void suspend();  // from the fiber
 
-private:
+ private:
     Fiber() = default;
 
     void* m_stack = nullptr;

@@ -21,7 +21,7 @@ constexpr const char* k_log_variable = "FAKE_ROCM_LAUNCH_LOG";
 
 // A whole file, mapped while the object lives.
 class MappedFile {
-public:
+ public:
     explicit MappedFile(const char* path) {
         const int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0) return;
@@ -48,7 +48,7 @@ public:
         return reinterpret_cast<const T*>(m_data + offset);
     }
 
-private:
+ private:
     const char* m_data = nullptr;
     size_t m_size = 0;
 };
@@ -112,9 +112,10 @@ bool is_logging() {
 void log_launch(const char* role, const std::string& kernel, dim3 grid, dim3 block, size_t shared_bytes) {
     char head[256];
     const Device* device = current_device_or_null();
-    snprintf(head, sizeof(head), "pid=%d role=%s arch=%s grid=%u,%u,%u block=%u,%u,%u shared=%zu kernel=",
-             static_cast<int>(getpid()), role, device == nullptr ? "none" : device->m_target.c_str(), grid.x, grid.y,
-             grid.z, block.x, block.y, block.z, shared_bytes);
+    snprintf(head, sizeof(head),
+             "pid=%d role=%s arch=%s grid=%u,%u,%u block=%u,%u,%u shared=%zu kernel=", static_cast<int>(getpid()), role,
+             device == nullptr ? "none" : device->m_target.c_str(), grid.x, grid.y, grid.z, block.x, block.y, block.z,
+             shared_bytes);
     const std::string line = head + kernel + "\n";
     const char* path = getenv(k_log_variable);
     const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);

@@ -90,10 +90,13 @@ hipError_t release(void* pointer, MemoryKind kind, MemoryKind other) {
 hipMemoryType memory_type(MemoryKind kind) {
     const bool old = k_soname_major < 6;
     switch (kind) {
-        case MemoryKind::Device: return static_cast<hipMemoryType>(old ? 1 : hipMemoryTypeDevice);
-        case MemoryKind::Managed: return static_cast<hipMemoryType>(old ? 1 : hipMemoryTypeManaged);
+        case MemoryKind::Device:
+            return static_cast<hipMemoryType>(old ? 1 : hipMemoryTypeDevice);
+        case MemoryKind::Managed:
+            return static_cast<hipMemoryType>(old ? 1 : hipMemoryTypeManaged);
         case MemoryKind::Host:
-        case MemoryKind::Registered: break;
+        case MemoryKind::Registered:
+            break;
     }
     return static_cast<hipMemoryType>(old ? 0 : hipMemoryTypeHost);
 }

@@ -20,7 +20,7 @@ struct Allocation {
 };
 
 class AllocationTable {
-public:
+ public:
     // nullptr: out of memory, the host's or the device's.
     void* allocate(size_t bytes, MemoryKind kind, unsigned int flags);
     bool adopt(void* pointer, size_t bytes, unsigned int flags);
@@ -30,7 +30,7 @@ public:
     bool find(const void* address, Allocation* found);
     size_t bytes_on(int device);
 
-private:
+ private:
     std::mutex m_mutex;
     std::map<char*, Allocation> m_allocations;
 };

@@ -1,14 +1,13 @@
 // hipModule...: code objects of the real compiler load, their functions launch (recorded, not run).
 #include <hip/hip_runtime_api.h>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-
-#include <cstring>
 
 #include "launch_log.h"
 #include "registry.h"
@@ -36,8 +35,10 @@ hipError_t load(hipModule_t* module, const void* image) {
     if (device == nullptr) return hipErrorNoDevice;
     auto loaded = std::make_unique<ihipModule_t>();
     // A bare code object is taken to be for this device.
-    if (memcmp(image, k_elf_magic, 4) == 0) loaded->m_targets.m_any = true;
-    else if (!read_code_targets(image, &loaded->m_targets)) return hipErrorInvalidImage;
+    if (memcmp(image, k_elf_magic, 4) == 0)
+        loaded->m_targets.m_any = true;
+    else if (!read_code_targets(image, &loaded->m_targets))
+        return hipErrorInvalidImage;
     if (!loaded->m_targets.holds(device->m_target)) return hipErrorNoBinaryForGpu;
     *module = loaded.release();
     return hipSuccess;
@@ -78,9 +79,9 @@ hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, con
     return hipSuccess;
 }
 
-hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y,
-                                 unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                                 unsigned int block_z, unsigned int shared_bytes, hipStream_t stream, void**, void**) {
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                 unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                 unsigned int shared_bytes, hipStream_t stream, void**, void**) {
     const Device* device = current_device_or_null();
     if (device == nullptr) return report(hipErrorNoDevice);
     if (function == nullptr || !is_stream(stream)) return report(hipErrorInvalidHandle);
@@ -101,9 +102,9 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t function, uint32_t threads_x, 
                                     hipEvent_t stop, uint32_t) {
     if (block_x == 0 || block_y == 0 || block_z == 0) return report(hipErrorInvalidConfiguration);
     if (start != nullptr && is_event(start)) record_event(start);
-    const hipError_t error = hipModuleLaunchKernel(function, threads_x / block_x, threads_y / block_y,
-                                                   threads_z / block_z, block_x, block_y, block_z,
-                                                   static_cast<unsigned int>(shared_bytes), stream, arguments, extra);
+    const hipError_t error =
+        hipModuleLaunchKernel(function, threads_x / block_x, threads_y / block_y, threads_z / block_z, block_x, block_y,
+                              block_z, static_cast<unsigned int>(shared_bytes), stream, arguments, extra);
     if (stop != nullptr && is_event(stop)) record_event(stop);
     return error;
 }

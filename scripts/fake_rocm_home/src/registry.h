@@ -24,13 +24,13 @@ struct RegisteredKernel {
 };
 
 class Registry {
-public:
+ public:
     const void* add_module(const void* wrapper);
     void remove_module(const void* module);
     void add_kernel(const void* module, const void* host_function, const char* name);
     bool find_kernel(const void* host_function, std::string* name, CodeTargets* targets);
 
-private:
+ private:
     std::mutex m_mutex;
     std::map<const void*, CodeTargets> m_modules;
     std::map<const void*, RegisteredKernel> m_kernels;

@@ -23,7 +23,7 @@ namespace {
 // Hands out handles and knows which are alive.
 template <class T>
 class HandleTable {
-public:
+ public:
     T* create(const T& value) {
         const std::lock_guard<std::mutex> lock(m_mutex);
         return *m_alive.insert(new T(value)).first;
@@ -39,7 +39,7 @@ public:
         return m_alive.count(handle) != 0;
     }
 
-private:
+ private:
     std::mutex m_mutex;
     std::set<T*> m_alive;
 };
@@ -139,7 +139,9 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     record_event(event);
     return hipSuccess;
 }
-hipError_t hipEventSynchronize(hipEvent_t event) { return report(is_event(event) ? hipSuccess : hipErrorInvalidHandle); }
+hipError_t hipEventSynchronize(hipEvent_t event) {
+    return report(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
+}
 hipError_t hipEventQuery(hipEvent_t event) { return report(is_event(event) ? hipSuccess : hipErrorInvalidHandle); }
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
     if (milliseconds == nullptr) return report(hipErrorInvalidValue);

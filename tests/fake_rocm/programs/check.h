@@ -1,40 +1,40 @@
 // What the test programs share: every failed check is printed, and counts for the exit code.
 #pragma once
 
+#include <hip/hip_runtime.h>
+
 #include <cstdio>
 #include <cstdlib>
-
-#include <hip/hip_runtime.h>
 
 inline int& failures() {
     static int count = 0;
     return count;
 }
 
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
+#define CHECK(condition)                                                         \
+    do {                                                                         \
+        if (!(condition)) {                                                      \
             printf("%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
-            ++failures();                                                       \
-        }                                                                       \
+            ++failures();                                                        \
+        }                                                                        \
     } while (false)
 
-#define CHECK_HIP(call)                                                                            \
-    do {                                                                                           \
-        const hipError_t status = (call);                                                          \
-        if (status != hipSuccess) {                                                                \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, hipGetErrorName(status));          \
-            ++failures();                                                                          \
-        }                                                                                          \
+#define CHECK_HIP(call)                                                                    \
+    do {                                                                                   \
+        const hipError_t status = (call);                                                  \
+        if (status != hipSuccess) {                                                        \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, hipGetErrorName(status)); \
+            ++failures();                                                                  \
+        }                                                                                  \
     } while (false)
 
-#define CHECK_FAILS(call, error)                                                                   \
-    do {                                                                                           \
-        const hipError_t status = (call);                                                          \
-        if (status != (error)) {                                                                   \
+#define CHECK_FAILS(call, error)                                                                           \
+    do {                                                                                                   \
+        const hipError_t status = (call);                                                                  \
+        if (status != (error)) {                                                                           \
             printf("%s:%d: %s: %s, not %s\n", __FILE__, __LINE__, #call, hipGetErrorName(status), #error); \
-            ++failures();                                                                          \
-        }                                                                                          \
+            ++failures();                                                                                  \
+        }                                                                                                  \
     } while (false)
 
 template <class T>

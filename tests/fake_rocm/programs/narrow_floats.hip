@@ -1,10 +1,10 @@
 // __half and bfloat16: conversion rounds to nearest even, and agrees with the compiler's own _Float16 where it has one.
-#include <cmath>
-#include <cstring>
-
 #include <hip/hip_bf16.h>
 #include <hip/hip_bfloat16.h>
 #include <hip/hip_fp16.h>
+
+#include <cmath>
+#include <cstring>
 
 #include "check.h"
 
@@ -26,7 +26,8 @@ int main() {
     CHECK(half_of(65519.0f) == 0x7bff && half_of(65520.0f) == 0x7c00 && half_of(INFINITY) == 0x7c00);
     CHECK(half_of(ldexpf(1, -24)) == 1 && half_of(ldexpf(1, -25)) == 0 && half_of(ldexpf(3, -26)) == 1);
     CHECK(half_of(-0.0f) == 0x8000 && std::isnan(__half2float(__float2half(NAN))));
-    CHECK(bfloat_of(1.0f) == 0x3f80 && bfloat_of(1.0f + 1.0f / 256) == 0x3f80 && bfloat_of(1.0f + 3.0f / 256) == 0x3f82);
+    CHECK(bfloat_of(1.0f) == 0x3f80 && bfloat_of(1.0f + 1.0f / 256) == 0x3f80 &&
+          bfloat_of(1.0f + 3.0f / 256) == 0x3f82);
     CHECK(bfloat_of(3.4028235e38f) == 0x7f80 && std::isnan(__bfloat162float(__float2bfloat16(NAN))));
     CHECK(hip_bfloat16(1.0f + 3.0f / 256).data == 0x3f82);
 

@@ -18,7 +18,9 @@ __global__ void reverse(int* data) {
 __global__ void count(int* data) { atomicAdd(data, 1); }
 
 struct Words {};
-std::ostream& operator<<(std::ostream& out, const Words&) { return out << "<<<not a launch>>>" << '<' << 1'000 << '\n'; }
+std::ostream& operator<<(std::ostream& out, const Words&) {
+    return out << "<<<not a launch>>>" << '<' << 1'000 << '\n';
+}
 
 template <class Kernel, class... Args>
 void launch(Kernel kernel, dim3 grid, Args... args) {
@@ -33,7 +35,9 @@ int main() {
     CHECK(read_back(data) == 9);
     reverse<<<dim3(1), 64, 64 * sizeof(int)>>>(data);
     CHECK(read_back(data + 63) == 9);
+    // clang-format off
     fill<int> <<< 64 >> 2, 1 << 1 >>> (data, 0);
+    // clang-format on
     launch(count, dim3(2, 2), data);
     CHECK(read_back(data) == 32);
     count<<<1, 1>>>(0 == 1 ? data : data + 1);

@@ -2,10 +2,9 @@
 #pragma once
 #pragma GCC system_header
 
+#include <hip/hip_vector_types.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <hip/hip_vector_types.h>
 
 #if defined(__cplusplus) && __cplusplus >= 201703L
 #define FAKE_ROCM_NODISCARD [[nodiscard]]

@@ -22,18 +22,18 @@ T atomic_update(T* address, F&& change) {
 }  // namespace fake_rocm
 
 // The operand converts to the type that the address has, as with the overloads of the real functions.
-#define FAKE_ROCM_ATOMIC(NAME, EXPRESSION)                                                  \
-    template <class T>                                                                      \
-    T NAME(T* address, typename fake_rocm::Same<T>::Type value) {                           \
+#define FAKE_ROCM_ATOMIC(NAME, EXPRESSION)                                                    \
+    template <class T>                                                                        \
+    T NAME(T* address, typename fake_rocm::Same<T>::Type value) {                             \
         return fake_rocm::atomic_update(address, [value](T old) -> T { return EXPRESSION; }); \
-    }                                                                                       \
-    template <class T>                                                                      \
-    T NAME##_system(T* address, typename fake_rocm::Same<T>::Type value) {                  \
-        return NAME(address, value);                                                        \
-    }                                                                                       \
-    template <class T>                                                                      \
-    T NAME##_block(T* address, typename fake_rocm::Same<T>::Type value) {                   \
-        return NAME(address, value);                                                        \
+    }                                                                                         \
+    template <class T>                                                                        \
+    T NAME##_system(T* address, typename fake_rocm::Same<T>::Type value) {                    \
+        return NAME(address, value);                                                          \
+    }                                                                                         \
+    template <class T>                                                                        \
+    T NAME##_block(T* address, typename fake_rocm::Same<T>::Type value) {                     \
+        return NAME(address, value);                                                          \
     }
 
 FAKE_ROCM_ATOMIC(atomicAdd, old + value)
@@ -41,7 +41,7 @@ FAKE_ROCM_ATOMIC(atomicSub, old - value)
 FAKE_ROCM_ATOMIC(atomicExch, ((void)old, value))
 FAKE_ROCM_ATOMIC(atomicMin, value < old ? value : old)
 FAKE_ROCM_ATOMIC(atomicMax, old < value ? value : old)
-FAKE_ROCM_ATOMIC(atomicAnd, old & value)
+FAKE_ROCM_ATOMIC(atomicAnd, old& value)
 FAKE_ROCM_ATOMIC(atomicOr, old | value)
 FAKE_ROCM_ATOMIC(atomicXor, old ^ value)
 FAKE_ROCM_ATOMIC(atomicInc, old >= value ? 0 : old + 1)

@@ -3,7 +3,6 @@
 #pragma GCC system_header
 
 #include <fake_rocm/kernel_abi.h>
-
 #include <string.h>
 
 // A constant where hipcc knows it from the archs asked for, as code that sizes arrays with it expects.

@@ -97,8 +97,9 @@ void operator->*(void (*kernel)(Params...), Configured<Args...>&& configured) {
     static_assert(sizeof...(Params) == sizeof...(Args), "a kernel launch needs one argument for each parameter");
     (void)std::apply(
         [&](auto&&... argument) {
-            return launch(kernel, configured.m_config,
-                          std::tuple<Params...>(convert_argument<Params>(std::forward<decltype(argument)>(argument))...));
+            return launch(
+                kernel, configured.m_config,
+                std::tuple<Params...>(convert_argument<Params>(std::forward<decltype(argument)>(argument))...));
         },
         std::move(configured.m_arguments));
 }

@@ -2,12 +2,12 @@
 #pragma once
 #pragma GCC system_header
 
+#include <hip/hip_vector_types.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
-#include <hip/hip_vector_types.h>
 
 template <class A, class B, class = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
 constexpr std::common_type_t<A, B> min(A a, B b) {

@@ -64,29 +64,29 @@ inline float float_of_bfloat16(uint16_t value) { return float_of(static_cast<uin
 // result is a float.
 #define FAKE_ROCM_NARROW_ARITHMETIC(TYPE, OP)                                                                       \
     static inline TYPE operator OP(TYPE a, TYPE b) { return TYPE(static_cast<float>(a) OP static_cast<float>(b)); } \
-    static inline TYPE& operator OP##=(TYPE& a, TYPE b) { return a = a OP b; }                                      \
+    static inline TYPE& operator OP##=(TYPE & a, TYPE b) { return a = a OP b; }                                     \
     FAKE_ROCM_NARROW_MIXED(TYPE, OP, float)
-#define FAKE_ROCM_NARROW_COMPARISON(TYPE, OP)                                                                       \
-    static inline bool operator OP(TYPE a, TYPE b) { return static_cast<float>(a) OP static_cast<float>(b); }       \
+#define FAKE_ROCM_NARROW_COMPARISON(TYPE, OP)                                                                 \
+    static inline bool operator OP(TYPE a, TYPE b) { return static_cast<float>(a) OP static_cast<float>(b); } \
     FAKE_ROCM_NARROW_MIXED(TYPE, OP, bool)
-#define FAKE_ROCM_NARROW_MIXED(TYPE, OP, RESULT)                                \
-    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>       \
-    RESULT operator OP(TYPE a, T b) {                                           \
-        return static_cast<float>(a) OP static_cast<float>(b);                  \
-    }                                                                           \
-    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>       \
-    RESULT operator OP(T a, TYPE b) {                                           \
-        return static_cast<float>(a) OP static_cast<float>(b);                  \
+#define FAKE_ROCM_NARROW_MIXED(TYPE, OP, RESULT)                          \
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> \
+    RESULT operator OP(TYPE a, T b) {                                     \
+        return static_cast<float>(a) OP static_cast<float>(b);            \
+    }                                                                     \
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> \
+    RESULT operator OP(T a, TYPE b) {                                     \
+        return static_cast<float>(a) OP static_cast<float>(b);            \
     }
-#define FAKE_ROCM_NARROW_OPERATORS(TYPE)                                               \
-    static inline TYPE operator-(TYPE a) { return TYPE(-static_cast<float>(a)); }      \
-    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, +)                                               \
-    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, -)                                               \
-    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, *)                                               \
-    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, /)                                               \
-    FAKE_ROCM_NARROW_COMPARISON(TYPE, ==)                                              \
-    FAKE_ROCM_NARROW_COMPARISON(TYPE, !=)                                              \
-    FAKE_ROCM_NARROW_COMPARISON(TYPE, <)                                               \
-    FAKE_ROCM_NARROW_COMPARISON(TYPE, >)                                               \
-    FAKE_ROCM_NARROW_COMPARISON(TYPE, <=)                                              \
+#define FAKE_ROCM_NARROW_OPERATORS(TYPE)                                          \
+    static inline TYPE operator-(TYPE a) { return TYPE(-static_cast<float>(a)); } \
+    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, +)                                          \
+    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, -)                                          \
+    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, *)                                          \
+    FAKE_ROCM_NARROW_ARITHMETIC(TYPE, /)                                          \
+    FAKE_ROCM_NARROW_COMPARISON(TYPE, ==)                                         \
+    FAKE_ROCM_NARROW_COMPARISON(TYPE, !=)                                         \
+    FAKE_ROCM_NARROW_COMPARISON(TYPE, <)                                          \
+    FAKE_ROCM_NARROW_COMPARISON(TYPE, >)                                          \
+    FAKE_ROCM_NARROW_COMPARISON(TYPE, <=)                                         \
     FAKE_ROCM_NARROW_COMPARISON(TYPE, >=)

@@ -3,11 +3,11 @@
 #pragma GCC system_header
 
 #ifdef __cplusplus
-#include <cmath>
-#include <type_traits>
-
 #include <fake_rocm/narrow_float.h>
 #include <hip/hip_vector_types.h>
+
+#include <cmath>
+#include <type_traits>
 
 struct __hip_bfloat16_raw {
     unsigned short x;

@@ -3,9 +3,8 @@
 #pragma GCC system_header
 
 #ifdef __cplusplus
-#include <stdint.h>
-
 #include <fake_rocm/narrow_float.h>
+#include <stdint.h>
 
 struct hip_bfloat16 {
     uint16_t data;

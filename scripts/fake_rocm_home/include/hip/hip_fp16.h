@@ -3,10 +3,10 @@
 #pragma GCC system_header
 
 #ifdef __cplusplus
+#include <fake_rocm/narrow_float.h>
+
 #include <cmath>
 #include <type_traits>
-
-#include <fake_rocm/narrow_float.h>
 
 struct __half_raw {
     unsigned short x;
@@ -83,7 +83,9 @@ static inline float __high2float(__half2 a) { return static_cast<float>(a.y); }
 static inline __half2 __hadd2(__half2 a, __half2 b) { return {a.x + b.x, a.y + b.y}; }
 static inline __half2 __hsub2(__half2 a, __half2 b) { return {a.x - b.x, a.y - b.y}; }
 static inline __half2 __hmul2(__half2 a, __half2 b) { return {a.x * b.x, a.y * b.y}; }
-static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
+static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
+    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
+}
 
 #include <hip/hip_vector_types.h>
 static inline float2 __half22float2(__half2 a) { return {__low2float(a), __high2float(a)}; }

@@ -6,20 +6,18 @@
 #include <hip/hip_runtime_api.h>
 
 #ifdef __cplusplus
+#include <fake_rocm/atomics.h>
+#include <fake_rocm/builtins.h>
+#include <fake_rocm/kernel_abi.h>
+#include <fake_rocm/launch.h>
+#include <fake_rocm/math.h>
+#include <fake_rocm/tu.h>
+#include <hip/hip_vector_types.h>
+#include <time.h>
+
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
-
-#include <hip/hip_vector_types.h>
-
-#include <fake_rocm/tu.h>
-#include <fake_rocm/kernel_abi.h>
-#include <fake_rocm/atomics.h>
-#include <fake_rocm/builtins.h>
-#include <fake_rocm/launch.h>
-#include <fake_rocm/math.h>
-
-#include <time.h>
 
 static inline long long clock64() {
     struct timespec now;

@@ -3,14 +3,12 @@
 #pragma once
 #pragma GCC system_header
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include <hip/hip_common.h>
-#include <hip/hip_version.h>
-
 #include <fake_rocm/api_types.h>
 #include <fake_rocm/device_prop.h>
+#include <hip/hip_common.h>
+#include <hip/hip_version.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -77,8 +75,8 @@ hipError_t hipMemcpyDtoHAsync(void* dst, hipDeviceptr_t src, size_t bytes, hipSt
 hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream);
 hipError_t hipMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height,
                        hipMemcpyKind kind);
-hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
-                            size_t height, hipMemcpyKind kind, hipStream_t stream FAKE_ROCM_DEFAULT(0));
+hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height,
+                            hipMemcpyKind kind, hipStream_t stream FAKE_ROCM_DEFAULT(0));
 hipError_t hipMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t bytes);
 hipError_t hipMemcpyToSymbol(const void* symbol, const void* src, size_t bytes, size_t offset FAKE_ROCM_DEFAULT(0),
                              hipMemcpyKind kind FAKE_ROCM_DEFAULT(hipMemcpyHostToDevice));
@@ -140,10 +138,9 @@ hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned 
                                void** values);
 hipError_t hipModuleUnload(hipModule_t module);
 hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name);
-hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y,
-                                 unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                                 unsigned int block_z, unsigned int shared_bytes, hipStream_t stream,
-                                 void** arguments, void** extra);
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                 unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                 unsigned int shared_bytes, hipStream_t stream, void** arguments, void** extra);
 
 #ifdef __cplusplus
 }

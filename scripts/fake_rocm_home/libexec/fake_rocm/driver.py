@@ -19,6 +19,11 @@ from fake_rocm.rewrite import may_need_rewrite, rewrite
 # Longer commands go to the host compiler in a response file, as they came.
 _LONGEST_COMMAND = 100_000
 
+_DEDUCTION_HINT = (
+    "hipcc: note: fake_rocm_home launches kernel<<<...>>>(...) through a function pointer: an overloaded kernel, or a "
+    "kernel template whose arguments are not spelled out, cannot be launched that way"
+)
+
 
 def main(arguments: list[str]) -> int:
     try:
@@ -77,12 +82,12 @@ def version_text(host: HostCompiler) -> str:
 def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) -> int:
     """Compiles as plain C++ first; sources with syntax that C++ lacks go through rewrite()."""
     if not any(may_need_rewrite(_source_text(part, stdin)) for part in invocation.inputs if part.is_hip):
-        done = _call(_host_argv(invocation, host), stdin, capture=True)
-        if done.returncode == 0:
-            sys.stderr.write(done.stderr)
+        plain = _call(_host_argv(invocation, host), stdin, capture=True)
+        if plain.returncode == 0:
+            sys.stderr.write(plain.stderr)
             return 0
     else:
-        done = None
+        plain = None
     with tempfile.TemporaryDirectory(prefix="fake_hipcc.") as scratch:
         parts: list[Part] = []
         changed = False
@@ -100,11 +105,15 @@ def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) 
                 part = Part(Role.INPUT, (str(path),), "c++-cpp-output")
             if part.role is not Role.DEPENDENCY:
                 parts.append(part)
-        if done is not None and not changed:
-            sys.stderr.write(done.stderr)
-            return done.returncode
+        if plain is not None and not changed:
+            sys.stderr.write(plain.stderr)
+            return plain.returncode
         argv = _host_argv(replace(invocation, parts=tuple(parts)), host)
-        return _call([*argv, "-Qunused-arguments"] if host.is_clang else argv, None).returncode
+        done = _call([*argv, "-Qunused-arguments"] if host.is_clang else argv, None, capture=True)
+        sys.stderr.write(done.stderr)
+        if "fake_rocm::Configured" in done.stderr:
+            print(_DEDUCTION_HINT, file=sys.stderr)
+        return done.returncode
 
 
 def _source_text(part: Part, stdin: str | None) -> str:
@@ -120,9 +129,7 @@ def _stem(part: Part) -> str:
     return "stdin" if part.argv[0] == "-" else Path(part.argv[0]).stem
 
 
-def _preprocess(
-    invocation: Invocation, part: Part, host: HostCompiler, scratch: Path, stdin: str | None
-) -> str | None:
+def _preprocess(invocation: Invocation, part: Part, host: HostCompiler, scratch: Path, stdin: str | None) -> str | None:
     """The preprocessed text, with the dependency file written that the whole command would write; None: it failed."""
     path = scratch / "preprocessed.ii"
     kept = [p for p in invocation.parts if p.role in (Role.OTHER, Role.DEPENDENCY)]

@@ -96,8 +96,8 @@ _DROPPED = {
 _DROPPED_PREFIXES = (
     "--rocm-path=", "--rocm-device-lib-path=", "--hip-device-lib-path=", "--hip-device-lib=", "--hip-path=",
     "--hip-version=", "--hipstdpar", "-parallel-jobs=", "-amdgpu-", "-mcode-object-version=", "-fcuda-", "-fuse-cuid=",
-    "-cuid=", "--gpu-max-threads-per-block=", "--gpu-instrument-lib=", "-fgpu-default-stream=", "-fhip-", "--gcc-toolchain=",
-    "--gcc-install-dir=",
+    "-cuid=", "--gpu-max-threads-per-block=", "--gpu-instrument-lib=", "-fgpu-default-stream=", "-fhip-",
+    "--gcc-toolchain=", "--gcc-install-dir=",
 )  # fmt: skip
 _DROPPED_WITH_ARGUMENT = {"-mllvm", "-Xoffload-linker", "-Xarch_device", "-Xcuda-ptxas", "-Xcuda-fatbinary"}
 
@@ -168,9 +168,7 @@ def parse(arguments: list[str], host_is_clang: bool) -> Invocation:
                 parts.append(Part(Role.OTHER, (value,)))
         elif word in _DROPPED_WITH_ARGUMENT or (not host_is_clang and word in _CLANG_ONLY_WITH_ARGUMENT):
             argument_of(word)
-        elif word in _DROPPED or word.startswith(_DROPPED_PREFIXES):
-            pass
-        elif not host_is_clang and (word in _CLANG_ONLY or word.startswith(_CLANG_ONLY_PREFIXES)):
+        elif _is_dropped(word, host_is_clang):
             pass
         elif word in _MODES:
             # -E wins over -c, as in compilers: `-c ... -E` preprocesses.
@@ -203,6 +201,12 @@ def parse(arguments: list[str], host_is_clang: bool) -> Invocation:
         print_version="--version" in switches,
         without_runtime=bool(switches & {"-no-hip-rt", "--no-hip-rt"}),
     )
+
+
+def _is_dropped(word: str, host_is_clang: bool) -> bool:
+    if word in _DROPPED or word.startswith(_DROPPED_PREFIXES):
+        return True
+    return not host_is_clang and (word in _CLANG_ONLY or word.startswith(_CLANG_ONLY_PREFIXES))
 
 
 def _with_language(part: Part, mode: Mode) -> Part:

@@ -28,9 +28,7 @@ _TOKEN = re.compile(
 # What `extern __shared__` is after __shared__ has become `static` (see include/fake_rocm/tu.h). g++ puts line markers
 # around what a macro of a system header expands to.
 _SPACE = r"(?:\s|(?<=\n)\#[^\n]*\n)+"
-_DYNAMIC_SHARED = re.compile(
-    rf"\b(?:extern{_SPACE}static|static{_SPACE}extern)\b([^;={{}}]*?\b\w+)\s*\[\s*\]\s*;"
-)
+_DYNAMIC_SHARED = re.compile(rf"\b(?:extern{_SPACE}static|static{_SPACE}extern)\b([^;={{}}]*?\b\w+)\s*\[\s*\]\s*;")
 _DYNAMIC_SHARED_SOURCE = re.compile(r"\bextern\s+__shared__|__shared__\s+extern\b")
 
 _CONFIGURE = "->*::fake_rocm::Configure(::fake_rocm::k_tu_archs, "

@@ -1,0 +1,360 @@
+"""First calls: one compile per blob however many ask, nothing compiled twice, failures that name what is wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+
+HEADER = "#pragma once\nint add(int, int); int sub(int, int); int use(int);\n"
+BLOBS = {
+    "add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n',
+    "sub": '#include "demo.h"\nint sub(int a, int b) { return a - b; }\n',
+}
+MAIN = '#include "demo.h"\nint use(int x) { return add(x, x); }\n'
+SYMBOLS = {"add": ("_Z3addii",), "sub": ("_Z3subii",)}
+
+CALL_ONCE = '#include "demo.h"\nint main() { return use(4) == 8 && sub(5, 2) == 3 ? 0 : 1; }'
+CALL_CAUGHT = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+int main() {
+    try { std::printf("%d\n", use(4)); return 0; }
+    catch (const lazyck::CompileError& e) { std::puts(e.what()); return 3; }
+}
+"""
+
+Make = Callable[..., LazyLibrary]
+
+
+@pytest.fixture
+def make(tmp_path: Path, objects_dir: Path) -> Make:
+    """Builds the library of this file, with changes."""
+
+    def build(directory: str = "lib", **changes: object) -> LazyLibrary:
+        where = tmp_path / directory
+        where.mkdir()
+        arguments = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS, **changes}
+        return build_lazy_library(where, objects_dir, **arguments)  # type: ignore[arg-type]
+
+    return build
+
+
+@pytest.fixture
+def lib(make: Make) -> LazyLibrary:
+    return make()
+
+
+def test_many_threads_of_many_processes_compile_a_blob_once(lib: LazyLibrary) -> None:
+    program = lib.program(r"""
+    #include "demo.h"
+    #include <atomic>
+    #include <thread>
+    #include <vector>
+    int main() {
+        std::atomic<int> bad{0}, waiting{8};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 8; ++i) threads.emplace_back([&] {
+            for (--waiting; waiting > 0;) {}
+            if (use(21) != 42) ++bad;
+        });
+        for (auto& t : threads) t.join();
+        return bad;
+    }
+    """)
+    processes = [
+        subprocess.Popen([program], env={**os.environ, **lib.env}, stderr=subprocess.PIPE, text=True) for _ in range(8)
+    ]
+    errors = [p.communicate(timeout=120)[1] for p in processes]
+    assert [p.returncode for p in processes] == [0] * 8, errors
+    assert lib.compiles() == 1
+    assert sum("compiling add" in e for e in errors) == 1
+    assert not list((lib.cache / ".staging").iterdir())
+
+
+def test_different_blobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
+    # Each compiler waits for the other to have started: one after the other would never end.
+    lib.compiler.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *-c*add.cpp*) me=add other=sub ;; *-c*sub.cpp*) me=sub other=add ;; *) exec g++ "$@" ;; esac\n'
+        f"touch '{lib.directory}'/started-$me\n"
+        f"for i in $(seq 600); do [ -e '{lib.directory}'/started-$other ] && exec g++ \"$@\"; sleep 0.1; done\nexit 9\n"
+    )
+    program = lib.program(r"""
+    #include "demo.h"
+    #include <thread>
+    int main() {
+        int a = 0, b = 0;
+        std::thread one([&] { a = use(4); }), two([&] { b = sub(5, 2); });
+        one.join(); two.join();
+        return a == 8 && b == 3 ? 0 : 1;
+    }
+    """)
+    done = lib.call(program, env={"LAZYCK_JOBS": "2"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_second_process_needs_no_compiler_and_says_nothing(lib: LazyLibrary) -> None:
+    program = lib.program(CALL_ONCE)
+    first = lib.call(program)
+    assert first.returncode == 0, first.stderr
+    lines = first.stderr.splitlines()
+    assert [line.rsplit(" in ", 1)[0] for line in lines[:2]] == [
+        "lazyck: compiling add for x86_64 ...",
+        "lazyck: compiled add for x86_64",
+    ]
+    lib.compiler.unlink()
+    shutil.rmtree(lib.directory / "lazyck")
+    second = lib.call(program)
+    assert (second.returncode, second.stderr) == (0, "")
+
+
+def test_failure_tells_all_and_the_next_call_tries_again(lib: LazyLibrary) -> None:
+    source = lib.directory / "lazyck/src/add.cpp"
+    good = source.read_text()
+    source.write_text('#include "demo.h"\nint add(int a, int b) { return a + undeclared; }\n')
+    program = lib.program(CALL_CAUGHT)
+    failed = lib.call(program)
+    assert failed.returncode == 3, failed
+    assert "blob 'add'" in failed.stdout
+    assert "undeclared" in failed.stdout.splitlines()[0]
+    assert not lib.entries()
+    log = Path(failed.stdout.split("log: ")[1].splitlines()[0])
+    assert "undeclared" in log.read_text()
+    command = failed.stdout.split("to reproduce: ")[1].splitlines()[0]
+    again = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+    assert "undeclared" in again.stderr
+    source.write_text(good)
+    assert lib.call(program).stdout == "8\n"
+    assert subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode == 0
+
+
+def test_failure_then_success_in_one_process(lib: LazyLibrary) -> None:
+    source = lib.directory / "lazyck/src/add.cpp"
+    (lib.directory / "good.cpp").write_text(source.read_text())
+    source.write_text("int add(int a, int b) { return oops; }\n")
+    program = lib.program(
+        r"""
+    #include "demo.h"
+    #include "error.hpp"
+    #include <cstdio>
+    int main(int, char** argv) {
+        try { use(4); return 2; } catch (const lazyck::CompileError&) {}
+        if (std::rename(argv[1], argv[2]) != 0) return 3;
+        return use(4) == 8 ? 0 : 4;
+    }
+    """
+    )
+    done = lib.call(program, lib.directory / "good.cpp", source)
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads_that_waited_share_the_failure(lib: LazyLibrary) -> None:
+    (lib.directory / "lazyck/src/add.cpp").write_text("int add(int a, int b) { return oops; }\n")
+    lib.compiler.write_text(lib.compiler.read_text().replace("exec", "sleep 1; exec"))
+    program = lib.program(r"""
+    #include "demo.h"
+    #include "error.hpp"
+    #include <atomic>
+    #include <thread>
+    #include <vector>
+    int main() {
+        std::atomic<int> caught{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 6; ++i) threads.emplace_back([&] {
+            try { use(1); } catch (const lazyck::CompileError&) { ++caught; }
+        });
+        for (auto& t : threads) t.join();
+        return caught == 6 ? 0 : 1;
+    }
+    """)
+    assert lib.call(program).returncode == 0
+    assert lib.compiles() == 1
+
+
+def test_missing_compiler_is_named(lib: LazyLibrary) -> None:
+    lib.compiler.unlink()
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.returncode == 3
+    assert str(lib.compiler) in done.stdout
+    assert "No such file" in done.stdout
+    assert "lazyck prebuild" in done.stdout
+
+
+def test_missing_toolchain_home_names_the_variables(make: Make) -> None:
+    lib = make(home="/nonexistent/rocm", home_env=("SOME_PATH", "SOME_HOME"))
+    program = lib.program(CALL_CAUGHT)
+    done = lib.call(program)
+    assert done.returncode == 3
+    assert "/nonexistent/rocm" in done.stdout
+    assert "SOME_PATH or SOME_HOME" in done.stdout
+    assert lib.call(program, env={"SOME_HOME": str(lib.directory)}).stdout == "8\n"
+
+
+def test_missing_bundle_is_named(lib: LazyLibrary) -> None:
+    shutil.rmtree(lib.directory / "lazyck")
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.returncode == 3
+    assert "LAZYCK_ROOT" in done.stdout
+
+
+def test_symbol_that_the_blob_does_not_define_is_named(make: Make) -> None:
+    lib = make(symbols={"add": ("_Z3addii", "_Z4gonei"), "sub": ("_Z3subii",)})
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.returncode == 3
+    assert "_Z4gonei" in done.stdout
+    assert not lib.entries()
+
+
+def test_hidden_symbol_of_a_blob_is_not_taken_for_a_definition(make: Make) -> None:
+    hidden = '#include "demo.h"\n__attribute__((visibility("hidden"))) int add(int a, int b) { return a + b; }\n'
+    lib = make(blobs={**BLOBS, "add": hidden})
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.returncode == 3
+    assert "_Z3addii" in done.stdout
+
+
+def test_ifunc_is_resolved(make: Make) -> None:
+    text = (
+        "static int real(int a, int b) { return a + b; }\n"
+        'extern "C" { static int (*choose())(int, int) { return real; } }\n'
+        'int add(int a, int b) __attribute__((ifunc("choose")));\n'
+    )
+    lib = make(blobs={**BLOBS, "add": text})
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.stdout == "8\n", done
+
+
+def test_blob_calls_back_into_library_and_other_blobs(make: Make) -> None:
+    blobs = {
+        "add": '#include "demo.h"\nint add(int a, int b) { return sub(a, -b) + base(); }\n',
+        "sub": BLOBS["sub"],
+    }
+    lib = make(
+        blobs=blobs, header=HEADER + "int base();\n", main=MAIN + "int base() { return 1000; }\n"
+    )
+    assert lib.call(lib.program(CALL_CAUGHT)).stdout == "1008\n"
+
+
+def test_static_initializers_that_need_each_other_do_not_deadlock(make: Make) -> None:
+    # Loading add calls sub, loading sub calls add, while two threads ask for one each.
+    blobs = {
+        "add": '#include "demo.h"\nstatic int g = sub(3, 1);\nint add(int a, int b) { return a + b + 0 * g; }\n',
+        "sub": '#include "demo.h"\nstatic int g = add(3, 1);\nint sub(int a, int b) { return a - b + 0 * g; }\n',
+    }
+    lib = make(blobs=blobs)
+    program = lib.program(r"""
+    #include "demo.h"
+    #include <thread>
+    int main() {
+        int a = 0, b = 0;
+        std::thread one([&] { a = use(4); }), two([&] { b = sub(5, 2); });
+        one.join(); two.join();
+        return a == 8 && b == 3 ? 0 : 1;
+    }
+    """)
+    for _ in range(5):
+        assert lib.call(program).returncode == 0
+    assert lib.compiles() == 2
+
+
+def test_on_error_abort_ends_the_process(lib: LazyLibrary) -> None:
+    lib.compiler.unlink()
+    done = lib.call(lib.program(CALL_CAUGHT), env={"LAZYCK_ON_ERROR": "abort"})
+    assert done.returncode == -signal.SIGABRT
+    assert "cannot compile blob 'add'" in done.stderr
+
+
+def test_disabled_jit_names_the_command_that_builds_the_entry(lib: LazyLibrary) -> None:
+    program = lib.program(CALL_CAUGHT)
+    done = lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"})
+    assert done.returncode == 3
+    assert f"lazyck prebuild build --manifest {lib.library}" in done.stdout
+    assert done.stdout.rstrip().endswith(" add")
+    assert lib.compiles() == 0
+    assert not lib.cache.exists()
+    assert lib.call(program).returncode == 0
+    assert lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"}).stdout == "8\n"
+
+
+@pytest.mark.parametrize("disposition", ["SIG_IGN", "reaper"])
+def test_host_program_that_reaps_children_itself(lib: LazyLibrary, disposition: str) -> None:
+    handler = "SIG_IGN" if disposition == "SIG_IGN" else "[](int) { while (waitpid(-1, nullptr, WNOHANG) > 0) {} }"
+    program = lib.program(
+        f"""
+    #include "demo.h"
+    #include "error.hpp"
+    #include <csignal>
+    #include <cstdio>
+    #include <sys/wait.h>
+    int main() {{
+        signal(SIGCHLD, {handler});
+        try {{ std::printf("%d\\n", use(4)); }} catch (const lazyck::CompileError& e) {{ std::puts(e.what()); return 3; }}
+    }}
+    """
+    )
+    done = lib.call(program)
+    assert done.stdout == "8\n", done
+    shutil.rmtree(lib.cache)
+    (lib.directory / "lazyck/src/add.cpp").write_text("int add(int a, int b) { return oops; }\n")
+    failed = lib.call(program)
+    assert failed.returncode == 3
+    assert "oops" in failed.stdout
+
+
+def test_forked_child_can_call_while_the_parent_compiles(lib: LazyLibrary) -> None:
+    lib.compiler.write_text(lib.compiler.read_text().replace("exec", "sleep 1; exec"))
+    program = lib.program(r"""
+    #include "demo.h"
+    #include <chrono>
+    #include <sys/wait.h>
+    #include <thread>
+    #include <unistd.h>
+    int main() {
+        int a = 0;
+        std::thread one([&] { a = use(4); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const pid_t child = fork();
+        if (child == 0) _exit(use(4) == 8 && sub(3, 1) == 2 ? 0 : 1);
+        int status = 1;
+        waitpid(child, &status, 0);
+        one.join();
+        return a == 8 && status == 0 ? 0 : 1;
+    }
+    """)
+    done = lib.call(program)
+    assert done.returncode == 0, done.stderr
+    assert lib.compiles("add") == 1
+
+
+def test_odd_characters_in_paths(make: Make, tmp_path: Path) -> None:
+    lib = make(directory="a 'quoted\" dir\nof $two lines")
+    program = tmp_path / "loader.py"
+    program.write_text(
+        "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nprint(lib._Z3usei(4))\n", encoding="utf-8"
+    )
+    done = lib.call(sys.executable, program, lib.library)
+    assert done.stdout == "8\n", done.stderr
+    assert lib.call(sys.executable, program, lib.library).stderr == ""
+    assert len(lib.entries()) == 1
+
+
+def test_flags_of_the_environment_do_not_reach_the_compiler(make: Make) -> None:
+    lib = make(drop_env=("CPLUS_INCLUDE_PATH",), env=(("MARK", "from recipe"),))
+    lib.compiler.write_text(
+        "#!/bin/sh\n" f"echo \"$CPLUS_INCLUDE_PATH|$MARK|$KEPT\" >> '{lib.calls}'\nexec g++ \"$@\"\n"
+    )
+    done = lib.call(
+        lib.program(CALL_CAUGHT), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"}
+    )
+    assert done.stdout == "8\n"
+    assert set(lib.calls.read_text().splitlines()) == {"|from recipe|yes"}

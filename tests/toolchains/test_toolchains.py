@@ -1,0 +1,228 @@
+"""Options, archs, recipes and identities of the toolchains."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lazyck import abi
+from lazyck.command import CompileCommand, Invocation, LinkCommand
+from lazyck.errors import UsageError
+from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
+from lazyck.toolchains.base import identity_of
+
+CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
+
+
+def command(toolchain: Toolchain, line: str, compiler: str = "/usr/bin/g++") -> CompileCommand:
+    words = line.split()
+    call = Invocation(toolchain.tools[0], toolchain.name, "/w", (compiler, *words), 1, ())
+    return CompileCommand(call, "/w/k.cpp", "/w/k.o")
+
+
+def base(toolchain: Toolchain, line: str, compiler: str = "/usr/bin/g++") -> list[str]:
+    return list(toolchain.base_words(command(toolchain, line, compiler))[1:])
+
+
+# -- archs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["80", "8.0", "sm_80", "compute_80", "8.0+PTX", "80-real", " 80;8.0,sm_80 "])
+def test_spellings_of_a_cuda_arch_mean_the_same(text: str) -> None:
+    assert CUDA.parse_archs(text) == ("80",)
+
+
+def test_arch_lists_are_split_normalised_and_kept_in_order() -> None:
+    assert CUDA.parse_archs("9.0a;sm_80,120 10.0") == ("90a", "80", "120", "100")
+    assert ROCM.parse_archs("gfx942;gfx950,gfx942 gfx90a:sramecc+:xnack-") == (
+        "gfx942", "gfx950", "gfx90a:sramecc+:xnack-",
+    )  # fmt: skip
+    assert ROCM.parse_archs("gfx9-4-generic") == ("gfx9-4-generic",)
+    assert ROCM.parse_archs("") == HOST.parse_archs("anything") == ()
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "text"),
+    [(CUDA, "native"), (CUDA, "all"), (CUDA, "Ampere"), (CUDA, "gfx942"), (CUDA, "8"), (ROCM, "native"), (ROCM, "80"),
+     (ROCM, "gfx942:xnack"), (ROCM, "gfx")],
+)  # fmt: skip
+def test_what_is_no_arch_is_an_error_that_names_it(toolchain: Toolchain, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        toolchain.parse_archs(text)
+
+
+def test_archs_of_command_lines() -> None:
+    assert ROCM.archs_in(("--offload-arch=gfx942,gfx950", "--offload-arch=native", "--cuda-gpu-arch=gfx90a:xnack-")) == (
+        "gfx942", "gfx950", "gfx90a:xnack-",
+    )  # fmt: skip
+    assert ROCM.archs_in(("--offload-arch=gfx942", "--no-offload-arch=all", "--offload-arch=gfx950")) == ("gfx950",)
+    words = ("-gencode", "arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]")
+    assert CUDA.archs_in(words) == ("80", "90a")
+    assert CUDA.archs_in(("-arch", "sm_86", "--gpu-architecture=native")) == ("86",)
+    assert CUDA.archs_in(("-arch=compute_75",)) == ("75",)
+
+
+# -- base words --------------------------------------------------------------------------------------
+
+
+def test_base_words_are_what_does_not_name_this_one_compile() -> None:
+    line = "-O2 -DX=1 -I inc -c k.cpp -o k.o -MD -MF k.d -MTk.o -MQ k.o -MP -save-temps=obj -Wp,-MD,x.d -std=c++17"
+    assert base(HOST, line) == ["-O2", "-DX=1", "-I", "inc", "-std=c++17"]
+    assert base(HOST, "-c k.cpp -ok.o -D NAME=k.cpp") == ["-D", "NAME=k.cpp"]
+    line = "-x hip --offload-arch=gfx942 --offload-arch=gfx950 -mllvm -x -c k.cpp -x none -o k.o --rocm-path=/r"
+    assert base(ROCM, line) == ["-x", "hip", "-mllvm", "-x", "--rocm-path=/r"]
+    line = (
+        "-gencode arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90 -arch=sm_80 --threads 4 -Xfatbin "
+        "-compress-all --generate-dependencies-with-compile --dependency-output k.d -c k.cu -o=k.o --keep -ccbin g++"
+    )
+    assert base(CUDA, line) == ["--threads", "4", "-Xfatbin", "-compress-all", "-ccbin", "g++"]
+
+
+def test_tables_are_consistent() -> None:
+    for toolchain in ALL:
+        texts = [(r.mode.value == "p", r.text) for r in toolchain.table.rules]
+        assert len(texts) == len(set(texts)), [t for t in texts if texts.count(t) > 1]
+        assert toolchain.path_options
+        assert by_name(toolchain.name) is toolchain
+        assert {"-o", "-I", "-x"} <= toolchain.separate_options
+    assert {"-Xclang", "-mllvm", "-isystem", "-include", "-Xlinker", "-MF"} <= ROCM.separate_options
+    assert {"-Xcompiler", "-gencode", "-Xptxas", "--compiler-options"} <= CUDA.separate_options
+
+
+# -- recipes -----------------------------------------------------------------------------------------
+
+
+def test_a_recipe_shows_symbols_and_keeps_statics_apart() -> None:
+    words = HOST.recipe_words(
+        ("/usr/bin/g++", "-O3", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-flto=auto")
+    )
+    assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fno-gnu-unique")
+
+
+@pytest.mark.skipif(CLANG is None, reason="clang is not installed")
+def test_clang_is_not_given_a_flag_that_it_does_not_know() -> None:
+    assert ROCM.recipe_words((CLANG or "", "-x", "hip")) == (CLANG, "-x", "hip", "-fPIC")
+
+
+def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
+    link = LinkCommand(command(ROCM, "").call, "/w/lib.so")
+    words = ROCM.link_words(("/r/llvm/bin/clang++", "-x", "hip", "-DX", "-I/i", "--rocm-path=/r", "-O3", "-Wall"), link)
+    assert words == (
+        "/r/llvm/bin/clang++", "--rocm-path=/r", "-O3", "-fPIC", "-shared", "--hip-link", "-Wl,-Bsymbolic",
+        "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,--no-as-needed", abi.PH_LIBRARY,
+    )  # fmt: skip
+    assert "--hip-link" not in ROCM.link_words(("/r/bin/hipcc",), link)
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "kind"),
+    [("nvcc", "-shared a.o", "static"), ("nvcc", "-cudart shared a.o", "shared"), ("nvcc", "--cudart=none", "none"),
+     ("c++", "-shared a.o -lcudart", "shared"), ("c++", "/c/lib64/libcudart.so", "shared"),
+     ("c++", "-lcudart_static", "static"), ("c++", "-shared a.o", "none")],
+)  # fmt: skip
+def test_a_cuda_blob_follows_the_library_s_runtime(tool: str, line: str, kind: str) -> None:
+    call = Invocation(tool, "host", "/w", (f"/usr/bin/{tool}", *line.split()), 1, ())
+    words = CUDA.link_words(("/c/bin/nvcc", "-O3", "-ccbin", "g++-12", "-x", "cu"), LinkCommand(call, "/w/lib.so"))
+    assert words[words.index("-cudart") + 1] == kind
+    assert "-x" not in words and words[1:3] == ("-ccbin", "g++-12")
+
+
+def test_a_recipe_compiles_links_and_loads(tmp_path: Path) -> None:
+    (tmp_path / "main.cpp").write_text("int helper() { return 41; }\n")
+    (tmp_path / "k.cpp").write_text("int helper();\nint k() { return helper() + 1; }\n")
+    run = lambda *argv: subprocess.run(argv, cwd=tmp_path, check=True)  # noqa: E731
+    run("g++", "-shared", "-fPIC", "main.cpp", "-o", "libmain.so")
+    first = ("/usr/bin/g++", "-O1", "-fvisibility=hidden", "-Wall", "-Werror")
+    run(*HOST.recipe_words(first), "-c", "k.cpp", "-o", "k.o")
+    places = {abi.PH_OUTPUT: "k.so", abi.PH_INPUT: "k.o", abi.PH_LIBRARY: "./libmain.so"}
+    run(*[places.get(w, w) for w in HOST.link_words(first, LinkCommand(command(HOST, "").call, "libmain.so"))])
+    shown = subprocess.run(["nm", "-D", "k.so"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert " T _Z1kv" in shown
+
+
+def test_host_commands_run(tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text('#include "k.h"\nint k() { int unused; return N; }\n')
+    (tmp_path / "k.h").write_text("#define N 3\n")
+    first = ("/usr/bin/g++", "-Werror", "-Wall", "-I", str(tmp_path), "-flto")
+    subprocess.run(HOST.host_preprocess_command(first, "k.cpp", "k.ii", ()), cwd=tmp_path, check=True)
+    assert "return 3;" in (tmp_path / "k.ii").read_text() and '/k.h" 1' in (tmp_path / "k.ii").read_text()
+    subprocess.run(HOST.host_compile(first, "k.cpp", "k.o", ()), cwd=tmp_path, check=True)
+    shown = subprocess.run(["nm", "k.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert "T _Z1kv" in shown
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
+def test_nvcc_commands_run(tmp_path: Path) -> None:
+    found = CUDA.find(os.environ)
+    assert found is not None
+    (tmp_path / "k.cu").write_text(
+        '#ifdef __CUDA_ARCH__\n#include "device.h"\n#else\n#include "host.h"\n#endif\n'
+        "__global__ void g(int *p) { *p = N; }\nvoid k(int *p) { g<<<1, 1>>>(p); }\n"
+    )
+    (tmp_path / "device.h").write_text("#define N 1\n")
+    (tmp_path / "host.h").write_text("#define N 2\n")
+    first = (*found.compiler, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xcompiler=-Wall")
+    env = dict(os.environ)
+    argv = CUDA.host_preprocess_command(first, "k.cu", "k.ii", ("80",), cwd=str(tmp_path), env=env)
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    assert "*p = 2" in (tmp_path / "k.ii").read_text()
+    subprocess.run(CUDA.host_compile(first, "k.cu", "k.o", ("80", "90")), cwd=tmp_path, check=True)
+    (depend,) = CUDA.device_dependencies(first, "k.cu", "k.d", ("80",))
+    subprocess.run(depend, cwd=tmp_path, check=True)
+    assert "device.h" in (tmp_path / "k.d").read_text()
+    recipe = CUDA.recipe_words(first)
+    assert not any("visibility" in w for w in recipe)
+    subprocess.run(
+        [*recipe, "-gencode", "arch=compute_80,code=sm_80", "-c", "k.cu", "-o", "r.o"], cwd=tmp_path, check=True
+    )
+    subprocess.run(["g++", "-shared", "-o", "libmain.so", "-x", "c++", "/dev/null"], cwd=tmp_path, check=True)
+    call = Invocation("nvcc", "cuda", "/w", ("nvcc", "-shared"), 1, ())
+    places = {abi.PH_OUTPUT: "k.so", abi.PH_INPUT: "r.o", abi.PH_LIBRARY: "./libmain.so"}
+    words = [places.get(w, w) for w in CUDA.link_words(first, LinkCommand(call, "lib.so"))]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    shown = subprocess.run(
+        ["readelf", "-dW", "--dyn-syms", "k.so"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "libmain.so" in shown.stdout and "_Z1kPi" in shown.stdout
+
+
+# -- identity and look-up ------------------------------------------------------------------------------
+
+
+def test_an_identity_is_readable_and_holds_no_place() -> None:
+    clang = "clang version 19.1.7 (/src/llvm 123)\nTarget: x86_64-linux\nThread model: posix\nInstalledDir: {}\n"
+    assert identity_of(clang.format("/opt/a/bin")) == identity_of(clang.format("/opt/b/bin"))
+    assert HOST.identity(("/usr/bin/g++",), "").startswith("gcc")
+    assert HOST.identity(("/usr/bin/g++",), "") == HOST.identity(("/usr/bin/c++",), "")
+
+
+def test_words_of_a_variable_are_resolved_once(tmp_path: Path) -> None:
+    tool = tmp_path / "a b" / "g++"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    env = {"PATH": f"{tool.parent}:/usr/bin", "A": "g++ -m64 '-DX=a b'", "B": str(tool), "C": "no-such-tool", "D": "'"}
+    assert lookup.resolve("A", env) == (str(tool), "-m64", "-DX=a b")
+    assert lookup.resolve("B", env) == (str(tool),)
+    assert lookup.resolve("C", env) == lookup.resolve("UNSET", env) == ()
+    with pytest.raises(UsageError, match="D="):
+        lookup.resolve("D", env)
+
+
+def test_stand_ins_of_compiler_caches_are_passed_over(tmp_path: Path) -> None:
+    cache = tmp_path / "bin/ccache"
+    cache.parent.mkdir()
+    cache.write_text("#!/bin/sh\n")
+    cache.chmod(0o755)
+    (tmp_path / "masquerade").mkdir()
+    (tmp_path / "masquerade/g++").symlink_to(cache)
+    env = {"PATH": f"{tmp_path}/masquerade:{tmp_path}/bin:/usr/bin", "CXX": f"{tmp_path}/masquerade/g++"}
+    assert lookup.which("g++", env) == "/usr/bin/g++"
+    assert lookup.resolve("CXX", env) == ("/usr/bin/g++",)
+    assert lookup.resolve("X", {**env, "X": "ccache g++"}) == (str(cache), "/usr/bin/g++")
+    assert lookup.without_launchers((str(cache), "/usr/bin/g++", "-m64")) == ("/usr/bin/g++", "-m64")
