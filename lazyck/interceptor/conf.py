@@ -29,9 +29,9 @@ class SharedConf:
     links: str
     python: str
     bootstrap: str
-    arg_map: tuple[tuple[str, str], ...]
-    env_map: tuple[tuple[str, str], ...]
+    path_map: tuple[tuple[str, str], ...]
     env_names: tuple[str, ...]
+    restore: tuple[tuple[str, str, str], ...]  # variable, our value, the one before
     shim_dirs: tuple[str, ...]
 
 
@@ -53,9 +53,9 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "languages": _flat(t.languages.items()),
         "flag_env": _flag_env(t),
         "option_env": t.option_env,
-        "arg_map": _flat(shared.arg_map),
-        "env_map": _flat(shared.env_map),
+        "path_map": _flat(shared.path_map),
         "env_names": shared.env_names,
+        "restore": _flat(shared.restore),
         "shim_dirs": shared.shim_dirs,
         "rules": [w for r in t.table.rules for w in (r.mode.value + r.role.value, r.text, r.reason)],
     }
@@ -68,8 +68,8 @@ def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _flat(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    return [word for pair in pairs for word in pair]
+def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [word for row in rows for word in row]
 
 
 def _entry(key: str, values: Sequence[str]) -> bytes:

@@ -59,14 +59,14 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
     append_number(&b, words);
     append_number(&b, prefix->n + cmd->args.n);
     for (size_t i = 0; i < prefix->n; i++) append_string(&b, prefix->v[i]);
-    for (size_t i = 0; i < cmd->args.n; i++) append_string(&b, map_text(&conf->arg_map, cmd->args.v[i]));
+    for (size_t i = 0; i < cmd->args.n; i++) append_string(&b, map_text(&conf->path_map, cmd->args.v[i]));
     size_t count_at = b.n, count = 0;
     append_number(&b, 0);
     for (size_t i = 0; i < conf->flag_env.n; i++) {
         const char* value = getenv(conf->flag_env.v[i]);
         if (!value) continue;
         append_string(&b, conf->flag_env.v[i]);
-        append_string(&b, map_text(&conf->arg_map, value));
+        append_string(&b, map_text(&conf->path_map, value));
         count++;
     }
     Buffer number = {0};
@@ -101,6 +101,9 @@ bool write_whole(const char* path, const Buffer* content) {
         good = false;
         why = errno;
     }
+    // Renaming over an older file makes ext4 write the new one out at once: milliseconds. A build that is killed here
+    // has no object, which is as good as the old one.
+    if (good) unlink(path);
     if (good && rename(temp, path)) {
         good = false;
         why = errno;

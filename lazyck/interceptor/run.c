@@ -43,7 +43,7 @@ static void clean_path(const Conf* conf) {
         while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
         if (!is_shim_dir(conf, dir)) {
             if (!first) append_text(&b, ":");
-            append_text(&b, map_text(&conf->env_map, dir));
+            append_text(&b, map_text(&conf->path_map, dir));
             first = false;
         }
         path += strcspn(path, ":");
@@ -55,14 +55,19 @@ static void clean_path(const Conf* conf) {
 void clean_environment(const Conf* conf) {
     check_depth(conf);
     clean_path(conf);
+    // Only a variable that still has our value: the build may have set another.
+    for (size_t i = 0; i + 2 < conf->restore.n; i += 3) {
+        const char *name = conf->restore.v[i], *before = conf->restore.v[i + 2], *value = getenv(name);
+        if (!value || strcmp(value, conf->restore.v[i + 1])) continue;
+        if (*before)
+            setenv(name, before, 1);
+        else
+            unsetenv(name);
+    }
     for (size_t i = 0; i < conf->env_names.n; i++) {
         const char* value = getenv(conf->env_names.v[i]);
         if (!value) continue;
-        char* real = map_text(&conf->env_map, value);
-        if (*real || !*value)
-            setenv(conf->env_names.v[i], real, 1);
-        else
-            unsetenv(conf->env_names.v[i]);
+        setenv(conf->env_names.v[i], map_text(&conf->path_map, value), 1);
     }
 }
 

@@ -42,7 +42,6 @@ class _Plan:
     path_dirs: list[Path] = field(default_factory=list)
     set_env: dict[str, str] = field(default_factory=dict)
     home_map: dict[str, str] = field(default_factory=dict)
-    originals: dict[str, str] = field(default_factory=dict)  # value that we put into a variable → the one before
 
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
@@ -70,7 +69,7 @@ def set_up(
     for f in gpu:
         plan_home(plan, tmp, f, gpu, env)
     plan_variables(plan, tmp, found, env)
-    shared = shared_conf(plan, tmp, blobs, python)
+    shared = shared_conf(plan, tmp, blobs, python, env)
     program = shims.build_shim(tmp, env)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
@@ -175,13 +174,10 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
             continue
         shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)
         plan.set_env[variable] = str(shim)
-        if not same:
-            plan.originals[str(shim)] = env.get(variable, "")
     if not env.get(_NO_CCACHE):
         # A compiler cache before a shim would keep deferred objects and hand them to builds without lazyck. The
         # shim unsets it again for the real compiler, which may be `ccache g++`.
-        plan.set_env[_NO_CCACHE] = str(tmp / "no-ccache")
-        plan.originals[str(tmp / "no-ccache")] = ""
+        plan.set_env[_NO_CCACHE] = "1"
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
@@ -190,11 +186,10 @@ def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
     return bool(text) and not lookup.is_shim(text)
 
 
-def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str) -> SharedConf:
+def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str, env: Mapping[str, str]) -> SharedConf:
     """What every shim needs to know of the others."""
     paths = {str(d / s.tool): s.compiler[0] for d, s in plan.shims if not _is_in(d, plan.home_map)}
-    arg_map = {**paths, **plan.home_map}
-    env_map = {**arg_map, **plan.originals}
+    path_map = tuple({**paths, **plan.home_map}.items())
     package = str(Path(lazyck.__file__).parent.parent)
     return SharedConf(
         blobs=tuple(blobs),
@@ -202,9 +197,9 @@ def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str) -> Sh
         links=str(tmp / "links"),
         python=python,
         bootstrap=bootstrap(package, sys.path),
-        arg_map=tuple(arg_map.items()),
-        env_map=tuple(env_map.items()),
-        env_names=tuple(dict.fromkeys((*variable_names(), *_PASSED_ON, _NO_CCACHE))),
+        path_map=path_map,
+        env_names=tuple(dict.fromkeys((*variable_names(), *_PASSED_ON))),
+        restore=tuple((name, value, env.get(name, "")) for name, value in plan.set_env.items()),
         shim_dirs=tuple(dict.fromkeys(str(d) for d, _ in plan.shims)),
     )
 

@@ -39,9 +39,8 @@ typedef struct {
     List suffixes;   // pairs: suffix, toolchain
     List languages;  // pairs: value of -x, toolchain
     List flag_env, option_env;
-    List arg_map;    // pairs: path of a shim or shim home, what it stands for
-    List env_map;    // the same for the environment
-    List env_names;  // variables to which env_map applies
+    List path_map;   // pairs: path of a shim or shim home, what it stands for
+    List env_names;  // variables to which path_map applies
     List restore;    // triples: variable, what set-up made of it, what it was before ("": unset)
     List shim_dirs;  // to be taken out of PATH
     Rule* rules;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from lazyck.postbuild.cxx_declarations import Declaration, Kind, Unsupported, pa
 from lazyck.postbuild.elf import open_image
 from lazyck.toolchains import Toolchain
 
-_COMPILES = 24  # per group and cluster; what is left then is compiled blob by blob
+_COMPILES = 24  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
 _ROUNDS = 8
 
 
@@ -189,12 +189,8 @@ def _probe_cluster(
         if declarations:
             parsed[i] = declarations
     skeleton = _Skeletons(split, directives)
-
-    def prelude(blobs: Iterable[int]) -> str:
-        texts = dict.fromkeys(skeleton(sources[b]) for b in blobs)
-        return "\n".join(_guarded_macros(text, cluster.forget.get(sources[0], set())) for text in texts)
-
-    solver = _Solver(group, work, prelude)
+    forget = cluster.forget.get(sources[0], set()) if sources else set()
+    solver = _Solver(group, work, {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed})
     solver.solve(parsed)
     for i, found in solver.found.items():
         answers.found[sources[i]] = found
@@ -231,54 +227,76 @@ def _understand(source: str, text: str, answers: Answers, *, is_c: bool) -> list
 
 
 class _Solver:
-    """Compiles a cluster's probe unit, without the blobs at fault where there are any."""
+    """Compiles a cluster's probe unit, without the blobs at fault where there are any. `preludes`: per blob, what
+    reads its headers."""
 
-    def __init__(self, group: Group, work: Path, prelude: Callable[[Iterable[int]], str]) -> None:
-        self._group, self._work, self._prelude = group, work, prelude
-        self._left = _COMPILES
+    def __init__(self, group: Group, work: Path, preludes: Mapping[int, str]) -> None:
+        self._group, self._work, self._preludes = group, work, preludes
+        self._left = _COMPILES + len(preludes) // 8
         self._extra: tuple[str, ...] = ()
+        self._queue: list[dict[int, list[Declaration]]] = []
         self.found: dict[int, probe_unit.Found] = {}
         self.failed: dict[int, str] = {}
 
-    def solve(self, blobs: Mapping[int, Sequence[Declaration]]) -> None:
+    def solve(self, blobs: dict[int, list[Declaration]]) -> None:
         """Fill `found` and `failed` for `blobs`."""
-        left = dict(blobs)
+        self._queue.append(blobs)
+        while self._queue:
+            left = self._queue.pop()
+            while left:
+                if self._left == 0:
+                    self.failed |= dict.fromkeys(left, "the probe does not compile")
+                    break
+                self._left -= 1
+                left = self._attempt(left)
+
+    def _attempt(self, blobs: dict[int, list[Declaration]]) -> dict[int, list[Declaration]]:
+        """Compile one unit; gives the blobs with which to try again at once."""
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
-        while left:
-            if self._left == 0:
-                self.failed |= dict.fromkeys(left, "the probe does not compile")
-                return
-            self._left -= 1
-            unit = probe_unit.render(left, self._prelude(left))
-            source.write_text(unit.text, encoding="utf-8", errors="surrogateescape")
-            result = self._group.compile(source, output, self._extra)
-            if result.status == 0:
-                for b, found in probe_unit.read_back(open_image(output), unit).items():
-                    if found is None:
-                        self.failed[b] = "its symbols depend on what is private to it"
-                    else:
-                        self.found[b] = found
-                output.unlink()
-                return
-            said = result.stdout + result.stderr
-            more = _error_limit(said) if not self._extra else ()
-            if more:
-                self._extra = more
-                continue
-            bad = probe_unit.blamed(unit, said) & left.keys()
-            if bad:
-                why = "the probe does not compile: " + first_error(said)
-                self.failed |= {b: why for b in bad}
-                left = {b: d for b, d in left.items() if b not in bad}
-            elif len(left) == 1:
-                self.failed |= dict.fromkeys(left, "the probe does not compile: " + first_error(said))
-                return
-            else:
-                order = sorted(left, key=lambda b: (self._prelude([b]), b))
-                half = len(order) // 2
-                self.solve({b: left[b] for b in sorted(order[:half])})
-                self.solve({b: left[b] for b in sorted(order[half:])})
-                return
+        preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
+        unit = probe_unit.render(blobs, preludes)
+        source.write_text(unit.text, encoding="utf-8", errors="surrogateescape")
+        result = self._group.compile(source, output, self._extra)
+        if result.status == 0:
+            for b, found in probe_unit.read_back(open_image(output), unit).items():
+                if found is None:
+                    self.failed[b] = "its symbols depend on what is private to it"
+                else:
+                    self.found[b] = found
+            output.unlink()
+            return {}
+        said = result.stdout + result.stderr
+        more = _error_limit(said) if not self._extra else ()
+        if more:
+            self._extra = more
+            return blobs
+        blame = probe_unit.blame(unit, said)
+        why = "the probe does not compile: " + first_error(said)
+        if blame.preludes and len(preludes) > 1:
+            # headers that do not go together: what follows from it in blobs says nothing of them
+            aside = {preludes[i] for i in blame.preludes - ({0} if len(blame.preludes) == len(preludes) else set())}
+            self._queue.append({b: d for b, d in blobs.items() if self._preludes[b] in aside})
+            return {b: d for b, d in blobs.items() if self._preludes[b] not in aside}
+        bad = blame.blobs & blobs.keys()
+        if bad and not blame.preludes:
+            self.failed |= dict.fromkeys(bad, why)
+            return {b: d for b, d in blobs.items() if b not in bad}
+        if len(blobs) == 1 or blame.preludes:
+            self.failed |= dict.fromkeys(blobs, why)
+            return {}
+        self._queue += self._halves(blobs, preludes)
+        return {}
+
+    def _halves(
+        self, blobs: dict[int, list[Declaration]], preludes: list[str]
+    ) -> tuple[dict[int, list[Declaration]], dict[int, list[Declaration]]]:
+        """Two halves: by headers where these differ."""
+        if len(preludes) > 1:
+            first = set(preludes[: len(preludes) // 2])
+            chosen = {b for b in blobs if self._preludes[b] in first}
+        else:
+            chosen = set(list(blobs)[: len(blobs) // 2])
+        return {b: d for b, d in blobs.items() if b in chosen}, {b: d for b, d in blobs.items() if b not in chosen}
 
 
 def _error_limit(said: str) -> tuple[str, ...]:

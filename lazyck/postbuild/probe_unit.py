@@ -16,7 +16,8 @@ from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.elf import ElfImage
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
-_LABEL = re.compile(r"lazyck-(blob|shared)-(\d+)")
+_LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
+_DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
 _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 _STUB = "__device_stub__"
@@ -64,15 +65,15 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
     return sorted(seen)
 
 
-def render(blobs: Mapping[int, Sequence[Declaration]], prelude: str) -> Unit:
-    """The unit for `blobs` (index to declarations), which must come from one group; `prelude` reads their headers."""
+def render(blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str]) -> Unit:
+    """The unit for `blobs` (index to declarations), which must come from one group; `preludes` read their headers."""
     unit = Unit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}
     renames = _renames(kept)
     renamers = {b: _Renamer(renames.get(b, set()), b, ds) for b, ds in kept.items()}
     texts = {b: [(d.context, renamers[b](d.text)) for d in ds] for b, ds in kept.items()}
     heads = Counter(t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is Kind.HEAD)
-    lines: list[str] = [prelude, '#line 1 "lazyck-probe"']
+    lines = [line for i, text in enumerate(preludes) for line in (f'#line 1 "lazyck-prelude-{i}"', text)]
     numbers: dict[tuple[tuple[str, ...], str], int] = {}
     for b, declarations in kept.items():
         unit.renamed[b] = renamers[b].names
@@ -164,16 +165,32 @@ def _definition(head: str, section: str) -> str:
     return " ".join([*prefixes, placed, body])
 
 
-def blamed(unit: Unit, output: str) -> set[int]:
-    """The blobs at which a failed compile of the unit points: those in error lines, else all that are mentioned."""
-    direct, any_ = set(), set()
+@dataclass(frozen=True)
+class Blame:
+    """Where a failed compile points: at blobs, and at preludes (by their index)."""
+
+    blobs: frozenset[int]
+    preludes: frozenset[int]
+
+
+def blame(unit: Unit, output: str) -> Blame:
+    """Read a compiler's errors: the place of each and how it was included; failing that, all that is mentioned."""
+    at_error: set[tuple[str, int]] = set()
+    mentioned: set[tuple[str, int]] = set()
+    included: set[tuple[str, int]] = set()
     for line in output.splitlines():
-        for kind, number in _LABEL.findall(line):
-            blobs = {int(number)} if kind == "blob" else unit.shared[int(number)]
-            any_ |= blobs
-            if "error" in line:
-                direct |= blobs
-    return direct or any_
+        labels = {(kind, int(number)) for kind, number in _LABEL.findall(line)}
+        mentioned |= labels
+        diagnostic = _DIAGNOSTIC.search(line)
+        if diagnostic:
+            if diagnostic[1] == "error":
+                at_error |= labels | included
+            included = set()
+        else:
+            included |= labels
+    found = at_error or mentioned
+    blobs = {b for kind, n in found for b in ({n} if kind == "blob" else unit.shared[n] if kind == "shared" else ())}
+    return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
 
 
 def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | None]:

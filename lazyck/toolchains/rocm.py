@@ -13,7 +13,7 @@ from lazyck.toolchains import lookup
 from lazyck.toolchains.base import Found
 from lazyck.toolchains.gnu import GnuToolchain, home_of
 
-_GFX = re.compile(r"gfx[0-9a-f]{3,5}(?:-[0-9a-f]+)*(?:-generic)?(?::(?:sramecc|xnack)[+-])*")
+_GFX = re.compile(r"gfx(?:[0-9a-f]{3,5}|[0-9]+(?:-[0-9]+)*-generic)(?::(?:sramecc|xnack)[+-])*")
 _ARCH_OPTIONS = frozenset({"--offload-arch", "--cuda-gpu-arch", "--amdgpu-target"})
 _DEFAULT_HOME = "/opt/rocm"
 

@@ -35,7 +35,7 @@ def test_no_memory_error_and_no_undefined_behaviour(sanitized: Project) -> None:
     sanitized.write("open.rsp", "-c blob/k.cpp -o 'k.o")
     more = ["c++ @odd.rsp", "c++ @open.rsp", "c++ -MD -MT 'a b' -MQ '\\ $#' -c blob/k.cpp -o k.o", "c++ ''", "c++ - -",
             "c++ -c '' -o ''", "c++ -Wl,,, -l -L", "c++ -Wl,,a, -Lblob -lx -l:", "nvcc -optf ''", "nvcc -optf",
-            "c++ @", "c++ -Wp,-MD,x.d,-MT,y -c blob/k.cpp -o k.o", "c++ -c ../../../../../../../../../x.cpp"]  # fmt: skip
+            "c++ @", "c++ -Wp,-MD,x.d,-MT,y -c blob/k.cpp -o k.o", "c++ -c ../../../../../../../x.cpp"]  # fmt: skip
     (sanitized.dir / "k.o").write_text("")
     for line in [*(line for line, _ in PASSED), *DEFERRED, *more]:
         done = sanitized.run(*shlex.split(line), ASAN_OPTIONS="detect_leaks=0")

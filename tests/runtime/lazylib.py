@@ -137,6 +137,7 @@ def build_lazy_library(
     env: Sequence[tuple[str, str]] = (),
     drop_env: Sequence[str] = (),
     embed: bool = True,
+    links_library: bool = True,
 ) -> LazyLibrary:
     """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h"."""
     root = directory / "lazyck"
@@ -163,7 +164,8 @@ def build_lazy_library(
         compile=tuple(compile_words)
         if compile_words is not None
         else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
-        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,-Bsymbolic", "-Wl,--no-as-needed", abi.PH_LIBRARY),
+        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,-Bsymbolic",
+              *(("-Wl,--no-as-needed", abi.PH_LIBRARY) if links_library else ())),
         arch_flags=tuple(arch_flags),
         env=tuple(env),
         drop_env=tuple(drop_env),

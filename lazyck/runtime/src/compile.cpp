@@ -92,16 +92,19 @@ private:
         fail_here(first, reason);
     }
 
-    // The line by which a reader would know what is wrong. The last line of `output` is ours.
+    // The line by which a reader would know what is wrong. The last line of `output` is ours; the driver's own
+    // complaint about its linker says nothing.
     static std::string first_error(const std::string& output) {
-        std::string last;
+        std::string last = "the compiler said nothing";
         for (const std::string& line : split(output, "\n")) {
-            for (const char* sign : {"error:", "error ", "Error", "undefined reference", "undefined symbol"}) {
-                if (line.find(sign) != std::string::npos) return line.substr(0, k_longest_error_line);
+            const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
+            if (has("collect2: error") || has("linker command failed") || line[0] == '[') continue;
+            if (has("error:") || has("error ") || has("Error") || has("undefined reference") || has("undefined symbol")) {
+                return line.substr(0, k_longest_error_line);
             }
-            if (line.find_first_not_of(" \t\r") != std::string::npos && line[0] != '[') last = line;
+            if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
         }
-        return last.empty() ? "the compiler said nothing" : last.substr(0, k_longest_error_line);
+        return last.substr(0, k_longest_error_line);
     }
 
     [[noreturn]] void fail_here(const std::string& reason, const std::string& detail) {

@@ -6,7 +6,6 @@
 #include "state.h"
 
 #undef hipGetDeviceProperties
-#undef hipChooseDevice
 
 namespace fake_rocm {
 namespace {

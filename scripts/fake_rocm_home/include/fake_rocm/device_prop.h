@@ -145,4 +145,3 @@ static_assert(sizeof(hipDeviceProp_tR0600) == 1472, "layout of hipDeviceProp_tR0
 
 #define hipDeviceProp_t hipDeviceProp_tR0600
 #define hipGetDeviceProperties hipGetDevicePropertiesR0600
-#define hipChooseDevice hipChooseDeviceR0600

@@ -24,7 +24,7 @@ _FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", f"-I{HOME}/include",
 
 def library_dir() -> Path:
     """The directory that holds libamdhip64.so, built now if the sources have changed since it was."""
-    digest = _source_digest()
+    digest = source_digest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fake_rocm_home" / digest[:16]
     candidates = (HOME / "lib", cache)
     for directory in candidates:
@@ -42,13 +42,13 @@ def library_dir() -> Path:
     raise FakeRocmError(f"cannot build libamdhip64.so: neither {candidates[0]} nor {candidates[1]} can be written")
 
 
-def _source_digest() -> str:
+def source_digest() -> str:
+    """Names the contents of this home: the library's sources, the headers, and the compiler driver."""
     digest = hashlib.sha256()
-    for part in ("src", "include"):
+    for part in ("src", "include", "libexec"):
         for path in sorted((HOME / part).rglob("*")):
-            if path.is_file():
+            if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(HOME)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-    digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fake_rocm.archs import check_archs, common_wave_size, device_archs
-from fake_rocm.build import library_dir
+from fake_rocm.build import library_dir, source_digest
 from fake_rocm.home import HIP_VERSION, HOME, VERSION_LABEL, FakeRocmError, HostCompiler, find_host_compiler
 from fake_rocm.options import Invocation, Mode, Part, Role, expand_response_files, parse
 from fake_rocm.rewrite import may_need_rewrite, rewrite
@@ -71,7 +71,8 @@ def version_text(host: HostCompiler) -> str:
     return "\n".join(
         [
             f"HIP version: {VERSION_LABEL}",
-            f"clang version {HIP_VERSION} (fake_rocm_home: kernels run on the CPU; compiled by {host_version})",
+            # With the digest, whoever keys a cache by this text sees when the home changes.
+            f"clang version {HIP_VERSION} (fake_rocm_home {source_digest()[:12]} on {host_version})",
             f"Target: {os.uname().machine}-unknown-linux-gnu",
             "Thread model: posix",
             f"InstalledDir: {HOME}/bin",

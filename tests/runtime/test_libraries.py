@@ -1,0 +1,183 @@
+"""The shape of a lazy library: how it links, what it exports, what runs when it loads, and its C interface."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+
+from lazyck.errors import BuildError
+from lazyck.postbuild.stubs import render_stubs
+
+
+def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:
+    directory.mkdir(exist_ok=True)
+    arguments = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS, **changes}
+    return build_lazy_library(directory, objects_dir, **arguments)  # type: ignore[arg-type]
+
+
+def test_stub_is_one_jump(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir)
+    listing = run(["objdump", "-d", "--no-show-raw-insn", lib.library]).stdout
+    lines = listing.split("<_Z3addii>:\n")[1].splitlines()[:2]
+    assert [line.split("\t")[1].split()[0] for line in lines] == ["endbr64", "jmp"]
+    assert "lazyck_slots" in lines[1]
+
+
+@pytest.mark.parametrize("compiler", [CXX, *([CLANG] if CLANG else [])])
+def test_nothing_runs_at_load_and_only_the_interface_is_exported(
+    tmp_path: Path, objects_dir: Path, compiler: str
+) -> None:
+    lib = build(tmp_path, objects_dir, compiler=compiler)
+    for o in (objects_dir).glob("*/*.o"):
+        assert not re.search(r"\.(init_array|ctors)", run(["readelf", "-SW", o]).stdout), o
+    exported = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib.library]).stdout.splitlines()}
+    assert {e for e in exported if e.startswith("lazyck")} == {
+        "lazyck_abi_version",
+        "lazyck_set_cache_dir",
+        "lazyck_get_stats",
+        "lazyck_prefetch",
+        "lazyck_last_error",
+    }
+    assert not {e for e in exported if "lazyck2rt" in e}
+    assert {"_Z3addii", "_Z3subii", "_Z3usei"} <= exported
+    assert "TEXTREL" not in run(["readelf", "-dW", lib.library]).stdout
+    assert re.search(r"GNU_STACK.* RW ", run(["readelf", "-lW", lib.library]).stdout)
+
+
+@pytest.mark.parametrize(
+    "link_flags",
+    [
+        ["-Wl,--gc-sections", "-Wl,-z,now", "-Wl,-z,relro"],
+        ["-Wl,-z,ibt", "-Wl,-z,shstk"],
+        ["-Wl,-Bsymbolic", "-Wl,--icf=all", "-fuse-ld=gold"],
+        ["-Wl,--version-script=exports.map"],
+    ],
+)
+def test_library_works_however_it_is_linked(tmp_path: Path, objects_dir: Path, link_flags: list[str]) -> None:
+    (tmp_path / "exports.map").write_text("{ global: _Z3usei; _Z3subii; local: *; };\n")
+    lib = build(tmp_path, objects_dir, link_flags=link_flags)
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.stdout == "8\n", done.stderr
+    failed = lib.call(tmp_path / "main", env={"LAZYCK_JOBS": "no"})
+    assert (failed.returncode, "LAZYCK_JOBS" in failed.stdout) == (3, True)
+
+
+@pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
+def test_stubs_work_inside_an_executable(tmp_path: Path, objects_dir: Path, kind: str) -> None:
+    lib = build(tmp_path, objects_dir, links_library=False)
+    flags = ["-fPIE"] if kind == "-pie" else ["-fno-pie"]
+    source = tmp_path / "prog.cpp"
+    source.write_text('#include "demo.h"\nint main() { auto p = sub; return p(use(4), 1) == 7 && p == sub ? 0 : 1; }\n')
+    run([CXX, *flags, "-c", source, "-o", tmp_path / "prog.o"])
+    objects = runtime_objects(objects_dir, CXX, ())
+    run([CXX, kind, "-o", tmp_path / "prog", tmp_path / "prog.o", tmp_path / "demo.o", tmp_path / "stubs.o", *objects,
+         "-Wl,--gc-sections", "-pthread", "-ldl"])  # fmt: skip
+    done = lib.call(tmp_path / "prog")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("compiler", [CXX, *([CLANG] if CLANG else [])])
+def test_any_symbol_name_assembles(tmp_path: Path, compiler: str) -> None:
+    names = ["_Z1fv", "odd name", "rax", "$x", "a-b", "ünï", "x(y)+1", "1abc", ".hidden", "_ZN1aB5cxx11Ev", "x" * 4000]
+    (tmp_path / "m").write_bytes(b"x")
+    (tmp_path / "s.s").write_text(render_stubs(names, "m"), encoding="utf-8")
+    run([compiler, "-c", "s.s", "-o", "s.o"], cwd=tmp_path)
+    listing = run(["nm", "s.o"], cwd=tmp_path).stdout
+    for name in names:
+        assert f" T {name}\n" in listing
+
+
+def test_machine_without_stubs_is_an_error() -> None:
+    with pytest.raises(BuildError, match="z80"):
+        render_stubs(["f"], "m", machine="z80")
+
+
+INTERFACE = """
+import ctypes, sys
+class Stats(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_uint64) for n in
+        "size blobs symbols loaded hits misses compiles failures damaged compile_ns".split()]
+def load(path, mode=ctypes.RTLD_LOCAL):
+    lib = ctypes.CDLL(path, mode)
+    lib.lazyck_last_error.restype = ctypes.c_char_p
+    return lib
+def stats(lib):
+    s = Stats(ctypes.sizeof(Stats))
+    assert lib.lazyck_get_stats(ctypes.byref(s)) == 0, lib.lazyck_last_error()
+    return s
+"""
+
+
+def python(lib: LazyLibrary, text: str, *words: str | Path) -> str:
+    done = lib.call(sys.executable, "-c", INTERFACE + text, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_interface_counts_prefetches_and_reports(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir)
+    text = """
+lib = load(sys.argv[1])
+assert lib.lazyck_abi_version() == 1 and lib.lazyck_last_error() == b""
+s = stats(lib)
+assert (s.blobs, s.symbols, s.loaded, s.misses) == (2, 2, 0, 0)
+assert lib.lazyck_prefetch(b"none*") == -1 and b"none*" in lib.lazyck_last_error()
+assert lib.lazyck_prefetch(b"a*") == 1
+assert lib.lazyck_prefetch(b"*") == 2
+assert lib._Z3usei(4) == 8
+s = stats(lib)
+print(s.loaded, s.hits, s.misses, s.compiles, s.failures, s.compile_ns > 0)
+small = (ctypes.c_uint64 * 3)(24, 9, 9)
+assert lib.lazyck_get_stats(small) == 0 and list(small) == [24, 2, 2]
+assert lib.lazyck_set_cache_dir(sys.argv[2].encode()) == -1 and sys.argv[2].encode() in lib.lazyck_last_error()
+"""
+    (tmp_path / "file").write_text("")
+    assert python(lib, text, lib.library, tmp_path / "file") == "2 0 2 2 0 True\n"
+    assert python(lib, text, lib.library, tmp_path / "file") == "2 2 0 0 0 False\n"
+
+
+def test_cache_dir_can_be_set_by_the_program(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir)
+    python(lib, "lib = load(sys.argv[1]); assert lib.lazyck_set_cache_dir(sys.argv[2].encode()) == 0; lib._Z3usei(1)",
+           lib.library, tmp_path / "other")  # fmt: skip
+    assert not lib.cache.exists()
+    assert list((tmp_path / "other").glob("v1/demo/*/add-*.so"))
+
+
+@pytest.mark.parametrize("mode", ["RTLD_GLOBAL", "RTLD_LOCAL"])
+def test_two_lazy_libraries_do_not_cross(tmp_path: Path, objects_dir: Path, mode: str) -> None:
+    one = build(tmp_path / "one", objects_dir, name="one")
+    blobs = {"mul": "int mul(int a, int b) { return a * b; }\n"}
+    main = "int mul(int, int); int use_mul(int x) { return mul(x, x); }\n"
+    two = build(tmp_path / "two", objects_dir, name="two", blobs=blobs, main=main, symbols={"mul": ("_Z3mulii",)})
+    text = f"""
+one, two = (load(p, ctypes.{mode}) for p in sys.argv[1:3])
+assert one.lazyck_set_cache_dir(sys.argv[3].encode()) == 0
+assert one._Z3usei(4) == 8 and two._Z7use_muli(4) == 16
+assert (stats(one).blobs, stats(two).blobs) == (2, 1)
+assert two.lazyck_prefetch(b"none") == -1 and one.lazyck_last_error() == b""
+"""
+    python(one, text, one.library, two.library, tmp_path / "first")
+    assert list((tmp_path / "first").glob("v1/*")) == [tmp_path / "first/v1/one"]
+    assert list(one.cache.glob("v1/*")) == [one.cache / "v1/two"]
+
+
+def test_manifest_file_stands_in_for_an_embedded_one(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir, embed=False)
+    program = lib.program(CALL_CAUGHT)
+    missing = lib.call(program)
+    assert missing.returncode == 3
+    assert "LAZYCK_MANIFEST" in missing.stdout
+    assert lib.call(program, env={"LAZYCK_MANIFEST": str(lib.manifest_file)}).stdout == "8\n"
+
+
+def test_headers_compile_alone_with_all_warnings(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text('#include "lazyck.h"\nint main(void) { return 0; }\n')
+    run(["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", SOURCES, "-fsyntax-only", tmp_path / "a.c"])
+    (tmp_path / "b.cpp").write_text('#include "error.hpp"\nint main() { try { } catch (const lazyck::CompileError&) { } }\n')
+    run([CXX, "-std=c++11", "-Wall", "-Wextra", "-Werror", "-I", SOURCES, tmp_path / "b.cpp", "-o", tmp_path / "b"])

@@ -1,0 +1,168 @@
+"""Links of other shapes than `c++ -shared *.o`, all under `lazyck build full`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from conftest import Lazyck
+
+HEADER = """
+#pragma once
+template <int N> int twice(int x);
+"""
+BLOB = '#include "twice.hpp"\ntemplate <> int twice<{n}>(int x) {{ return x * 2 + {n}; }}\n'
+DISPATCH = '#include "twice.hpp"\nextern "C" int run(int n, int x) {{ {cases} return -1; }}\n'
+
+
+def write_project(where: Path, numbers: list[int], main: str = "") -> None:
+    """`blob/v<N>.cpp` for each number, and a dispatcher that calls them."""
+    (where / "blob").mkdir(parents=True)
+    (where / "twice.hpp").write_text(HEADER)
+    for n in numbers:
+        (where / "blob" / f"v{n}.cpp").write_text(BLOB.format(n=n))
+    cases = " ".join(f"if (n == {n}) return twice<{n}>(x);" for n in numbers)
+    (where / "dispatch.cpp").write_text(DISPATCH.format(cases=cases) + main)
+
+
+def build(lazyck: Lazyck, where: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (where / "build.sh").write_text("set -e\n" + script)
+    words = ["build", "full", "--toolchain", "host", "--tmp-dir", where / "tmp", *options, "--", "sh", "build.sh"]
+    return lazyck(*words, cwd=where)
+
+
+def run_library(library: Path, n: int, x: int) -> subprocess.CompletedProcess[str]:
+    code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).run(int(sys.argv[2]), int(sys.argv[3])))"
+    return subprocess.run(["python3", "-c", code, str(library), str(n), str(x)], capture_output=True, text=True)
+
+
+COMPILE = "for f in dispatch blob/v*; do f=${f%.cpp}; c++ -fPIC -I. -c $f.cpp -o $(basename $f).o; done\n"
+
+
+def test_static_archive_between_compile_and_link(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2, 3])
+    done = build(lazyck, tmp_path, COMPILE + "ar rcs libv.a v*.o\nc++ -shared -o libx.so dispatch.o libv.a\n")
+    assert done.returncode == 0, done.stderr
+    assert "3 blobs deferred, 3 lazy with 3 symbols" in done.stderr
+    assert run_library(tmp_path / "libx.so", 2, 10).stdout == "22\n"
+
+
+def test_response_file_and_another_driver_than_the_compiler(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    script = COMPILE + "printf '%s\\n' -shared -o libx.so dispatch.o v1.o '\"v2.o\"' > args\ng++ @args\n"
+    done = build(lazyck, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
+
+
+def test_link_by_the_c_driver(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1])
+    done = build(lazyck, tmp_path, COMPILE + "cc -shared -o libx.so dispatch.o v1.o\n")
+    assert done.returncode == 0, done.stderr
+    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
+
+
+def test_executable_as_output(lazyck: Lazyck, tmp_path: Path) -> None:
+    main = '#include <cstdio>\nint main() { std::printf("%d %d\\n", run(1, 5), run(2, 5)); }\n'
+    write_project(tmp_path, [1, 2], main)
+    done = build(lazyck, tmp_path, COMPILE + "c++ -o prog dispatch.o v1.o v2.o\n")
+    assert done.returncode == 0, done.stderr
+    called = subprocess.run([tmp_path / "prog"], capture_output=True, text=True)
+    assert called.stdout == "11 12\n", called.stderr
+    assert "compiling v1" in called.stderr
+
+
+def test_two_libraries_in_one_build_and_in_one_process(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    script = (
+        COMPILE
+        + "c++ -shared -o liba.so dispatch.o v1.o v2.o\nmkdir -p sub\nc++ -shared -o sub/libb.so dispatch.o v1.o v2.o\n"
+    )
+    done = build(lazyck, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    code = (
+        "import ctypes\n"
+        "a, b = ctypes.CDLL('./liba.so', ctypes.RTLD_GLOBAL), ctypes.CDLL('./sub/libb.so', ctypes.RTLD_GLOBAL)\n"
+        "print(a.run(1, 1), b.run(2, 1), a.run(2, 1), b.run(1, 1))"
+    )
+    called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert called.stdout == "3 4 4 3\n", called.stderr
+
+
+def test_equal_stems_in_two_directories_are_two_blobs(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    (tmp_path / "blob" / "more").mkdir()
+    (tmp_path / "blob" / "v2.cpp").rename(tmp_path / "blob" / "more" / "v1.cpp")
+    script = (
+        "c++ -fPIC -I. -c dispatch.cpp -o dispatch.o\nc++ -fPIC -I. -c blob/v1.cpp -o a.o\n"
+        "c++ -fPIC -I. -c blob/more/v1.cpp -o b.o\nc++ -shared -o libx.so dispatch.o a.o b.o\n"
+    )
+    done = build(lazyck, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert [run_library(tmp_path / "libx.so", n, 10).stdout for n in (1, 2)] == ["21\n", "22\n"]
+
+
+def test_a_changed_blob_is_compiled_again_and_the_others_stay_cached(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    script = COMPILE + "c++ -shared -o libx.so dispatch.o v1.o v2.o\n"
+    assert build(lazyck, tmp_path, script).returncode == 0
+    assert [run_library(tmp_path / "libx.so", n, 10).stdout for n in (1, 2)] == ["21\n", "22\n"]
+    (tmp_path / "blob" / "v1.cpp").write_text(BLOB.format(n=1).replace("x * 2", "x * 3"))
+    assert build(lazyck, tmp_path, script).returncode == 0
+    changed, same = run_library(tmp_path / "libx.so", 1, 10), run_library(tmp_path / "libx.so", 2, 10)
+    assert (changed.stdout, same.stdout) == ("31\n", "22\n")
+    assert "compiling v1" in changed.stderr
+    assert same.stderr == ""
+
+
+def test_a_changed_header_changes_the_key(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1])
+    (tmp_path / "blob" / "v1.cpp").write_text(
+        '#include "twice.hpp"\n#include "blob/factor.h"\ntemplate <> int twice<1>(int x) { return x * FACTOR; }\n'
+    )
+    script = COMPILE + "c++ -shared -o libx.so dispatch.o v1.o\n"
+    for factor, answer in (("5", "50\n"), ("7", "70\n")):
+        (tmp_path / "blob" / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        assert build(lazyck, tmp_path, script).returncode == 0
+        assert run_library(tmp_path / "libx.so", 1, 10).stdout == answer
+
+
+def test_a_needed_symbol_of_a_blob_that_cannot_be_understood_is_an_error_with_suspects(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    write_project(tmp_path, [1, 2])
+    (tmp_path / "blob" / "v2.cpp").write_text('#include "no_such_header.hpp"\n' + BLOB.format(n=2))
+    done = build(lazyck, tmp_path, COMPILE + "c++ -shared -o libx.so dispatch.o v1.o v2.o\n")
+    assert done.returncode == 1
+    assert "_Z5twiceILi2EEii" in done.stderr
+    assert "blob/v2.cpp" in done.stderr
+    assert "no_such_header.hpp" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "libx.so").exists()
+
+
+def test_dispatchers_that_are_lto_objects_make_every_blob_eager(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1])
+    script = (
+        COMPILE + "c++ -flto -fPIC -I. -c dispatch.cpp -o dispatch.o\nc++ -flto -shared -o libx.so dispatch.o v1.o\n"
+    )
+    done = build(lazyck, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert "LTO" in done.stderr
+    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
+
+
+def test_a_weak_definition_in_a_dispatcher_keeps_the_call_where_it_was(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    with (tmp_path / "dispatch.cpp").open("a") as f:
+        f.write(
+            'extern "C" __attribute__((weak)) int weakly() { return 5; }\nextern "C" int ask() { return weakly(); }\n'
+        )
+    (tmp_path / "blob" / "v3.cpp").write_text('extern "C" int weakly() { return 6; }\n')
+    done = build(lazyck, tmp_path, COMPILE + "c++ -shared -o libx.so dispatch.o v1.o v2.o v3.o\n")
+    assert done.returncode == 0, done.stderr
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').ask())"
+    called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ))
+    # nothing left it undefined: the blob is linked as an object, and its strong definition wins as it always did
+    assert called.stdout == "6\n", called.stderr
