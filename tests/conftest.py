@@ -1,19 +1,15 @@
-"""What all tests share: a clean environment, the `lazyck` command as a real process, the places of the repository."""
+"""What all tests share: a clean environment, and the `lazyck` command as a real process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
-
-Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
+from support import REPOSITORY, Lazyck
 
 
 @pytest.fixture(autouse=True)

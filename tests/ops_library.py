@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import REPOSITORY, Lazyck
+from support import REPOSITORY, Lazyck
 
 PROJECT = REPOSITORY / "tests" / "projects" / "ops"
 CALLER = """

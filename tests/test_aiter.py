@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from conftest import FAKE_ROCM, Lazyck
 from ops_library import PROJECT, call
+from support import FAKE_ROCM, Lazyck
 
 # In the shape of aiter's own script: one library per --api, archs and the bf16 mode from the environment.
 COMPILE_PY = """

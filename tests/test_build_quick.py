@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from conftest import REPOSITORY, Lazyck
 from ops_library import build_ops, call
+from support import REPOSITORY, Lazyck
 
 RUNTIME = REPOSITORY / "lazyck" / "runtime" / "src"
 

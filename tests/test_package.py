@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from conftest import REPOSITORY, Lazyck
+from support import REPOSITORY, Lazyck
 
 
 def test_wheel_is_pure_python_and_carries_the_sources_of_runtime_and_shim(tmp_path: Path) -> None:

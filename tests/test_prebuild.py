@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Lazyck
 from ops_library import Ops, build_ops
+from support import Lazyck
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LITERAL = r"""R"([^()\\\s]{0,16})\((?s:.*?)\)\%s"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
+_LITERAL = r"""R"([^()\\\s]{0,16})\((?s:.*?)\)%s"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 TOKEN = re.compile(_LITERAL % r"\1" + r"|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.']|)*|::|->|\S")
@@ -108,9 +108,14 @@ def top_level(text: str) -> str:
 def declarator(declaration: str) -> tuple[str, str]:
     """(name before the parameter list, the parameters) of a function's declaration, template prefixes and attributes
     taken out before. The name is "" for an operator and for what is no plain function."""
-    angles, last, previous = 0, "", ""
+    angles, last, previous, hidden = 0, "", "", 0
     for m in TOKEN.finditer(declaration):
         t = m[0]
+        if m.start() < hidden:
+            continue
+        if t == "(" and angles:
+            hidden = matching_paren(declaration, m.start())
+            continue
         if t == "operator":
             return "", ""
         if t == "<":

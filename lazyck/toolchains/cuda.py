@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from lazyck import abi, proc
 from lazyck.command import LinkCommand
+from lazyck.config import environment
 from lazyck.errors import BuildError, CommandError, UsageError
 from lazyck.toolchains import lookup, nvcc_options
 from lazyck.toolchains.base import Found, Toolchain, accepts
@@ -134,7 +135,7 @@ class CudaToolchain(Toolchain):
             if "-o" in words:
                 words[words.index("-o") + 1] = output
                 if "/" not in words[0]:
-                    words[0] = lookup.which(words[0], env if env is not None else os.environ) or words[0]
+                    words[0] = lookup.which(words[0], environment() if env is None else env) or words[0]
                 return tuple(words)
         raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
 

@@ -1,43 +1,14 @@
-"""Fixtures for the tests of scripts/fake_rocm_home: its compiler as a real process, its launch log as records."""
+"""Fixtures for the tests of scripts/fake_rocm_home: its compiler as a real process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-
-HOME = Path(__file__).resolve().parents[2] / "scripts" / "fake_rocm_home"
-PROGRAMS = Path(__file__).resolve().parent / "programs"
-
-Result = subprocess.CompletedProcess[str]
-Run = Callable[..., Result]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One line of the launch log."""
-
-    pid: int
-    role: str
-    arch: str
-    grid: str
-    block: str
-    shared: int
-    kernel: str
-
-
-def read_launches(log: Path) -> list[Launch]:
-    if not log.exists():
-        return []
-    fields = [dict(word.split("=", 1) for word in line.split(" ")) for line in log.read_text().splitlines()]
-    return [
-        Launch(int(f["pid"]), f["role"], f["arch"], f["grid"], f["block"], int(f["shared"]), f["kernel"])
-        for f in fields
-    ]
+from launches import HOME, Result, Run
 
 
 @pytest.fixture

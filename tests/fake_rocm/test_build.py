@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import HOME, Run
+from launches import HOME, Run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, Run, read_launches
+from launches import PROGRAMS, Run, read_launches
 
 KERNEL = """
 #include <hip/hip_runtime.h>

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Run, read_launches
+from launches import Run, read_launches
 
 BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 REAL_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/libamdhip64.so.5")

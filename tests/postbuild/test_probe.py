@@ -71,6 +71,14 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.fixture(params=["g++", "clang++-19"])
+def any_bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    compiler = shutil.which(request.param)
+    if compiler is None:
+        pytest.skip(f"no {request.param} on PATH")
+    return Bench(tmp_path, (compiler,))
+
+
 def by_stem(result: ProbeResult) -> dict[str, Probed]:
     return {p.blob.stem: p for p in result.probed}
 
@@ -95,7 +103,7 @@ def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = 
     return found
 
 
-def test_explicit_specializations_with_aliases_that_repeat(bench: Bench) -> None:
+def test_explicit_specializations_with_aliases_that_repeat(any_bench: Bench) -> None:
     blob = """
 #include "common.h"
 using dtype_0 = {t};
@@ -111,7 +119,7 @@ std::string name_<trait_0>() {{ return "x" + std::to_string({d}); }}
         for t in ("float", "double")
         for d in (1, 2, 3)
     }
-    found = check(bench, **texts)
+    found = check(any_bench, **texts)
     assert all(len(p.symbols) == 2 for p in found.values())
 
 
@@ -126,18 +134,18 @@ template <> float launch_<trait_0>(const lib::Args& a, int stream) { return kern
     assert [p.symbols for p in result.probed] == [("_Z7launch_IN3lib6TraitsIfLi160ELNS0_4ModeE0EEEEfRKNS0_4ArgsEi",)]
 
 
-def test_explicit_instantiations_of_functions_and_members(bench: Bench) -> None:
+def test_explicit_instantiations_of_functions_and_members(any_bench: Bench) -> None:
     text = """
 #include "common.h"
 template void run<3>(float*, int);
 template void run<4>(float* p, int n);
 """
-    result = bench.probe(inst=text)
+    result = any_bench.probe(inst=text)
     assert set(result.probed[0].symbols) == {"_Z3runILi3EEvPfi", "_Z3runILi4EEvPfi"}
     assert not result.probed[0].compiled
 
 
-def test_plain_functions_of_every_shape(bench: Bench) -> None:
+def test_plain_functions_of_every_shape(any_bench: Bench) -> None:
     text = """
 #include "common.h"
 #include <functional>
@@ -166,14 +174,14 @@ auto automatic(int x) { return x * 2; }
 void lambda_default(std::function<int(int)> f = [](int x) { return x; }) { f(R"x(})x" ? 1 : 2); }
 __attribute__((weak)) void can_be_replaced() {}
 """
-    result = bench.probe(shapes=text)
+    result = any_bench.probe(shapes=text)
     one = result.probed[0]
     assert not one.compiled, one.compiled
-    assert set(one.symbols) == bench.real_functions(one.blob.source) | {"_Z15can_be_replacedv"}
+    assert set(one.symbols) == any_bench.real_functions(one.blob.source) | {"_Z15can_be_replacedv"}
     assert len(one.symbols) == 19
 
 
-def test_members_defined_out_of_class(bench: Bench) -> None:
+def test_members_defined_out_of_class(any_bench: Bench) -> None:
     text = """
 #include "common.h"
 template <> void Engine<3>::go(float* p) const { *p = v; }
@@ -186,7 +194,7 @@ Own::~Own() { }
 Own::operator bool() const { return x; }
 void Own::s() { }
 """
-    check(bench, members=text)
+    check(any_bench, members=text)
 
 
 def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) -> None:
@@ -233,7 +241,7 @@ def test_whole_file_guards_are_resolved(bench: Bench) -> None:
     assert found["off"].symbols == ()
 
 
-def test_private_types_of_the_same_name_keep_their_spelling_in_symbols(bench: Bench) -> None:
+def test_private_types_of_the_same_name_keep_their_spelling_in_symbols(any_bench: Bench) -> None:
     text = """
 #include "common.h"
 namespace mine {{ struct Params {{ int x[{d}]; using type = Params; }};
@@ -245,10 +253,10 @@ template void private_template<{d}>(P::type* p, lib::seq<{d}, mine::dim>);
 void take_{d}(mine::Params p, P*, callback_t, std::string, mine::Params) {{ private_template<{d}>(&p, {{}}); }}
 template <> float launch_<mine::Params>(const lib::Args&, int) {{ return {d}; }}
 """
-    result = bench.probe_all({f"p{d}": text.format(d=d) for d in (1, 2, 3)})
+    result = any_bench.probe_all({f"p{d}": text.format(d=d) for d in (1, 2, 3)})
     for one in result.probed:
         assert not one.compiled
-        real = bench.real_functions(one.blob.source)
+        real = any_bench.real_functions(one.blob.source)
         d = one.blob.stem[1:]
         weak = f"_Z16private_templateILi{d}EEvPN4mine6ParamsEN3lib3seqIJXT_EXL"
         assert real <= set(one.symbols)
@@ -274,7 +282,7 @@ def test_a_template_that_several_blobs_instantiate_belongs_to_each(bench: Bench)
     assert not any(p.compiled for p in result.probed)
 
 
-def test_support_declarations_of_all_kinds_reach_the_heads(bench: Bench) -> None:
+def test_support_declarations_of_all_kinds_reach_the_heads(any_bench: Bench) -> None:
     text = """
 #include "common.h"
 #include <array>
@@ -294,11 +302,11 @@ template <int N> constexpr int v = N;
 void a_{d}(typename Pick<int>::type, Pair, Both*, seq<v<{d}>>) {{ }}
 template <> float launch_<Pick<char>::type>(const lib::Args&, int) {{ return elsewhere; }}
 """
-    check(bench, **{f"s{d}": text.format(d=d) for d in (1, 2, 3)})
+    check(any_bench, **{f"s{d}": text.format(d=d) for d in (1, 2, 3)})
 
 
-def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(bench: Bench) -> None:
-    (bench.at / "late.h").write_text("#pragma once\n")
+def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(any_bench: Bench) -> None:
+    (any_bench.at / "late.h").write_text("#pragma once\n")
     good = '#include "common.h"\nvoid good_{i}(lib::Args) {{}}\n'
     texts = {f"g{i}": good.format(i=i) for i in range(4)}
     # the same function with two return types: valid in each blob, not in one unit
@@ -307,7 +315,7 @@ def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(bench: Bench) 
     texts["instances"] = '#include "common.h"\ntemplate class Box;\n'.replace(
         "template class Box;", "template <int D> struct Box { int get() { return D; } };\ntemplate struct Box<3>;"
     )
-    result = bench.probe_all(texts)
+    result = any_bench.probe_all(texts)
     found = by_stem(result)
     assert not result.eager
     assert [n for n, p in found.items() if p.compiled] in (["one", "instances"], ["two", "instances"])
@@ -329,15 +337,29 @@ def test_a_blob_that_does_not_compile_at_all_is_eager_with_the_first_error(bench
     assert "not_there.h" in said["missing"] and "NoSuchType" in said["wrong"]
 
 
-def test_headers_that_do_not_go_together_are_probed_apart(bench: Bench) -> None:
+def test_headers_that_do_not_go_together_are_probed_apart(any_bench: Bench) -> None:
     texts = {}
-    for i in range(6):
-        (bench.at / f"private_{i}.h").write_text(f"#pragma once\nstruct Params {{ int x[{i + 1}]; }};\n")
+    for i in range(5):
+        (any_bench.at / f"private_{i}.h").write_text(f"#pragma once\nstruct Params {{ int x[{i + 1}]; }};\n")
         texts[f"p{i}"] = f'#include "common.h"\n#include "private_{i}.h"\nvoid take_{i}(Params) {{}}\n'
-    check(bench, **texts)
+    check(any_bench, **texts)
 
 
-def test_data_and_initializers_make_a_blob_eager_with_the_reason(bench: Bench) -> None:
+def test_more_faults_than_a_compiler_reports_at_once(tmp_path: Path) -> None:
+    clang = shutil.which("clang++-19")
+    if clang is None:
+        pytest.skip("no clang++-19 on PATH, which stops after 20 errors")
+    bench = Bench(tmp_path, (clang,))
+    texts = {}
+    for i in range(25):
+        for kind in ("int", "float"):
+            texts[f"{kind}{i}"] = f'#include "common.h"\n{kind} same_{i}(int) {{ return 1; }}\nvoid {kind}_{i}() {{}}\n'
+    result = bench.probe_all(texts, jobs=2)
+    assert len(result.probed) == 50 and sum(bool(p.compiled) for p in result.probed) == 25
+    assert all(len(p.symbols) == 2 for p in result.probed)
+
+
+def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Bench) -> None:
     head = '#include "common.h"\n#include <iostream>\nint start();\nvoid f() { std::cout << 1; }\n'
     own = "struct Registrar { Registrar(const char*); };\n"
     eager = {
@@ -359,7 +381,7 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(bench: Bench) -
         "empty_object": "struct Empty { constexpr Empty() {} }; static Empty nothing{};",
     }
     texts = {n: head.replace("void f()", f"void f_{n}()") + t + "\n" for n, t in {**eager, **lazy}.items()}
-    result = bench.probe_all(texts, jobs=2)
+    result = any_bench.probe_all(texts, jobs=2)
     assert set(by_stem(result)) == set(lazy)
     said = reasons(result)
     assert {n for n, r in said.items() if r.startswith("defines data: ")} == {

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from conftest import Lazyck
+from support import Lazyck
 
 HEADER = """
 #pragma once

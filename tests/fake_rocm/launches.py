@@ -1,0 +1,37 @@
+"""Where the fake ROCm home is, and its launch log as records."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2] / "scripts" / "fake_rocm_home"
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+Result = subprocess.CompletedProcess[str]
+Run = Callable[..., Result]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One line of the launch log."""
+
+    pid: int
+    role: str
+    arch: str
+    grid: str
+    block: str
+    shared: int
+    kernel: str
+
+
+def read_launches(log: Path) -> list[Launch]:
+    if not log.exists():
+        return []
+    fields = [dict(word.split("=", 1) for word in line.split(" ")) for line in log.read_text().splitlines()]
+    return [
+        Launch(int(f["pid"]), f["role"], f["arch"], f["grid"], f["block"], int(f["shared"]), f["kernel"])
+        for f in fields
+    ]

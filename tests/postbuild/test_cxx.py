@@ -1,0 +1,154 @@
+"""Reading C++ declarations: what each statement of a blob is taken for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyck.postbuild.cxx_declarations import Kind, Unsupported, parse
+from lazyck.postbuild.cxx_lexer import (
+    after_angles,
+    declarator,
+    flat,
+    template_prefixes,
+    top_level,
+    without_attributes,
+    without_comments,
+)
+
+
+def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:
+    return [(d.kind, d.names) for d in parse(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("using a = B<int, (3 > 2)>;", Kind.SUPPORT, "a"),
+        ("typedef void (*fn_t)(int, float);", Kind.SUPPORT, "fn_t"),
+        ("typedef int grid_t[3];", Kind.SUPPORT, "grid_t"),
+        ("namespace fs = std::filesystem;", Kind.SUPPORT, "fs"),
+        ("struct X final : Base<decltype(f())> { int a = 3; void g() { if (a) { } } };", Kind.SUPPORT, "X"),
+        ("struct alignas(16) Y { };", Kind.SUPPORT, "Y"),
+        ("template <int N = (3 > 2)> struct Z { };", Kind.SUPPORT, "Z"),
+        ("template <> struct Tr<Q> { int x; };", Kind.REPEATABLE, "Tr"),
+        ("struct Later;", Kind.REPEATABLE, "Later"),
+        ("enum class F : int;", Kind.REPEATABLE, "F"),
+        ("template <class T> concept Small = sizeof(T) < 8;", Kind.SUPPORT, "Small"),
+        ("template <class T> constexpr bool v = false;", Kind.SUPPORT, "v"),
+        ("template <class T> constexpr T cdiv(T a, T b) { return (a + b - 1) / b; }", Kind.SUPPORT, "cdiv"),
+        ("template <int D> void run(float* p) { x(); }", Kind.REPEATABLE, "run"),
+        ("static int helper(int x) { return x; }", Kind.REPEATABLE, "helper"),
+        ("void later(int);", Kind.REPEATABLE, "later"),
+        ("Foo later(Bar x, Baz y);", Kind.REPEATABLE, "later"),
+        ("extern int elsewhere;", Kind.REPEATABLE, "elsewhere"),
+        ('extern "C" int c_elsewhere;', Kind.REPEATABLE, "c_elsewhere"),
+        ("using std::vector;", Kind.REPEATABLE, "vector"),
+        ("__attribute__((device)) int f(int x) { return x; }", Kind.REPEATABLE, "f"),
+        ("__attribute__((host)) __attribute__((device)) int hd(int x) { return x; }", Kind.HEAD, "hd"),
+        ("template <> float go<a::b<(1 > 0)>>(const s& x, t y) { return 1; }", Kind.HEAD, "go"),
+        ("template void go<3>(float*);", Kind.HEAD, "go"),
+        ("std::function<void(int)> make(int x) { return {}; }", Kind.HEAD, "make"),
+        ("struct A get(int x) { return {}; }", Kind.HEAD, "get"),
+        ("Foo<3>::Foo(int x) : a{x}, b(3), c{[] { return 1; }()} { y(); }", Kind.HEAD, "Foo"),
+        ("void f(int x) try { a(); } catch (int) { b(); } catch (...) { c(); }", Kind.HEAD, "f"),
+        ("auto f(int a) -> std::vector<int> { return {}; }", Kind.HEAD, "f"),
+        ("int counter = 0;", Kind.DATA, "counter"),
+        ("int table[3] = {1, 2, 3};", Kind.DATA, "table"),
+        ("std::map<int, std::string> m;", Kind.DATA, "m"),
+        ("std::function<void(int)> callback;", Kind.DATA, "callback"),
+        ("inline int shared = 0;", Kind.DATA, "shared"),
+        ("int Foo<3>::x = 4;", Kind.DATA, "x"),
+        ("template <> int Foo<3>::x = 4;", Kind.DATA, "x"),
+        ("int (*hook)(int) = nullptr;", Kind.DATA, "hook"),
+        ("__attribute__((constant)) float lut[4];", Kind.DATA, "lut"),
+        ('const char* label = "x";', Kind.DATA, "label"),
+        ('static const char* const names[] = {"a", "b"};', Kind.SUPPORT, "names"),
+        ("static const float t[3] = {1.f, -2, 3e+5};", Kind.SUPPORT, "t"),
+        ("inline constexpr int z{3};", Kind.SUPPORT, "z"),
+        ('static Registrar r("x");', Kind.SUSPECT, "r"),
+        ("static Registrar r;", Kind.SUSPECT, "r"),
+        ("static bool ok = reg();", Kind.SUSPECT, "ok"),
+        ("static auto reg = [] { return 1; }();", Kind.SUSPECT, "reg"),
+        ("__attribute__((constructor)) static void init() { }", Kind.SUSPECT, "init"),
+    ],
+)
+def test_statement_kinds(text: str, kind: Kind, name: str) -> None:
+    assert [(d.kind, d.names[0]) for d in parse(text)] == [(kind, name)]
+    inside = parse(f"namespace a {{ {text} }}")
+    assert [(d.kind, d.context[0]) for d in inside] == [(kind, "namespace a")]
+
+
+@pytest.mark.parametrize("text", ["static_assert(1 < 2);", "extern template void f<3>();", ";;", "void f() = delete;"])
+def test_statements_without_a_trace(text: str) -> None:
+    assert parse(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "template class Foo<3>;",
+        "template int v<3>;",
+        "static Registrar r(name);",
+        "struct X { } x;",
+        "Foo::Foo() = default;",
+        'asm("nop");',
+        "void f() {",
+        "} void f() { }",
+        "#pragma GCC visibility push(hidden)\nvoid f() { }",
+        "what is this;",
+    ],
+)
+def test_what_only_a_compiler_can_judge_is_said_to_be_unsupported(text: str) -> None:
+    if text == "what is this;":
+        assert kinds(text) == [(Kind.DATA, ("this",))]  # three words: a variable, hence eager
+        return
+    with pytest.raises(Unsupported):
+        parse(text)
+
+
+def test_contexts_nest_and_end() -> None:
+    text = """
+    namespace a::b { inline namespace v1 { void f() { } } namespace { void h() { } } }
+    extern "C" { void c() { } int x; namespace n { void m() { } } }
+    void g() { }
+    """
+    assert [(d.kind, d.context) for d in parse(text)] == [
+        (Kind.HEAD, ("namespace a::b", "inline namespace v1")),
+        (Kind.REPEATABLE, ("namespace a::b", "namespace")),
+        (Kind.HEAD, ('extern "C"',)),
+        (Kind.DATA, ('extern "C"',)),
+        (Kind.HEAD, ('extern "C"', "namespace n")),
+        (Kind.HEAD, ()),
+    ]
+
+
+def test_bodies_may_hold_anything() -> None:
+    text = """void f() { const char* s = "}{\\"" R"d(})")d"; char c = '}', d = '\\''; int n = 1'000'000; for (;;) { ; }
+#pragma unroll
+    auto l = [&](int x) { return x; }; g({1, 2}, [] { }); } void g() { }"""
+    assert kinds(text) == [(Kind.HEAD, ("f",)), (Kind.HEAD, ("g",))]
+
+
+def test_heads_lose_their_bodies_and_keep_the_rest() -> None:
+    head = "template <> [[nodiscard]] int Foo<3>::run(float* p, const char (&s)[4]) const & noexcept(true)"
+    assert [d.text for d in parse(head + " { return 1; }")] == [head]
+
+
+def test_enumerators_are_names_too() -> None:
+    assert kinds("enum E { A, B = 3 }; enum class C { X };") == [
+        (Kind.SUPPORT, ("E", "A", "B")),
+        (Kind.SUPPORT, ("C",)),
+    ]
+
+
+def test_lexer_helpers() -> None:
+    assert without_comments('a /* x\n*/ b // c\n"//" d') == 'a  \n b  \n"//" d'
+    assert without_attributes("alignas(16) [[maybe]] int __attribute__((aligned(8), x)) y").split() == ["int", "y"]
+    assert flat("f(a(b), c)(d)") == "f()()"
+    assert top_level("std::function<void(int)> f<(3 > 2)>(int)").split() == ["std::function", "f", "()"]
+    assert after_angles("<a<b>, (c > d), e>> x", 0) == 18
+    assert template_prefixes("template <class T> template <> void f()") == (
+        ["template <class T>", "template <>"],
+        "void f()",
+    )
+    assert declarator("A<int(3)> f<g<(1)>>(int x, int y)") == ("f", "int x, int y")

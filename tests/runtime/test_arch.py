@@ -1,0 +1,104 @@
+"""Blobs are compiled for the device that is present; stand-ins for the HIP and CUDA libraries answer here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lazylib import CXX, LazyLibrary, build_lazy_library, run
+
+from lazyck import abi
+
+HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
+BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}
+MAIN = '#include "demo.h"\nint use() { return arch(); }\n'
+SYMBOLS = {"arch": ("_Z4archv",), "other": ("_Z5otherv",)}
+PROGRAM = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+int main() {
+    try { std::printf("%d %d\n", use(), other()); return 0; }
+    catch (const lazyck::CompileError& e) { std::puts(e.what()); return 3; }
+}
+"""
+HIP_R0600 = r"""
+#include <cstring>
+extern "C" int hipGetDevice(int* d) { *d = 3; return STATUS; }
+extern "C" int hipGetDevicePropertiesR0600(char* p, int d) {
+    std::strcpy(p, "gfx is a bad name"); std::strcpy(p + 1160, d == 3 ? "gfx942:sramecc+:xnack-" : "gfx000"); return 0;
+}
+"""
+HIP_OLD = r"""
+#include <cstring>
+extern "C" int hipGetDevice(int* d) { *d = 0; return STATUS; }
+extern "C" int hipGetDeviceProperties(char* p, int) { std::strcpy(p, "gfx is a bad name"); std::strcpy(p + 640, "gfx90a"); return 0; }
+"""
+CUDA = r"""
+extern "C" int cudaGetDevice(int* d) { *d = 0; return STATUS; }
+extern "C" int cudaDeviceGetAttribute(int* v, int a, int) { *v = a == 75 ? 9 : 0; return 0; }
+"""
+
+
+def build(where: Path, objects_dir: Path, toolchain: str, device: str, status: int, archs: list[str]) -> LazyLibrary:
+    where.mkdir(exist_ok=True)
+    (where / "device.cpp").write_text(f"#define STATUS {status}\n{device}")
+    run([CXX, "-shared", "-fPIC", where / "device.cpp", "-o", where / "libdevice.so"])
+    flag = f"-DARCH=0x{abi.PH_ARCH.replace('gfx', '')}"
+    lib = build_lazy_library(
+        where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, toolchain=toolchain,
+        arch_flags=(f"-DFOR_{abi.PH_ARCH}", "-DARCH=7" if not archs else flag.replace(abi.PH_ARCH, "1")),
+        archs=archs, link_flags=["-Wl,--no-as-needed", "-L.", "-ldevice", "-Wl,-rpath,$ORIGIN"],
+    )  # fmt: skip
+    lib.program(PROGRAM, libs=[f"-Wl,-rpath-link,{where}"])
+    return lib
+
+
+def arch_directories(lib: LazyLibrary) -> list[str]:
+    return sorted(p.name.partition("-")[0] for p in lib.cache.glob("v1/demo/*"))
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "device", "built", "expected"),
+    [
+        ("rocm", HIP_R0600, ["gfx942", "gfx950"], "gfx942"),
+        ("rocm", HIP_OLD, ["gfx942"], "gfx90a"),
+        ("cuda", CUDA, ["80", "90"], "90"),
+        ("cuda", CUDA, ["80", "90a"], "90a"),
+    ],
+)
+def test_present_device_decides(
+    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, built: list[str], expected: str
+) -> None:
+    lib = build(tmp_path, objects_dir, toolchain, device, 0, built)
+    done = lib.call(tmp_path / "main")
+    assert done.stdout == "1 1\n", done
+    assert arch_directories(lib) == [expected]
+    commands = [line for line in lib.calls.read_text().splitlines() if " -c " in line]
+    assert all(f"-DFOR_{expected} " in c and c.count("-DFOR_") == 1 for c in commands)
+    assert f"compiling arch for {expected} ..." in done.stderr
+
+
+def test_without_answer_the_builds_archs_make_one_entry(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 100, ["gfx950", "gfx942"])
+    assert lib.call(tmp_path / "main").stdout == "1 1\n"
+    assert arch_directories(lib) == ["gfx942+gfx950"]
+    assert "-DFOR_gfx942" in lib.calls.read_text()
+    assert "-DFOR_gfx950" in lib.calls.read_text()
+
+
+def test_environment_overrides_the_device(tmp_path: Path, objects_dir: Path, rt_tool: Path) -> None:
+    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 0, ["gfx942"])
+    assert lib.call(tmp_path / "main", env={"LAZYCK_ARCHS": "gfx1030;gfx90a:xnack-, gfx1030"}).stdout == "1 1\n"
+    assert arch_directories(lib) == ["gfx1030+gfx90a"]
+    # The tool agrees, given the same archs, and asks no device.
+    done = lib.call(rt_tool, "status", "--from", lib.library, "--arch", "gfx90a", "--arch", "gfx1030")
+    assert done.stdout.count('"cached": true') == 2, done
+    assert lib.call(rt_tool, "status", "--from", lib.library).stdout.count('"arch": "gfx942"') == 2
+
+
+def test_nothing_says_an_arch(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 100, [])
+    done = lib.call(tmp_path / "main")
+    assert done.returncode == 3
+    assert "LAZYCK_ARCHS" in done.stdout

@@ -1,0 +1,125 @@
+"""`lazyck-rt` drives the runtime's own cache and compiler code: what it builds, a program finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from lazylib import CXX, LazyLibrary, build_lazy_library, runtime_objects
+from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+
+from lazyck.runtime.build import SOURCES, build_tool, compile_objects, source_digest
+
+
+@pytest.fixture
+def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
+    return build_lazy_library(tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+
+
+def test_what_the_tool_compiles_a_program_finds(lib: LazyLibrary, rt_tool: Path) -> None:
+    done = lib.call(rt_tool, "compile", "--from", lib.library, "add")
+    assert done.returncode == 0, done.stderr
+    assert lib.compiles() == 1
+    program = lib.program(CALL_CAUGHT)
+    found = lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"})
+    assert (found.stdout, found.stderr) == ("8\n", "")
+
+
+@pytest.mark.parametrize("by", ["library", "manifest"])
+def test_status_lists_blobs_and_paths(lib: LazyLibrary, rt_tool: Path, by: str) -> None:
+    source = lib.library if by == "library" else lib.manifest_file
+    lib.call(rt_tool, "compile", "--quiet", "--from", source, "sub")
+    done = lib.call(rt_tool, "status", "--from", source)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(r["name"], r["arch"], r["cached"]) for r in rows] == [("add", "x86_64", False), ("sub", "x86_64", True)]
+    assert [Path(r["path"]) for r in rows if r["cached"]] == lib.entries()
+    assert lib.call(rt_tool, "path", "--from", source, "sub").stdout == f"{lib.entries()[0]}\n"
+
+
+def test_blob_list_and_quiet(lib: LazyLibrary, rt_tool: Path) -> None:
+    (lib.directory / "list").write_text("add\nsub\n")
+    done = lib.call(rt_tool, "compile", "--quiet", "--from", lib.library, "--blob-list", lib.directory / "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(lib.entries()) == 2
+
+
+def test_failures_end_with_status_1_and_do_not_stop_the_rest(lib: LazyLibrary, rt_tool: Path) -> None:
+    (lib.directory / "lazyck/src/add.cpp").write_text("oops\n")
+    done = lib.call(rt_tool, "compile", "--from", lib.library)
+    assert done.returncode == 1
+    assert "cannot compile blob 'add'" in done.stderr
+    assert len(lib.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compile", "--from", "LIB", "nosuch"], "has no blob 'nosuch'"),
+        (["compile", "--from", "/nonexistent"], "/nonexistent"),
+        (["compile", "--from", "/bin/sh"], "not a lazy library"),
+        (["compile", "--from", "/etc/passwd"], "not a lazyck manifest"),
+        (["compile", "--from", "LIB", "--arch", "a b$c"], "--arch"),
+        (["explode"], "usage:"),
+        ([], "usage:"),
+    ],
+)
+def test_mistakes_are_explained(lib: LazyLibrary, rt_tool: Path, words: list[str], message: str) -> None:
+    done = lib.call(rt_tool, *[str(lib.library) if w == "LIB" else w for w in words])
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_damaged_manifest_is_refused_not_read(lib: LazyLibrary, rt_tool: Path) -> None:
+    good = lib.manifest_file.read_bytes()
+    damaged = lib.directory / "damaged"
+    for at in range(8, min(len(good), 400), 4):
+        damaged.write_bytes(good[:at] + b"\xff\xff\xff\xff" + good[at + 4 :])
+        done = lib.call(rt_tool, "status", "--from", damaged)
+        assert done.returncode in (0, 1), (at, done)
+    for size in (0, 7, 50, len(good) // 2, len(good) - 1):
+        damaged.write_bytes(good[:size])
+        assert lib.call(rt_tool, "status", "--from", damaged).returncode == 1
+
+
+def test_names_that_are_not_utf8_survive(tmp_path: Path, objects_dir: Path, rt_tool: Path) -> None:
+    name = os.fsdecode(b"b\xff\xc3\xbc\n\"x")
+    lib = build_lazy_library(tmp_path, objects_dir, {name: BLOBS["add"]}, header=HEADER, symbols={name: ("_Z3addii",)})
+    done = lib.call(rt_tool, "status", "--from", lib.library)
+    assert json.loads(done.stdout)["name"] == name
+    assert lib.call(rt_tool, "compile", "--from", lib.library, os.fsencode(name).decode(errors="surrogateescape"))
+
+
+def test_objects_are_compiled_once_and_again_when_a_source_changes(tmp_path: Path) -> None:
+    src = tmp_path / "src"
+    src.mkdir()
+    for name in ("hash.cpp", "hash.h", f"stub_{os.uname().machine}.S"):
+        shutil.copy(SOURCES / name, src)
+    first = compile_objects(tmp_path / "out", [CXX], src)
+    times = {o: o.stat().st_mtime_ns for o in first}
+    assert {o.name for o in first} == {"hash.o", f"stub_{os.uname().machine}.o"}
+    assert compile_objects(tmp_path / "out", [CXX], src) == first
+    assert {o: o.stat().st_mtime_ns for o in first} == times
+    before = source_digest(src)
+    (src / "hash.h").write_text((SOURCES / "hash.h").read_text() + "\n// changed\n")
+    assert source_digest(src) != before
+    compile_objects(tmp_path / "out", [CXX], src)
+    assert all(o.stat().st_mtime_ns != t for o, t in times.items())
+
+
+def test_many_builds_of_the_tool_at_once_give_one(tmp_path: Path, rt_tool: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        tools = list(pool.map(lambda _: build_tool(rt_tool.parent.parent, [CXX]), range(4)))
+    assert set(tools) == {rt_tool}
+
+
+def test_library_objects_need_no_more_than_threads_and_dl(objects_dir: Path) -> None:
+    objects = runtime_objects(objects_dir, CXX, ())
+    done = subprocess.run(["nm", "-u", *objects], capture_output=True, text=True, check=True)
+    assert "hip" not in done.stdout
+    assert "cuda" not in done.stdout
