@@ -64,7 +64,7 @@ def test_list_says_what_is_cached_and_for_which_arch(ops: Ops, lazyck: Lazyck) -
     done = lazyck("prebuild", "list", "--manifest", ops.library)
     assert done.returncode == 0, done.stderr
     rows = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert len(rows) == 14
+    assert len(rows) == 15
     assert rows["plain"] == "x86_64"
     assert rows["c_plain"] == "-"
 

@@ -129,6 +129,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
         deferred=len(inputs.blobs),
         lazy=len(lazy),
         symbols=len(made.manifest.symbols),
+        spare=len(settled.owned.spare),
         eager=made.manifest.eager,
         warnings=tuple(warnings(settled, inputs)),
         probe_seconds=clock.walls["probe"],
@@ -196,7 +197,7 @@ def settle(
     """Which blobs stay lazy, and the objects of those that do not.
 
     Eager blobs are real objects: what they leave undefined can make another blob needed, so they are compiled in
-    rounds: those that had to be eager first, then those that nothing needs.
+    rounds: those that had to be eager first, then those whose functions real objects define too.
     """
     shutil.rmtree(directory / "eager", ignore_errors=True)
     rows = [(p.blob.source, p.symbols) for p in probed.probed]

@@ -22,6 +22,7 @@ class LinkSummary:
     deferred: int
     lazy: int
     symbols: int
+    spare: int
     eager: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     probe_seconds: float
@@ -59,6 +60,8 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
             f"lazyck: {s.library}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
             f"{len(s.eager)} eager"
         )
+        if s.spare:
+            lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
         for reason, count in Counter(reason for _, reason in s.eager).most_common():
             names = [name for name, why in s.eager if why == reason]
             shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

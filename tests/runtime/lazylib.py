@@ -15,7 +15,8 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.stubs import render_stubs
-from lazyck.runtime.build import SOURCES, build_tool, compile_objects
+from lazyck.runtime.build import SOURCES as SOURCES
+from lazyck.runtime.build import build_tool, compile_objects
 
 CXX = shutil.which("g++") or "g++"
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")
@@ -101,7 +102,9 @@ class LazyLibrary:
         """Run a program of this library."""
         full = {**os.environ, **self.env, **(env or {})}
         words = [str(a) for a in argv]
-        return subprocess.run(words, capture_output=True, text=True, env=full, timeout=300, check=False)
+        return subprocess.run(
+            words, capture_output=True, text=True, errors="surrogateescape", env=full, timeout=300, check=False
+        )
 
 
 def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
@@ -163,7 +166,8 @@ def build_lazy_library(
         home_env=tuple(home_env),
         compile=tuple(compile_words)
         if compile_words is not None
-        else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
+        else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE,
+              "-o", abi.PH_OUTPUT),
         link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,-Bsymbolic",
               *(("-Wl,--no-as-needed", abi.PH_LIBRARY) if links_library else ())),
         arch_flags=tuple(arch_flags),

@@ -32,7 +32,9 @@ extern "C" int hipGetDevicePropertiesR0600(char* p, int d) {
 HIP_OLD = r"""
 #include <cstring>
 extern "C" int hipGetDevice(int* d) { *d = 0; return STATUS; }
-extern "C" int hipGetDeviceProperties(char* p, int) { std::strcpy(p, "gfx is a bad name"); std::strcpy(p + 640, "gfx90a"); return 0; }
+extern "C" int hipGetDeviceProperties(char* p, int) {
+    std::strcpy(p, "gfx is a bad name"); std::strcpy(p + 640, "gfx90a"); return 0;
+}
 """
 CUDA = r"""
 extern "C" int cudaGetDevice(int* d) { *d = 0; return STATUS; }

@@ -178,6 +178,10 @@ def test_manifest_file_stands_in_for_an_embedded_one(tmp_path: Path, objects_dir
 
 def test_headers_compile_alone_with_all_warnings(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text('#include "lazyck.h"\nint main(void) { return 0; }\n')
-    run(["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", SOURCES, "-fsyntax-only", tmp_path / "a.c"])
-    (tmp_path / "b.cpp").write_text('#include "error.hpp"\nint main() { try { } catch (const lazyck::CompileError&) { } }\n')
+    run(
+        ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", SOURCES, "-fsyntax-only", tmp_path / "a.c"]
+    )
+    (tmp_path / "b.cpp").write_text(
+        '#include "error.hpp"\nint main() { try { } catch (const lazyck::CompileError&) { } }\n'
+    )
     run([CXX, "-std=c++11", "-Wall", "-Wextra", "-Werror", "-I", SOURCES, tmp_path / "b.cpp", "-o", tmp_path / "b"])

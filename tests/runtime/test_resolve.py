@@ -239,9 +239,7 @@ def test_blob_calls_back_into_library_and_other_blobs(make: Make) -> None:
         "add": '#include "demo.h"\nint add(int a, int b) { return sub(a, -b) + base(); }\n',
         "sub": BLOBS["sub"],
     }
-    lib = make(
-        blobs=blobs, header=HEADER + "int base();\n", main=MAIN + "int base() { return 1000; }\n"
-    )
+    lib = make(blobs=blobs, header=HEADER + "int base();\n", main=MAIN + "int base() { return 1000; }\n")
     assert lib.call(lib.program(CALL_CAUGHT)).stdout == "1008\n"
 
 
@@ -298,7 +296,8 @@ def test_host_program_that_reaps_children_itself(lib: LazyLibrary, disposition: 
     #include <sys/wait.h>
     int main() {{
         signal(SIGCHLD, {handler});
-        try {{ std::printf("%d\\n", use(4)); }} catch (const lazyck::CompileError& e) {{ std::puts(e.what()); return 3; }}
+        try {{ std::printf("%d\\n", use(4)); }}
+        catch (const lazyck::CompileError& e) {{ std::puts(e.what()); return 3; }}
     }}
     """
     )
@@ -339,9 +338,7 @@ def test_forked_child_can_call_while_the_parent_compiles(lib: LazyLibrary) -> No
 def test_odd_characters_in_paths(make: Make, tmp_path: Path) -> None:
     lib = make(directory="a 'quoted\" dir\nof $two lines")
     program = tmp_path / "loader.py"
-    program.write_text(
-        "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nprint(lib._Z3usei(4))\n", encoding="utf-8"
-    )
+    program.write_text("import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nprint(lib._Z3usei(4))\n", encoding="utf-8")
     done = lib.call(sys.executable, program, lib.library)
     assert done.stdout == "8\n", done.stderr
     assert lib.call(sys.executable, program, lib.library).stderr == ""
@@ -350,11 +347,7 @@ def test_odd_characters_in_paths(make: Make, tmp_path: Path) -> None:
 
 def test_flags_of_the_environment_do_not_reach_the_compiler(make: Make) -> None:
     lib = make(drop_env=("CPLUS_INCLUDE_PATH",), env=(("MARK", "from recipe"),))
-    lib.compiler.write_text(
-        "#!/bin/sh\n" f"echo \"$CPLUS_INCLUDE_PATH|$MARK|$KEPT\" >> '{lib.calls}'\nexec g++ \"$@\"\n"
-    )
-    done = lib.call(
-        lib.program(CALL_CAUGHT), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"}
-    )
+    lib.compiler.write_text(f'#!/bin/sh\necho "$CPLUS_INCLUDE_PATH|$MARK|$KEPT" >> \'{lib.calls}\'\nexec g++ "$@"\n')
+    done = lib.call(lib.program(CALL_CAUGHT), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"})
     assert done.stdout == "8\n"
     assert set(lib.calls.read_text().splitlines()) == {"|from recipe|yes"}

@@ -39,7 +39,7 @@ def test_runtime_is_clean_under(tmp_path: Path, objects_dir: Path, sanitizer: st
     flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     lib = build_lazy_library(
         tmp_path, objects_dir, {**BLOBS, "bad": "int bad(int) { return oops; }\n"}, MAIN, header=HEADER,
-        symbols={**SYMBOLS, "bad": ("_Z3badi",)}, flags=flags, runtime_flags=(*flags, "-g1"), compiler=CXX,
+        symbols={**SYMBOLS, "bad": ("_Z3badi",)}, flags=flags, runtime_flags=(*flags, "-g1", "-O1"), compiler=CXX,
     )  # fmt: skip
     program = lib.program(PROGRAM, flags=flags)
     for expected in (2, 0):  # a cold cache, then a warm one

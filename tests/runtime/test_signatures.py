@@ -19,7 +19,7 @@ struct Pair { double x; long y; };
 struct Virtual { virtual ~Virtual() = default; virtual int who() const { return 1; } };
 struct Derived : Virtual { int who() const override { return 2; } };
 struct Widget { int base; int add(int x) const; static int twice(int x); };
-struct Text { char* data; int size; Text(int n, char c); Text(const Text&); ~Text(); };  // not trivially copied: by sret
+struct Text { char* data; int size; Text(int n, char c); Text(const Text&); ~Text(); };  // by sret
 Text make_text(int n);
 long sum_big(Big b, int k);
 Big make_big(long first);
@@ -61,7 +61,8 @@ BLOBS = {
     " for (int i = 0; i < n; ++i) { s = s * 2 + va_arg(l, double); s += va_arg(l, int); } va_end(l); return s; }",
     "by_reference": "int by_reference(int& x, const Virtual& v, const Text&& s)"
     " { x += 5; return v.who() * 100 + s.size; }",
-    "throwing": '#include <stdexcept>\nint throwing(int x) { if (x > 1) throw std::out_of_range("too big"); return x; }',
+    "throwing": "#include <stdexcept>\n"
+    'int throwing(int x) { if (x > 1) throw std::out_of_range("too big"); return x; }',
     "through": "int through(int (*callback)(int), int x) { return callback(x) + 1; }",
     "pointed": "int pointed(int x) { return x * 3; }",
     "wide": "__int128 wide(__int128 a, __int128 b) { return a * b; }",
@@ -77,8 +78,8 @@ AVX_BLOBS = {
     "add128": "Vector4 add128(Vector4 a, int n, Vector4 b) { return a + b * (float)n; }",
 }
 AVX512_BLOBS = {
-    "add512": "Vector16 add512(Vector16 a, Vector16 b, Vector16 c, Vector16 d, Vector16 e, Vector16 f, Vector16 g, Vector16 h)"
-    " { return a + b + c + d + e + f - g - h; }",
+    "add512": "Vector16 add512(Vector16 a, Vector16 b, Vector16 c, Vector16 d, Vector16 e, Vector16 f,"
+    " Vector16 g, Vector16 h) { return a + b + c + d + e + f - g - h; }",
 }
 
 LIBRARY = r"""
@@ -119,7 +120,8 @@ static void run() {
     CHECK(variadic(9, 1.5, 1, 2.5, 2, 3.5, 3, 4.5, 4, 5.5, 5, 6.5, 6, 7.5, 7, 8.5, 8, 9.5, 9) == 2281.5);
     int x = 1; Derived d;
     CHECK(by_reference(x, d, Text(3, 'a')) == 203 && x == 6);
-    try { Local local; throwing(2); CHECK(false); } catch (const std::out_of_range& e) { CHECK(std::string("too big") == e.what()); }
+    try { Local local; throwing(2); CHECK(false); }
+    catch (const std::out_of_range& e) { CHECK(std::string("too big") == e.what()); }
     CHECK(g_destroyed == 1 && throwing(1) == 1);
     try { through(thrower, 7); CHECK(false); } catch (const std::string& s) { CHECK(s == "seven"); }
     CHECK(through(thrower, 8) == 9);
@@ -163,7 +165,9 @@ def cpu_flags() -> list[str]:
     return ["-mavx512f"] if "avx512f" in known else ["-mavx"] if "avx" in known else []
 
 
-@pytest.mark.parametrize("compiler", [CXX, pytest.param(CLANG, marks=pytest.mark.skipif(not CLANG, reason="no clang++"))])
+@pytest.mark.parametrize(
+    "compiler", [CXX, pytest.param(CLANG, marks=pytest.mark.skipif(not CLANG, reason="no clang++"))]
+)
 def test_any_signature_survives_the_first_call(tmp_path: Path, objects_dir: Path, compiler: str) -> None:
     flags = cpu_flags()
     optimize = "-O0" if compiler == CXX else "-O2"
@@ -183,7 +187,10 @@ def test_addresses_agree_in_position_dependent_program(tmp_path: Path, objects_d
     lib = build_lazy_library(
         tmp_path, objects_dir, {"pointed": "int pointed(int x) { return x * 3; }"}, LIBRARY, header=header
     )
-    main = '#include "demo.h"\nint main() { auto p = pointed; return !(p == address_inside() && p(2) == 6 && call_pointed(3) == 9); }'
+    main = (
+        '#include "demo.h"\nint main() { auto p = pointed;'
+        " return !(p == address_inside() && p(2) == 6 && call_pointed(3) == 9); }"
+    )
     for name, flags in (("pie", ["-fPIE", "-pie"]), ("fixed", ["-fno-pie", "-no-pie"])):
         done = lib.call(lib.program(main, name, flags))
         assert done.returncode == 0, (name, done.stderr)
@@ -211,7 +218,9 @@ def test_exception_of_the_resolver_unwinds_the_caller(tmp_path: Path, objects_di
         for (int i = 0; i < 3; ++i) {
             errno = 77;
             try { outer(1); return 2; }
-            catch (const lazyck::CompileError& e) { std::printf("%s|%s|%s|%d|%d\n", e.blob(), e.log(), e.command(), g_destroyed, errno); }
+            catch (const lazyck::CompileError& e) {
+                std::printf("%s|%s|%s|%d|%d\n", e.blob(), e.log(), e.command(), g_destroyed, errno);
+            }
         }
         try { outer(1); } catch (const std::runtime_error& e) { std::puts(e.what()); }
     }

@@ -88,11 +88,11 @@ def test_damaged_manifest_is_refused_not_read(lib: LazyLibrary, rt_tool: Path) -
 
 
 def test_names_that_are_not_utf8_survive(tmp_path: Path, objects_dir: Path, rt_tool: Path) -> None:
-    name = os.fsdecode(b"b\xff\xc3\xbc\n\"x")
+    name = os.fsdecode(b'b\xff\xc3\xbc\n"x')
     lib = build_lazy_library(tmp_path, objects_dir, {name: BLOBS["add"]}, header=HEADER, symbols={name: ("_Z3addii",)})
     done = lib.call(rt_tool, "status", "--from", lib.library)
     assert json.loads(done.stdout)["name"] == name
-    assert lib.call(rt_tool, "compile", "--from", lib.library, os.fsencode(name).decode(errors="surrogateescape"))
+    assert lib.call(rt_tool, "compile", "--from", lib.library, name).returncode == 0
 
 
 def test_objects_are_compiled_once_and_again_when_a_source_changes(tmp_path: Path) -> None:

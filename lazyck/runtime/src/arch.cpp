@@ -1,5 +1,5 @@
-// The functions are looked up by name, in the scope of the lazy library first: the runtime links neither HIP nor CUDA, and
-// a process may have several copies, of which the library's own is the one that will launch.
+// The functions are looked up by name, in the scope of the lazy library first: the runtime links neither HIP nor CUDA,
+// and a process may have several copies, of which the library's own is the one that will launch.
 #include "arch.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ void* find(const char* name, std::initializer_list<const char*> libraries) {
 // dynamic loader's may be held by a thread that waits for us.
 template <typename F>
 class Function {
-public:
+ public:
     F* get(const char* name, std::initializer_list<const char*> libraries) {
         void* known = m_address.load(std::memory_order_acquire);
         if (known == nullptr) {
@@ -54,7 +54,7 @@ public:
         return reinterpret_cast<F*>(known);
     }
 
-private:
+ private:
     std::atomic<void*> m_address{nullptr};
 };
 
@@ -80,7 +80,7 @@ Function<int(int*, int)> g_driver_get;
 
 // Answers by device: reading all properties of one can cost a millisecond.
 class Answers {
-public:
+ public:
     template <typename Ask>
     std::string get(int device, Ask ask) {
         {
@@ -94,7 +94,7 @@ public:
         return arch;
     }
 
-private:
+ private:
     std::mutex m_mutex;
     std::map<int, std::string> m_archs;
 };
@@ -111,7 +111,8 @@ std::string hip_arch(int device) {
         if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
     }
     static constexpr char k_sign[] = {'g', 'f', 'x'};
-    const auto at = std::search(properties.begin() + k_name_size, properties.end(), std::begin(k_sign), std::end(k_sign));
+    const auto at =
+        std::search(properties.begin() + k_name_size, properties.end(), std::begin(k_sign), std::end(k_sign));
     return at == properties.end() ? "" : arch_in(properties, static_cast<std::size_t>(at - properties.begin()));
 }
 

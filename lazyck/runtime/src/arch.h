@@ -6,9 +6,9 @@
 
 namespace lazyck::rt {
 
-// What blobs of `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if `may_ask`, else the
-// archs of the build. A recipe without arch flags makes host code: the machine's name. Takes the dynamic loader's lock.
-// Throws CompileError when nothing says an arch.
+// What blobs of `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if `may_ask`, else
+// the archs of the build. A recipe without arch flags makes host code: the machine's name. Takes the dynamic loader's
+// lock. Throws CompileError when nothing says an arch.
 Strings archs_for(const RecipeRow& recipe, const Strings& asked, bool may_ask, const ManifestView& manifest);
 
 }  // namespace lazyck::rt

@@ -26,7 +26,7 @@ struct EntryKey {
 };
 
 class Cache {
-public:
+ public:
     explicit Cache(std::string root) : m_root(std::move(root)) {}
 
     const std::string& root() const { return m_root; }
@@ -42,7 +42,7 @@ public:
     // Makes the directories that compiling needs (0700). Throws CompileError.
     void make_directories_for(const EntryKey& key);
 
-private:
+ private:
     Strings directories(const EntryKey& key) const;
     bool is_trusted(const std::string& path);
 

@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // One compilation under way.
 class Compilation {
-public:
+ public:
     Compilation(const CompileRequest& request, Cache& cache, const EntryKey& key)
         : m_request(request),
           m_key(key),
@@ -63,7 +63,7 @@ public:
         say("compiled " + m_what + " in " + seconds_text(seconds_since(start)));
     }
 
-private:
+ private:
     void run_step(const char* name, const Strings& argv, const char* product) {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
         const std::string line = shell_join(argv);
@@ -75,9 +75,8 @@ private:
         command.environment = plan_environment(m_plan);
         command.cwd = m_staging.path();
         command.output = m_log_fd.get();
-        const Outcome outcome = run_command(command, [&](double seconds) {
-            say("still compiling " + m_what + " (" + seconds_text(seconds) + ")");
-        });
+        const Outcome outcome = run_command(
+            command, [&](double seconds) { say("still compiling " + m_what + " (" + seconds_text(seconds) + ")"); });
         const std::string path = m_staging.path() + "/" + product;
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && is_file(path)) return;
@@ -86,7 +85,8 @@ private:
             outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
         write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         if (!outcome.has_started) {
-            fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`", "");
+            fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
+                      "");
         }
         const std::string first = first_error(read_text(m_staged_log).substr(before));
         fail_here(first, reason);
@@ -99,7 +99,8 @@ private:
         for (const std::string& line : split(output, "\n")) {
             const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
             if (has("collect2: error") || has("linker command failed") || line[0] == '[') continue;
-            if (has("error:") || has("error ") || has("Error") || has("undefined reference") || has("undefined symbol")) {
+            if (has("error:") || has("error ") || has("Error") || has("undefined reference") ||
+                has("undefined symbol")) {
                 return line.substr(0, k_longest_error_line);
             }
             if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;

@@ -46,7 +46,8 @@ unsigned read_jobs() {
     if (value.empty()) return usable_cores();
     unsigned jobs = 0;
     for (const char c : value) {
-        if (c < '0' || c > '9' || jobs > k_most_jobs) fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
+        if (c < '0' || c > '9' || jobs > k_most_jobs)
+            fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
         jobs = 10 * jobs + static_cast<unsigned>(c - '0');
     }
     if (jobs < 1 || jobs > k_most_jobs) fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
@@ -88,7 +89,8 @@ Strings parse_archs(const std::string& text, const char* variable) {
         const bool is_good = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
         });
-        if (!is_good || name[0] == '-') fail_variable(variable, text, "not a list of archs, such as gfx942;gfx950 or 80;90");
+        if (!is_good || name[0] == '-')
+            fail_variable(variable, text, "not a list of archs, such as gfx942;gfx950 or 80;90");
         archs.push_back(name);
     }
     std::sort(archs.begin(), archs.end());

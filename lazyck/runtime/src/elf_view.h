@@ -17,7 +17,7 @@ struct DynamicSymbol {
 };
 
 class ElfView {
-public:
+ public:
     // `problem()` is not empty when this is no 64-bit ELF file for this machine.
     ElfView(const unsigned char* data, std::size_t size);
 
@@ -29,7 +29,7 @@ public:
     // Contents of the named section: offset and size.
     std::optional<std::pair<std::size_t, std::size_t>> section(std::string_view name) const;
 
-private:
+ private:
     struct Segment {
         std::uint64_t address, offset, size;
     };

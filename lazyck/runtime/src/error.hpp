@@ -9,7 +9,7 @@ namespace lazyck {
 // what() tells all: the blob, the compiler's first error line, the log, the command. The parts are kept in
 // std::runtime_error objects because those copy without throwing and look alike under both of libstdc++'s string ABIs.
 class __attribute__((visibility("default"))) CompileError : public std::runtime_error {
-public:
+ public:
     CompileError(const char* what, const char* blob, const char* log, const char* command)
         : std::runtime_error(what), m_blob(blob), m_log(log), m_command(command) {}
 
@@ -20,7 +20,7 @@ public:
     // A shell line that repeats the failed compilation, or "".
     const char* command() const noexcept { return m_command.what(); }
 
-private:
+ private:
     std::runtime_error m_blob;
     std::runtime_error m_log;
     std::runtime_error m_command;

@@ -9,7 +9,7 @@
 namespace lazyck::rt {
 
 class UniqueFd {
-public:
+ public:
     UniqueFd() = default;
     explicit UniqueFd(int fd) : m_fd(fd) {}
     UniqueFd(UniqueFd&& other) noexcept : m_fd(std::exchange(other.m_fd, -1)) {}
@@ -22,7 +22,7 @@ public:
     int get() const { return m_fd; }
     explicit operator bool() const { return m_fd >= 0; }
 
-private:
+ private:
     int m_fd = -1;
 };
 
@@ -31,7 +31,7 @@ UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 
 // A whole file, mapped read-only.
 class MappedFile {
-public:
+ public:
     MappedFile() = default;
     MappedFile(MappedFile&& other) noexcept
         : m_data(std::exchange(other.m_data, nullptr)), m_size(std::exchange(other.m_size, 0)) {}
@@ -48,7 +48,7 @@ public:
     const unsigned char* data() const { return static_cast<const unsigned char*>(m_data); }
     std::size_t size() const { return m_size; }
 
-private:
+ private:
     void* m_data = nullptr;
     std::size_t m_size = 0;
 };
@@ -72,7 +72,7 @@ int make_directories(const std::string& path);
 
 // A new private directory, removed with all it holds.
 class TemporaryDirectory {
-public:
+ public:
     // Named `prefix` plus six characters. Throws CompileError.
     explicit TemporaryDirectory(const std::string& prefix);
     TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -81,7 +81,7 @@ public:
 
     const std::string& path() const { return m_path; }
 
-private:
+ private:
     std::string m_path;
 };
 

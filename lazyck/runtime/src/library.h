@@ -19,7 +19,7 @@
 namespace lazyck::rt {
 
 class Library {
-public:
+ public:
     // The one of this library, made at the first use; nothing runs when the library is loaded. Throws CompileError, and
     // the next call tries again.
     static Library& get();
@@ -33,7 +33,7 @@ public:
     lazyck_stats stats();
     Store& store() { return m_store; }
 
-private:
+ private:
     // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
     using BlobId = std::uint32_t;
 

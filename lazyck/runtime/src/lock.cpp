@@ -40,7 +40,8 @@ std::string holder_line() {
 
 }  // namespace
 
-BlobLock::BlobLock(const std::string& path, const std::string& what) : m_fd(open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW)) {
+BlobLock::BlobLock(const std::string& path, const std::string& what)
+    : m_fd(open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW)) {
     if (!m_fd) fail_system("cannot open the lock file '" + path + "'", errno);
     const Clock::time_point start = Clock::now();
     Clock::time_point next_notice = start + k_first_notice;

@@ -8,7 +8,7 @@
 namespace lazyck::rt {
 
 class BlobLock {
-public:
+ public:
     // Waits for the lock file at `path`; after a few seconds and then every half minute says who holds it.
     // `what` names the blob. Throws CompileError when the file cannot be used.
     BlobLock(const std::string& path, const std::string& what);
@@ -16,7 +16,7 @@ public:
     BlobLock& operator=(const BlobLock&) = delete;
     ~BlobLock();
 
-private:
+ private:
     UniqueFd m_fd;
 };
 

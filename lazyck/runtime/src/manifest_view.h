@@ -33,7 +33,7 @@ struct RecipeRow {
 };
 
 class ManifestView {
-public:
+ public:
     // No manifest: no blobs.
     ManifestView() = default;
     // Checks the header and that all tables lie inside `data`; `where` names it in errors. Throws CompileError.
@@ -53,7 +53,7 @@ public:
     const char* root() const { return string(m_header.root); }
     Strings archs() const { return list(m_header.archs); }
 
-private:
+ private:
     struct Header {
         std::uint32_t version, size;
         std::uint32_t blobs, symbols, recipes, words;

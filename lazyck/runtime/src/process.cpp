@@ -41,19 +41,19 @@ SetCwd set_cwd_function() {
 }
 
 class FileActions {
-public:
+ public:
     FileActions() { posix_spawn_file_actions_init(&m_actions); }
     FileActions(const FileActions&) = delete;
     FileActions& operator=(const FileActions&) = delete;
     ~FileActions() { posix_spawn_file_actions_destroy(&m_actions); }
     posix_spawn_file_actions_t* get() { return &m_actions; }
 
-private:
+ private:
     posix_spawn_file_actions_t m_actions;
 };
 
 class Attributes {
-public:
+ public:
     Attributes() {
         posix_spawnattr_init(&m_attributes);
         sigset_t none, all;
@@ -62,15 +62,14 @@ public:
         posix_spawnattr_setsigmask(&m_attributes, &none);
         posix_spawnattr_setsigdefault(&m_attributes, &all);
         posix_spawnattr_setpgroup(&m_attributes, 0);
-        posix_spawnattr_setflags(&m_attributes,
-                                 POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setflags(&m_attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     }
     Attributes(const Attributes&) = delete;
     Attributes& operator=(const Attributes&) = delete;
     ~Attributes() { posix_spawnattr_destroy(&m_attributes); }
     posix_spawnattr_t* get() { return &m_attributes; }
 
-private:
+ private:
     posix_spawnattr_t m_attributes;
 };
 
@@ -101,7 +100,8 @@ Outcome from_wait(const siginfo_t& info) {
         const Ending ending = info.si_status == 0 ? Ending::succeeded : Ending::failed;
         return {ending, "exit status " + std::to_string(info.si_status)};
     }
-    return {Ending::failed, "killed by signal " + std::to_string(info.si_status) + " (" + strsignal(info.si_status) + ")"};
+    return {Ending::failed,
+            "killed by signal " + std::to_string(info.si_status) + " (" + strsignal(info.si_status) + ")"};
 }
 
 // Looks whether the process has ended; nothing if not.

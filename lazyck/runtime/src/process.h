@@ -27,8 +27,8 @@ struct Outcome {
     bool has_started = true;
 };
 
-// Runs a command to its end in a process group of its own, stdin /dev/null, signals at their defaults. Calls `beat` every
-// half minute with the seconds since the start.
+// Runs a command to its end in a process group of its own, stdin /dev/null, signals at their defaults. Calls `beat`
+// every half minute with the seconds since the start.
 Outcome run_command(const Command& command, const std::function<void(double)>& beat);
 
 // Whether commands can be given a working directory: glibc from 2.29 on. Looked up at the first call, which takes the

@@ -102,7 +102,8 @@ std::string find_toolchain(const RecipeRow& recipe) {
         if (!home.empty() && is_directory(home)) return home;
     }
     fail("lazyck: no " + recipe.toolchain + " toolchain: the build's, '" + recipe.home + "', is not on this machine" +
-         (recipe.home_env.empty() ? std::string() : "; set " + join(recipe.home_env, " or ") + " to another one's home") +
+         (recipe.home_env.empty() ? std::string()
+                                  : "; set " + join(recipe.home_env, " or ") + " to another one's home") +
          ", or fill the cache ahead of time with `lazyck prebuild build`");
 }
 

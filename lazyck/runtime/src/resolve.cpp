@@ -13,13 +13,13 @@ namespace {
 
 // The caller does not expect a call to change errno.
 class KeptErrno {
-public:
+ public:
     KeptErrno() : m_value(errno) {}
     KeptErrno(const KeptErrno&) = delete;
     KeptErrno& operator=(const KeptErrno&) = delete;
     ~KeptErrno() { errno = m_value; }
 
-private:
+ private:
     int m_value;
 };
 

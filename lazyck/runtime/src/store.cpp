@@ -22,13 +22,13 @@ namespace lazyck::rt {
 namespace {
 
 class HeldSlot {
-public:
+ public:
     explicit HeldSlot(JobSlots& slots) : m_slots(slots) { m_slots.acquire(); }
     HeldSlot(const HeldSlot&) = delete;
     HeldSlot& operator=(const HeldSlot&) = delete;
     ~HeldSlot() { m_slots.release(); }
 
-private:
+ private:
     JobSlots& m_slots;
 };
 
@@ -59,12 +59,12 @@ void JobSlots::release() {
 
 Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
     Strings names;
-    for (std::uint32_t i = 0; i < blob.symbol_count; ++i) names.emplace_back(manifest.symbol_name(blob.first_symbol + i));
+    for (std::uint32_t i = 0; i < blob.symbol_count; ++i)
+        names.emplace_back(manifest.symbol_name(blob.first_symbol + i));
     return names;
 }
 
-Store::Store(const Config& config, Places places)
-    : m_config(config), m_places(std::move(places)), m_jobs(config.jobs) {
+Store::Store(const Config& config, Places places) : m_config(config), m_places(std::move(places)), m_jobs(config.jobs) {
     can_set_cwd();
 }
 
@@ -169,9 +169,9 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, 
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + std::string(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
-             cache.root() + "', and " LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " +
-             cache.entry_path(key) + "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " +
-             shell_join(command),
+             cache.root() +
+             "', and " LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " + cache.entry_path(key) +
+             "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),
          {blob.name, "", ""});
 }
 

@@ -21,12 +21,12 @@ struct Counters {
 
 // Bounds the compilers of this process.
 class JobSlots {
-public:
+ public:
     explicit JobSlots(unsigned count) : m_free(count) {}
     void acquire();
     void release();
 
-private:
+ private:
     std::mutex m_mutex;
     std::condition_variable m_changed;
     unsigned m_free;
@@ -39,7 +39,7 @@ struct Places {
 };
 
 class Store {
-public:
+ public:
     Store(const Config& config, Places places);
 
     // The verified entry of blob `index` for `archs`, compiled if need be. Throws CompileError.
@@ -54,12 +54,13 @@ public:
     const Config& config() const { return m_config; }
     Counters& counters() { return m_counters; }
 
-private:
+ private:
     std::shared_ptr<Cache> cache(const ManifestView& manifest);
     EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
                   Cache& cache);
-    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, const EntryLookup& found) const;
+    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache,
+                                  const EntryLookup& found) const;
 
     const Config m_config;
     const Places m_places;

@@ -79,7 +79,7 @@ Options parse(int argc, char** argv) {
 
 // A manifest out of a lazy library or of a file of its own.
 class Source {
-public:
+ public:
     explicit Source(const Options& options) : m_path(absolute(options.from)) {
         // Users may well name a library by a link.
         if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
@@ -106,7 +106,7 @@ public:
         return {directory_of(root) + "/" + m_manifest.soname(), root};
     }
 
-private:
+ private:
     std::string m_path;
     MappedFile m_file;
     bool m_is_library = false;
