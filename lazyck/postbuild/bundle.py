@@ -25,12 +25,16 @@ SYSTEM_DIRS = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib
 
 @dataclass(frozen=True)
 class Places:
-    """Which directories are the toolchain's or the system's, and which shim home stands for which real one."""
+    """Which directories are the toolchain's or the system's, and which shim home stands for which real one.
+
+    `held` names every file of the bundle and every directory above one, down from `prefix`.
+    """
 
     home: str
     shim_homes: Mapping[str, str]
     library: str
     prefix: str = "/"
+    held: frozenset[str] = frozenset()
 
     def real(self, path: str) -> str:
         """`path` with a shim home replaced by the home that it mirrors."""
@@ -50,18 +54,35 @@ class Places:
         return os.path.join(self.library, "tree", os.path.relpath(path, self.prefix))
 
     def word(self, path: str) -> str:
-        """`path` as a word of a recipe: below the bundle's root or the toolchain's home, else as it is."""
+        """`path` as a word of a recipe: below the toolchain's home, else as it is."""
         path = self.real(path)
         if self.home not in ("", "/", "/usr") and inside(path, self.home):
             return abi.PH_TOOLCHAIN + path[len(self.home) :]
-        if self.is_foreign(path):
-            return path
-        return f"{abi.PH_ROOT}/{self.in_bundle(path)}" if inside(path, self.prefix) else path
+        return path
+
+    def header_word(self, path: str) -> str:
+        """Like `word`, for the value of an option that names headers: those of the bundle are found there."""
+        if path in self.held and not self.is_foreign(path):
+            return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
+        return self.word(path)
 
 
 def inside(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or lies below it (as text)."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
+    """`files` and all directories that hold them, down from `prefix`."""
+    found: set[str] = set()
+    for file in files:
+        path = file
+        while path not in found and inside(path, prefix):
+            found.add(path)
+            if path == prefix:
+                break
+            path = os.path.dirname(path)
+    return frozenset(found)
 
 
 def common_prefix(files: Iterable[str]) -> str:
@@ -75,7 +96,7 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            place = places.word(absolute(item.value, cwd))
+            place = places.header_word(absolute(item.value, cwd))
             lead = item.words[0][: len(item.words[0]) - len(item.value)]
             out += [item.words[0], place] if len(item.words) == 2 else [lead + place]
         else:

@@ -7,8 +7,6 @@ compiled to learn the truth.
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import NamedTuple
 
 from lazyck.postbuild.cxx_lexer import (
     IDENTIFIER,
@@ -16,30 +14,22 @@ from lazyck.postbuild.cxx_lexer import (
     TOKEN,
     declarator,
     flat,
+    function_parts,
     template_prefixes,
     top_level,
     without_attributes,
 )
-
-
-class Unsupported(Exception):
-    """A blob holds something that only a compiler can judge; the message says what."""
-
-
-class Kind(Enum):
-    HEAD = "head"  # a function that the blob defines for others; `text` is its declaration without body or `;`
-    SUPPORT = "support"  # a definition private to the blob that heads may need: alias, type, template, constant
-    REPEATABLE = "repeatable"  # a declaration that may stand any number of times in one unit
-    DIRECTIVE = "directive"  # using-directive: names nothing, may matter to everything after it
-    DATA = "data"  # a variable that other files can see
-    SUSPECT = "suspect"  # a variable that may run code when the library is loaded
-
-
-class Declaration(NamedTuple):
-    kind: Kind
-    context: tuple[str, ...]  # openings around it: `namespace a`, `extern "C"`
-    text: str
-    names: tuple[str, ...] = ()
+from lazyck.postbuild.cxx_variables import (
+    ASSIGN,
+    FUNCTION_TYPEDEF,
+    LAST_NAME,
+    Declaration,
+    Kind,
+    Unsupported,
+    is_anonymous,
+    variable,
+    variable_name,
+)
 
 
 _NAMESPACE = re.compile(r"(?:inline\s+)?namespace\b[^=]*$")
@@ -48,25 +38,15 @@ _CLASS_HEAD = re.compile(
     r"(?:(?:typedef|static|const|constexpr|inline|extern|thread_local|volatile)\s+)*(struct|class|union|enum)\b"
 )
 _BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
-_ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 _REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
 _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*\)\)")
 _HOST = re.compile(r"__host__|__attribute__\s*\(\(\s*(?:__)?host(?:__)?\s*\)\)")
-_DEVICE_DATA = re.compile(r"__(?:device|constant|managed)__|\(\(\s*(?:__)?(?:device|constant|managed)(?:__)?\s*\)\)")
 _RUN_AT_LOAD = re.compile(
     r"__attribute__\s*\(\(.*?\b(?:__)?(?:constructor|destructor|init_priority|ifunc|alias)\b", re.S
 )
 _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
-_LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
-_FUNCTION_TYPEDEF = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*[)\[]")
-_BUILTIN_WORDS = (
-    "int unsigned signed short long char bool float double void auto size_t ssize_t std ptrdiff_t wchar_t char8_t "
-    "char16_t char32_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t __int128 "
-    "const volatile static constexpr constinit inline extern thread_local __thread __restrict__ * & ::"
-)
-_BUILTIN = frozenset(_BUILTIN_WORDS.split())
 
 
 def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
@@ -142,7 +122,7 @@ def _block_kind(head: str) -> str:
     if _CLASS_HEAD.match(plain) and "(" not in top_level(_BASE_CLAUSE.split(plain)[0]):
         return "part"
     top = top_level(plain)
-    if "operator" not in top and _ASSIGN.search(top):
+    if "operator" not in top and ASSIGN.search(top):
         return "part"
     if "(" not in top:
         return "part"
@@ -161,11 +141,6 @@ def _constructor_end(head: str) -> int:
         else:
             depth += 1 if m[0] == "(" else -1
     return len(head)
-
-
-def is_anonymous(context: tuple[str, ...]) -> bool:
-    """Whether what stands in `context` is private to its file."""
-    return any(re.fullmatch(r"(?:inline\s+)?namespace", without_attributes(c).strip()) for c in context)
 
 
 def _function(found: list[Declaration], context: tuple[str, ...], head: str, full: str, *, is_defined: bool) -> None:
@@ -213,7 +188,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
     elif first == "template":
         _template(found, context, text)
     elif first == "typedef":
-        named = _FUNCTION_TYPEDEF.search(text) or _LAST_NAME.search(flat(text).rstrip("() \n\t"))
+        named = FUNCTION_TYPEDEF.search(text) or LAST_NAME.search(flat(text).rstrip("() \n\t"))
         if not named:
             raise Unsupported("typedef: " + text[:80])
         found.append(Declaration(Kind.SUPPORT, context, text + ";", (named[1], *_tag(text))))
@@ -233,7 +208,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         _statement(inner, (*context, linkage[0]), text[linkage.end() :].strip(), is_c)
         # `extern "C" int x;` declares, where `extern "C" { int x; }` defines
         for d in inner:
-            is_declared = d.kind is Kind.DATA and not _ASSIGN.search(flat(d.text)) and "{" not in d.text
+            is_declared = d.kind is Kind.DATA and not ASSIGN.search(flat(d.text)) and "{" not in d.text
             kind = Kind.REPEATABLE if is_declared else d.kind
             found.append(d._replace(kind=kind, text="extern " + d.text if is_declared else d.text))
     elif re.match(r"extern\s+template\b", text):
@@ -242,14 +217,14 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         _type(found, context, text)
     elif _is_function(text):
         plain = without_attributes(text)
-        if "operator" not in plain and (m := _ASSIGN.search(flat(plain))):
+        if "operator" not in plain and (m := ASSIGN.search(flat(plain))):
             if "default" in flat(plain)[m.end() :]:
                 raise Unsupported("defaulted outside its class: " + text[:80])
             return
         name = declarator(plain)[0]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
     else:
-        _variable(found, context, text, is_c)
+        variable(found, context, text, is_c)
 
 
 def _tag(text: str) -> tuple[str, ...]:
@@ -268,6 +243,9 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
             raise Unsupported("explicit instantiation of a variable: " + rest[:80])
         rest = re.sub(r"^(?:inline|extern)\b\s*", "", rest)
         _function(found, context, "template<> " + rest, text, is_defined=False)
+        parts = function_parts(without_attributes(rest))
+        if parts and found and found[-1].kind is Kind.HEAD:
+            found[-1] = found[-1]._replace(reference=f"{parts[0]} (*const %s){parts[2]} = &{parts[1]};")
         return
     plain = without_attributes(rest)
     is_specialization = all(p.replace(" ", "") == "template<>" for p in prefixes)
@@ -284,9 +262,9 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
     elif is_specialization and not re.search(r"\b(?:constexpr|inline)\b", plain):
         # a variable or a static member: data that other files can see
-        found.append(Declaration(Kind.DATA, context, text + ";", (_variable_name(plain),)))
+        found.append(Declaration(Kind.DATA, context, text + ";", (variable_name(plain),)))
     else:
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (_variable_name(plain),)))
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (variable_name(plain),)))
 
 
 def _is_type(text: str) -> bool:
@@ -323,7 +301,6 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
     found.append(Declaration(kind, context, text + ";", tuple(names)))
 
 
-_NO_CALL = re.compile(r"\bsizeof\s*\(|^\{")  # braces right after the name are an initializer
 _PARAMETER = re.compile(
     r"\s*(?:const\b|volatile\b|struct\b|class\b|enum\b|typename\b|unsigned\b|signed\b|int\b|long\b|short\b|char\b|bool\b"
     r"|float\b|double\b|void\b|auto\b|\.\.\.|(?:std\s*::\s*)?size_t\b|[\w:]+\s*(?:<.*>)?(?:\s*[*&]+|\s+)\s*(?:const\b\s*)?"
@@ -338,12 +315,12 @@ def _is_function(text: str) -> bool:
     top = top_level(plain)
     if "(" not in top:
         return False
-    assign = _ASSIGN.search(top)
+    assign = ASSIGN.search(top)
     if "operator" in top:
         return True
     if assign:
         return top[assign.end() :].strip() in ("delete", "default", "0")
-    if _FUNCTION_TYPEDEF.search(plain) and re.search(r"\(\s*[*&]", plain):
+    if FUNCTION_TYPEDEF.search(plain) and re.search(r"\(\s*[*&]", plain):
         return False  # a pointer to a function
     if re.match(r"(?:extern\s+)?void\b\s*[A-Za-z_]", plain):
         return True
@@ -365,53 +342,3 @@ def _first_parameter(parameters: str) -> str:
         elif c == "," and depth == 0:
             return parameters[:i].strip()
     return parameters.strip()
-
-
-def _without_angles(text: str) -> str:
-    """A variable's declaration without the template arguments before its name."""
-    head = text.partition("=")[0]
-    at = head.rfind(">")
-    return text if at < 0 or "<" not in head else re.sub(r"<.*", " ", head[: at + 1], flags=re.S) + text[at + 1 :]
-
-
-def _variable_name(plain: str) -> str:
-    head = re.split(r"[={(]", _without_angles(plain), maxsplit=1)[0]
-    m = _LAST_NAME.search(head)
-    return m[1] if m else head.strip()[-60:]
-
-
-def _variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
-    """Decide whether a variable is harmless, data for others, or something that may run code at load."""
-    plain = without_attributes(text)
-    pointer = _FUNCTION_TYPEDEF.search(plain)
-    if not pointer:
-        plain = _without_angles(plain)
-    head = re.split(r"=|\{" if pointer else r"[={(]", plain, maxsplit=1)[0]
-    initializer = plain[len(head) :]
-    name = pointer[1] if pointer else _variable_name(plain)
-    if not IDENTIFIER.fullmatch(name) or (not pointer and len(IDENTIFIER.findall(head)) < 2):
-        raise Unsupported("statement: " + " ".join(text.split())[:80])
-    words = set(IDENTIFIER.findall(head))
-    type_words = [m[0] for m in TOKEN.finditer(head)]
-    kind = Kind.SUPPORT
-    is_const = bool(re.search(r"\bconst\b(?:\s*(?:volatile|static|__restrict__))*\s*$", head[: head.rindex(name)])) or (
-        "const" in words and "*" not in head and "&" not in head
-    )
-    is_device = bool(_DEVICE_DATA.search(text))
-    is_internal = "static" in words or is_anonymous(context) or (is_const and "extern" not in words and not is_c)
-    if "extern" in words and not initializer:
-        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,)))
-        return
-    is_own_member = "::" in head[: head.rindex(name)].rstrip()[-2:]
-    if "constexpr" in words and "extern" not in words:
-        kind = Kind.SUPPORT
-    elif is_own_member or not is_internal:
-        kind = Kind.DATA
-    elif is_device:
-        kind = Kind.SUPPORT  # lives on the device; the host only registers it
-    else:
-        builtin = all(t in _BUILTIN or t == name or t in "[]0123456789" for t in type_words if not t.isdigit())
-        calls = re.search(r"[\w>\])}]\s*[({]|^\s*\[", _NO_CALL.sub("", initializer.lstrip("= ")))
-        if not builtin or calls or "->" in initializer:
-            kind = Kind.SUSPECT
-    found.append(Declaration(kind, context, text + ";", (name,)))

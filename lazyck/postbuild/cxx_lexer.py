@@ -130,3 +130,24 @@ def declarator(declaration: str) -> tuple[str, str]:
                 last = t
         previous = t
     return "", ""
+
+
+_QUALIFIED = re.compile(r"(?:::\s*)?(?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*\s*$")
+
+
+def function_parts(declaration: str) -> tuple[str, str, str] | None:
+    """(return type, qualified name with template arguments, parameters in parentheses) of a plain function's
+    declaration without attributes; None for what is not that simple."""
+    name, parameters = declarator(declaration)
+    end = declaration.rfind(f"({parameters})") if name else -1
+    if end <= 0:
+        return None
+    before = declaration[:end].rstrip()
+    depth, at = 0, len(before)
+    while at and (depth or before[at - 1] == ">"):
+        at -= 1
+        depth += {">": 1, "<": -1}.get(before[at], 0)
+    m = _QUALIFIED.search(before[:at])
+    if m is None or not before[: m.start()].strip():
+        return None
+    return before[: m.start()].strip(), before[m.start() :].strip(), f"({parameters})"

@@ -87,7 +87,8 @@ def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dic
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
     prefix = bundle.common_prefix(reached)
-    return {t: bundle.Places(p.home, shims, name, prefix) for t, p in first.items()}
+    held = bundle.with_parents(reached, prefix)
+    return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
 
 
 class Recipes:

@@ -186,9 +186,8 @@ def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str],
     sources = [s for s in group.sources if s in answer.found or s in answer.doubts]
     found = set(answer.files)
     unlisted: dict[str, str] = {}
-    left_out = [s for s in sources if s in answer.doubts]
-    for source in left_out:  # may not have taken part in the batch
-        if "preprocess" in answer.doubts[source].why:
+    for source in sources:
+        if source not in answer.read:
             output = work / "single.ii"
             result = group.preprocess(Path(source), output)
             if result.status != 0:

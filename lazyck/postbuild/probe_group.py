@@ -10,7 +10,8 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.command import CompileCommand
 from lazyck.postbuild import probe_text, probe_unit
-from lazyck.postbuild.cxx_declarations import Declaration, Kind, Unsupported, parse
+from lazyck.postbuild.cxx_declarations import parse
+from lazyck.postbuild.cxx_variables import Declaration, Kind, Unsupported
 from lazyck.postbuild.elf import open_image
 from lazyck.toolchains import Toolchain
 
@@ -52,12 +53,14 @@ class Doubt:
 
 @dataclass
 class Answers:
-    """What is known of a group's sources: symbols found, reasons to be eager, doubts, and the headers they read."""
+    """What is known of a group's sources: symbols found, reasons to be eager, doubts; `files` that those in
+    `read` read."""
 
     found: dict[str, probe_unit.Found] = field(default_factory=dict)
     eager: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
 
 
 def probe_group(group: Group, work: Path) -> Answers:
@@ -65,6 +68,9 @@ def probe_group(group: Group, work: Path) -> Answers:
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers()
     texts = {source: probe_text.read_source(source) for source in group.sources}
+    for source, text in texts.items():
+        if word := probe_text.depends_on_batch(text):
+            answers.doubts[source] = Doubt(f"uses {word}", own_initializers=True)
     directives = {source: probe_text.directives_of(text) for source, text in texts.items()}
     macros = {source: probe_text.macros_of(text) for source, text in texts.items()}
     del texts
@@ -94,6 +100,7 @@ def _preprocess(
                 split = probe_text.split(lines, left, group.cwd)
             output.unlink()
             answers.files |= split.files
+            answers.read |= split.texts.keys()
             return split
         said = result.stdout + result.stderr
         at = {int(n) for n in re.findall(re.escape(str(batch)) + r"[:(](\d+)", said)}
@@ -182,6 +189,11 @@ def _probe_cluster(
         for source in cluster.sources:
             if source != reader and any(name in line for line in directives[source]):
                 answers.doubts[source] = Doubt(f"shares {name}, which has an include guard", own_initializers=True)
+    for path, text in split.direct.items():
+        name = path.rpartition("/")[2]
+        readers = [s for s in cluster.sources if any(name in line for line in directives[s])]
+        if len(readers) == 1 and _defines_something(text):
+            answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data", own_initializers=True)
     parsed: dict[int, list[Declaration]] = {}
     sources = [s for s in cluster.sources if s in split.texts and s not in answers.doubts]
     for i, source in enumerate(sources):
@@ -196,6 +208,14 @@ def _probe_cluster(
         answers.found[sources[i]] = found
     for i, why in solver.failed.items():
         answers.doubts[sources[i]] = Doubt(why)
+
+
+def _defines_something(header: str) -> bool:
+    """Whether a header, which one blob alone reads, defines what would be the blob's own."""
+    try:
+        return any(d.kind in (Kind.HEAD, Kind.DATA) for d in parse(header))
+    except Unsupported as e:
+        return "instantiation" in str(e)
 
 
 def _guarded_macros(skeleton: str, forget: set[str]) -> str:
@@ -234,6 +254,7 @@ class _Solver:
         self._group, self._work, self._preludes = group, work, preludes
         self._left = _COMPILES + len(preludes) // 8
         self._extra: tuple[str, ...] = ()
+        self._by_reference: set[int] = set()
         self._queue: list[dict[int, list[Declaration]]] = []
         self.found: dict[int, probe_unit.Found] = {}
         self.failed: dict[int, str] = {}
@@ -254,7 +275,7 @@ class _Solver:
         """Compile one unit; gives the blobs with which to try again at once."""
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
-        unit = probe_unit.render(blobs, preludes)
+        unit = probe_unit.render(blobs, preludes, self._by_reference)
         source.write_text(unit.text, encoding="utf-8", errors="surrogateescape")
         result = self._group.compile(source, output, self._extra)
         if result.status == 0:
@@ -278,6 +299,10 @@ class _Solver:
             self._queue.append({b: d for b, d in blobs.items() if self._preludes[b] in aside})
             return {b: d for b, d in blobs.items() if self._preludes[b] not in aside}
         bad = blame.blobs & blobs.keys()
+        instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
+        if instances:
+            self._by_reference |= {b for b, ds in blobs.items() if any(d.reference for d in ds)}
+            return blobs
         if bad and not blame.preludes:
             self.failed |= dict.fromkeys(bad, why)
             return {b: d for b, d in blobs.items() if b not in bad}

@@ -33,13 +33,15 @@ class Split:
     """What a preprocessed batch says. `texts`: own text per blob. `files`: all files read below the blobs, as the
     compiler spells them. `shared`: shared headers that are no system headers. `owned`: per (file, line) of an
     `#include`, the file whose text belongs to the including blob. `guarded_code`: files of code that only the first
-    of the blobs that include it gets to read, and that blob."""
+    of the blobs that include it gets to read, and that blob. `direct`: text of the shared headers, no system headers,
+    that blobs name themselves, without what these include in turn."""
 
     texts: dict[str, str] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
     owned: dict[tuple[str, int], str] = field(default_factory=dict)
     guarded_code: dict[str, str] = field(default_factory=dict)
+    direct: dict[str, str] = field(default_factory=dict)
 
 
 def read_source(path: str) -> str:
@@ -72,6 +74,11 @@ def macros_of(text: str) -> set[str]:
     return set(_MACRO.findall(text)) if "#" in text else set()
 
 
+def depends_on_batch(text: str) -> str:
+    """A word by which preprocessing a blob together with others could give another text than alone, or ""."""
+    return next((word for word in ("__COUNTER__", "__INCLUDE_LEVEL__", "__BASE_FILE__") if word in text), "")
+
+
 def directives_of(text: str) -> tuple[str, ...]:
     """The directive lines of a source file, comments and all: equal for blobs that read headers alike."""
     return tuple(_DIRECTIVE_LINE.findall(text)) if "#" in text else ()
@@ -90,7 +97,7 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
     return "\n".join(lines) + "\n", where
 
 
-_BATCH, _OWN, _SHARED = range(3)
+_BATCH, _OWN, _SHARED, _DIRECT = range(4)
 
 
 def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
@@ -100,10 +107,13 @@ def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
     stack: list[tuple[str, int]] = [("", _BATCH)]
     mode, blob = _BATCH, ""
     parts: list[str] = []
+    header: list[str] = []
     for line in lines:
         if line[0] != "#" or (m := _MARKER.match(line)) is None:
             if mode == _OWN:
                 parts.append(line)
+            elif mode == _DIRECT:
+                header.append(line)
             continue
         flags = m[3].split()
         if "1" in flags:
@@ -111,6 +121,8 @@ def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
             mode = _enter(out, stack, path, flags, wanted, blob, cwd)
             if stack[-1][1] == _BATCH and mode == _OWN:
                 blob, parts = path, []
+            if mode == _DIRECT:
+                header = []
             stack.append((path, mode))
         elif "2" in flags and len(stack) > 1:
             left, left_mode = stack.pop()
@@ -118,6 +130,8 @@ def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
             if mode == _BATCH and left_mode == _OWN:
                 out.texts[left] = out.texts.get(left, "") + "".join(parts)
                 blob, parts = "", []
+            elif left_mode == _DIRECT:
+                out.direct[os.path.join(cwd, left)] = "".join(header)
             elif left_mode == _OWN:
                 out.owned[above, int(m[1]) - 1] = left
     if blob:
@@ -140,9 +154,10 @@ def _enter(
         out.files.add(full)
         return _OWN
     out.files.add(full)
-    if _SYSTEM not in flags:
-        out.shared.add(full)
-    return _SHARED
+    if _SYSTEM in flags:
+        return _SHARED
+    out.shared.add(full)
+    return _DIRECT if parent == _OWN else _SHARED
 
 
 def _is_owned(path: str, flags: list[str]) -> bool:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lazyck.postbuild.cxx_declarations import Declaration, Kind, is_anonymous
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
+from lazyck.postbuild.cxx_variables import Declaration, Kind, is_anonymous
 from lazyck.postbuild.elf import ElfImage
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
+_POINTERS = ".lazyck.r"  # section of the pointers to one blob's instantiations
 _LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
@@ -65,8 +66,14 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
     return sorted(seen)
 
 
-def render(blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str]) -> Unit:
-    """The unit for `blobs` (index to declarations), which must come from one group; `preludes` read their headers."""
+def render(
+    blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
+) -> Unit:
+    """The unit for `blobs` (index to declarations), which must come from one group; `preludes` read their headers.
+
+    Blobs in `by_reference` have instantiations that their headers declare (`extern template`), so that these cannot
+    be specialized any more: a pointer to each takes the place of its definition.
+    """
     unit = Unit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}
     renames = _renames(kept)
@@ -81,6 +88,10 @@ def render(blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str]) 
         lines.append(f'#line 1 "lazyck-blob-{b}"')
         for d, (context, text) in zip(declarations, texts[b], strict=True):
             is_head = d.kind is Kind.HEAD
+            if is_head and d.reference and b in by_reference:
+                pointer = f'__attribute__((used, section("{_POINTERS}{b}"))) lz_pointer_{len(lines)}'
+                lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
+                continue
             if heads[context, text] == 1 if is_head else text != d.text:
                 lines.append(_within(context, _definition(text, f"{_OWN}{b}") if is_head else text))
                 continue
@@ -204,7 +215,14 @@ def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | None]:
     counts: Counter[int] = Counter()
     symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
     unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
-    for s in image.symbols():
+    table = image.symbols()
+    for i, section in enumerate(image.sections):
+        if section.name.startswith(_POINTERS):
+            b = int(section.name[len(_POINTERS) :])
+            for _, index, _ in image.relocations(i):
+                counts[b] += 1
+                symbols[b].append(_original(table[index].name, unit.renamed[b], b))
+    for s in table:
         if s.type != "FUNC" or s.section not in places:
             continue
         for b in places[s.section]:

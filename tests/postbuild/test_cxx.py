@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lazyck.postbuild.cxx_declarations import Kind, Unsupported, parse
+from lazyck.postbuild.cxx_declarations import parse
 from lazyck.postbuild.cxx_lexer import (
     after_angles,
     declarator,
@@ -14,6 +14,7 @@ from lazyck.postbuild.cxx_lexer import (
     without_attributes,
     without_comments,
 )
+from lazyck.postbuild.cxx_variables import Kind, Unsupported
 
 
 def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:

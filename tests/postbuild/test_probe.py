@@ -275,6 +275,42 @@ void seen_{d}() {{ }}
     assert [p.symbols for p in result.probed] == [("_Z6seen_1v",), ("_Z6seen_2v",)]
 
 
+def test_instantiations_that_a_header_declares_extern(any_bench: Bench) -> None:
+    (any_bench.at / "declared.h").write_text(
+        '#pragma once\n#include "common.h"\n'
+        + "".join(f"extern template void run<{d}>(float*, int);\n" for d in range(10, 20))
+        + "namespace deep { template <int D, class P> P* walk(P* p) { return p + D; }\n"
+        + "".join(f"extern template lib::Args* walk<{d}>(lib::Args*);\n" for d in range(10, 20))
+        + "}\n"
+    )
+    text = """
+#include "declared.h"
+using args_0 = lib::Args;
+template void run<{d}>(float* p, int n);
+namespace deep {{ template args_0* walk<{d}>(args_0*); }}
+void own_{d}() {{ }}
+"""
+    result = any_bench.probe_all({f"x{d}": text.format(d=d) for d in range(10, 20)})
+    assert not any(p.compiled for p in result.probed)
+    assert [set(p.symbols) for p in result.probed] == [
+        {f"_Z3runILi{d}EEvPfi", f"_ZN4deep4walkILi{d}EN3lib4ArgsEEEPT0_S4_", f"_Z6own_{d}v"} for d in range(10, 20)
+    ]
+
+
+def test_a_guarded_header_of_one_blob_alone_may_hold_its_functions(bench: Bench) -> None:
+    (bench.at / "mine.h").write_text('#pragma once\n#include "common.h"\nvoid in_header(int) {}\n')
+    result = bench.probe(
+        one='#include "mine.h"\nvoid in_blob(int) {}\n',
+        two='#include "common.h"\nvoid other() {}\n',
+        counted='#include "common.h"\n#define J(a, b) a##b\n#define NAME(n) J(f_, n)\nvoid NAME(__COUNTER__)() {}\n',
+    )
+    found = by_stem(result)
+    assert set(found["one"].symbols) == {"_Z9in_headeri", "_Z7in_blobi"}
+    assert found["counted"].symbols == ("_Z3f_0v",)
+    assert str(bench.at / "common.h") in found["counted"].headers
+    assert not found["two"].compiled
+
+
 def test_a_template_that_several_blobs_instantiate_belongs_to_each(bench: Bench) -> None:
     text = '#include "common.h"\ntemplate void run<3>(float*, int);\nvoid own_{d}() {{}}\n'
     result = bench.probe_all({f"i{d}": text.format(d=d) for d in (1, 2, 3)})

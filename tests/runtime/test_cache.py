@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,30 @@ def test_damaged_entry_is_moved_aside_and_compiled_again(lib: LazyLibrary, damag
     assert lib.compiles() == 2
     assert len(list(entry.parent.glob("*.bad-*"))) == 1
     assert lib.call(program).stderr == ""
+
+
+def test_damage_is_found_in_an_entry_that_was_whole_before(lib: LazyLibrary) -> None:
+    program = lib.directory / "main"
+    lib.call(program)
+    (entry,) = lib.entries()
+    seen = entry.with_name(entry.name + ".seen")
+    while not seen.exists():  # an entry is remembered once its change time lies two seconds back
+        time.sleep(0.3)
+        assert lib.call(program).stderr == ""
+    assert lib.call(program).stderr == ""
+    before = entry.stat()
+    with entry.open("r+b") as f:
+        f.seek(5000)
+        byte = f.read(1)[0]
+        f.seek(5000)
+        f.write(bytes([byte ^ 1]))
+    os.utime(entry, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = lib.call(program)
+    assert done.stdout == "8\n"
+    assert "its contents changed" in done.stderr
+    seen.write_bytes(b"x" * len(seen.read_bytes()))
+    assert lib.call(program).stdout == "8\n"
+    assert lib.compiles() == 2
 
 
 def test_entry_of_another_blob_is_not_used(lib: LazyLibrary) -> None:

@@ -176,14 +176,15 @@ std::string machine_name() {
 
 }  // namespace
 
-Strings archs_for(const RecipeRow& recipe, const Strings& asked, bool may_ask, const ManifestView& manifest) {
-    if (recipe.arch_flags.empty()) return {machine_name()};
+Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
+    if (!manifest.has_arch_flags(recipe)) return {machine_name()};
     if (!asked.empty()) return asked;
     const Strings built = manifest.archs();
     if (may_ask) {
+        const std::string toolchain = manifest.recipe_toolchain(recipe);
         std::string arch;
-        if (recipe.toolchain == "rocm") arch = ask_hip();
-        if (recipe.toolchain == "cuda") arch = as_built(ask_cuda(), built);
+        if (toolchain == "rocm") arch = ask_hip();
+        if (toolchain == "cuda") arch = as_built(ask_cuda(), built);
         if (!arch.empty()) return {arch};
     }
     const Strings archs = parse_archs(join(built, ";"), "archs of the build");

@@ -1,14 +1,16 @@
 // Which arch to compile for: asks the HIP or CUDA that the process has loaded.
 #pragma once
 
+#include <cstdint>
+
 #include "manifest_view.h"
 #include "text.h"
 
 namespace lazyck::rt {
 
-// What blobs of `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if `may_ask`, else
-// the archs of the build. A recipe without arch flags makes host code: the machine's name. Takes the dynamic loader's
-// lock. Throws CompileError when nothing says an arch.
-Strings archs_for(const RecipeRow& recipe, const Strings& asked, bool may_ask, const ManifestView& manifest);
+// What blobs of recipe row `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if
+// `may_ask`, else the archs of the build. A recipe without arch flags makes host code: the machine's name. Takes the
+// dynamic loader's lock. Throws CompileError when nothing says an arch.
+Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
 
 }  // namespace lazyck::rt

@@ -1,12 +1,23 @@
 // trailer (64 bytes, little endian, behind the ELF image, where the loader never looks):
 //     "LAZYCKEN" version:u32 reserved:u32 image_size:u64 digest:u64[2] key:u64[2] reserved:u64
 // `digest` covers the image, `key` is EntryKey::id(). History: version 1, the first.
+//
+// Reading a megabyte costs several times what loading it does, so an entry that was found whole is not read again until
+// it is touched. Beside it lies "<entry>.seen":
+//     digest:u64[2] (value:u64 is_ifunc:u64)[symbols]
+// with what was read from it, under a digest that also covers the file's identity: device, inode, size and change time,
+// which the kernel sets on every write and no program can set. Anything unexpected there means: read the entry.
 #include "entry.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <optional>
+#include <utility>
 
 #include "failure.h"
 #include "files.h"
@@ -26,6 +37,62 @@ struct Trailer {
 };
 static_assert(sizeof(Trailer) == 64, "the trailer is a file format");
 
+constexpr std::time_t k_settled = 2;  // seconds; a change time has a coarse clock
+
+std::string seen_path(const std::string& path) { return path + ".seen"; }
+
+template <typename T>
+void append(std::string& out, const T& value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// The contents of "<entry>.seen" for this very file.
+std::string seen_text(const struct stat& st, const Digest& key, const Strings& symbols, const std::string& rows) {
+    std::string all;
+    for (const std::uint64_t part : {std::uint64_t{st.st_dev}, std::uint64_t{st.st_ino}, key.low, key.high}) {
+        append(all, part);
+    }
+    append(all, st.st_size);
+    append(all, st.st_ctim.tv_sec);
+    append(all, st.st_ctim.tv_nsec);
+    for (const std::string& name : symbols) all += name + "\n";
+    const Digest digest = hash(all + rows);
+    std::string text;
+    append(text, digest.low);
+    append(text, digest.high);
+    return text + rows;
+}
+
+// What an earlier look found in the file that is now at `path`.
+std::optional<Entry> recall(const std::string& path, const Digest& key, const Strings& symbols) {
+    struct stat st;
+    if (lstat(path.c_str(), &st) != 0) return std::nullopt;
+    const std::string text = read_text(seen_path(path));
+    if (text.size() != sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t)) return std::nullopt;
+    const std::string rows = text.substr(sizeof(Digest));
+    if (text != seen_text(st, key, symbols, rows)) return std::nullopt;
+    Entry entry{path, {}};
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+        std::uint64_t row[2];
+        std::memcpy(row, rows.data() + i * sizeof row, sizeof row);
+        entry.functions.push_back({row[0], row[1] != 0});
+    }
+    return entry;
+}
+
+void remember(const Entry& entry, const MappedFile& file, const Digest& key, const Strings& symbols) {
+    // A write in the same tick of the clock would go unseen.
+    if (std::time(nullptr) - file.status().st_ctim.tv_sec < k_settled) return;
+    std::string rows;
+    for (const DynamicSymbol& symbol : entry.functions) {
+        append(rows, symbol.value);
+        append(rows, std::uint64_t{symbol.is_ifunc});
+    }
+    const UniqueFd fd = open_file(seen_path(entry.path), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    // In a read-only cache every process reads all.
+    if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
+}
+
 // What is wrong with the file, or "".
 std::string check(const MappedFile& file, const Digest& key) {
     if (file.size() < sizeof(Trailer)) return "cut short";
@@ -42,8 +109,13 @@ std::string check(const MappedFile& file, const Digest& key) {
 
 }  // namespace
 
-EntryLookup look_up_entry(const std::string& path, const Digest& key, const std::vector<std::string>& symbols) {
+EntryLookup look_up_entry(const std::string& path, const Digest& key, const Strings& symbols) {
     EntryLookup result;
+    if (auto known = recall(path, key, symbols)) {
+        result.state = EntryState::ready;
+        result.entry = std::move(*known);
+        return result;
+    }
     MappedFile file;
     const int error = file.map(path);
     if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
@@ -61,10 +133,11 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, const std:
     }
     result.entry.path = path;
     result.state = EntryState::ready;
+    remember(result.entry, file, key, symbols);
     return result;
 }
 
-const std::string* find_missing_symbol(const std::string& path, const std::vector<std::string>& symbols) {
+const std::string* find_missing_symbol(const std::string& path, const Strings& symbols) {
     MappedFile file;
     if (const int error = file.map(path)) fail_system("cannot read '" + path + "'", error);
     const ElfView elf(file.data(), file.size());
@@ -89,7 +162,9 @@ void seal_entry(const std::string& path, const Digest& key) {
         trailer.key_high = key.high;
     }
     const UniqueFd fd = open_file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
-    if (!fd || !write_all(fd.get(), {reinterpret_cast<const char*>(&trailer), sizeof trailer})) {
+    const bool is_written = fd && write_all(fd.get(), {reinterpret_cast<const char*>(&trailer), sizeof trailer});
+    // On disk before it has a name: else a power cut could leave an entry with a name and without contents.
+    if (!is_written || fsync(fd.get()) != 0) {
         fail_system("cannot write '" + path + "'", errno);
     }
 }

@@ -7,6 +7,7 @@
 
 #include "elf_view.h"
 #include "hash.h"
+#include "text.h"
 
 namespace lazyck::rt {
 
@@ -24,11 +25,12 @@ struct EntryLookup {
     Entry entry;
 };
 
-// Reads and checks the entry at `path`. An entry that is whole and lacks one of `symbols` throws CompileError.
-EntryLookup look_up_entry(const std::string& path, const Digest& key, const std::vector<std::string>& symbols);
+// Checks the entry at `path`: reads all of it, unless it has not been touched since it was last found whole. An entry
+// that is whole and lacks one of `symbols` throws CompileError.
+EntryLookup look_up_entry(const std::string& path, const Digest& key, const Strings& symbols);
 
 // The first of `symbols` that the library at `path` does not define and export, or nullptr.
-const std::string* find_missing_symbol(const std::string& path, const std::vector<std::string>& symbols);
+const std::string* find_missing_symbol(const std::string& path, const Strings& symbols);
 
 // Appends the trailer to the library at `path`. Throws CompileError.
 void seal_entry(const std::string& path, const Digest& key);

@@ -38,10 +38,10 @@ int MappedFile::map(const std::string& path, bool follows_links) {
     if (!fd || fstat(fd.get(), &st) != 0) return errno;
     if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
     *this = MappedFile();
+    m_status = st;
     if (st.st_size == 0) return 0;
     const auto size = static_cast<std::size_t>(st.st_size);
-    // All of it will be read: fault it in by one call instead of one per page.
-    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd.get(), 0);
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (data == MAP_FAILED) return errno;
     m_data = data;
     m_size = size;
@@ -61,7 +61,7 @@ bool write_all(int fd, std::string_view data) {
 std::string read_text(const std::string& path) {
     const UniqueFd fd = open_file(path, O_RDONLY);
     std::string out;
-    std::vector<char> buffer(64 * 1024);
+    std::vector<char> buffer(4096);
     while (fd) {
         const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
         if (n < 0 && errno == EINTR) continue;

@@ -1,6 +1,8 @@
 // Descriptors, mapped files, directories and temporary trees, each owned by an object.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -34,10 +36,13 @@ class MappedFile {
  public:
     MappedFile() = default;
     MappedFile(MappedFile&& other) noexcept
-        : m_data(std::exchange(other.m_data, nullptr)), m_size(std::exchange(other.m_size, 0)) {}
+        : m_data(std::exchange(other.m_data, nullptr)),
+          m_size(std::exchange(other.m_size, 0)),
+          m_status(other.m_status) {}
     MappedFile& operator=(MappedFile&& other) noexcept {
         std::swap(m_data, other.m_data);
         std::swap(m_size, other.m_size);
+        std::swap(m_status, other.m_status);
         return *this;
     }
     ~MappedFile();
@@ -47,10 +52,13 @@ class MappedFile {
 
     const unsigned char* data() const { return static_cast<const unsigned char*>(m_data); }
     std::size_t size() const { return m_size; }
+    // As it was when the file was mapped.
+    const struct stat& status() const { return m_status; }
 
  private:
     void* m_data = nullptr;
     std::size_t m_size = 0;
+    struct stat m_status = {};
 };
 
 // Writes all of `data`; false (and errno) on failure.

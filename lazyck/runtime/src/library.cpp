@@ -123,8 +123,7 @@ bool Library::is_loaded(BlobId blob) {
 void Library::make_ready(BlobId blob) {
     if (is_loaded(blob)) return;
     const Row at = row(blob);
-    const RecipeRow recipe = at.manifest.recipe(at.manifest.blob(at.index).recipe);
-    const Strings archs = archs_for(recipe, m_store.config().archs, true, at.manifest);
+    const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
     load(blob, *obtain(blob, archs));
 }
 

@@ -90,9 +90,21 @@ std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const {
     return number(m_header.symbols_at + k_symbol_size * index + 4);
 }
 
-RecipeRow ManifestView::recipe(std::uint32_t index) const {
+std::size_t ManifestView::recipe_at(std::uint32_t index) const {
     if (index >= m_header.recipes) fail_damaged("no such recipe");
-    const std::size_t at = m_header.recipes_at + k_recipe_size * index;
+    return m_header.recipes_at + k_recipe_size * index;
+}
+
+const char* ManifestView::recipe_toolchain(std::uint32_t index) const { return string(number(recipe_at(index))); }
+
+const char* ManifestView::recipe_toolchain_id(std::uint32_t index) const {
+    return string(number(recipe_at(index) + 4));
+}
+
+bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(number(recipe_at(index) + 28)).empty(); }
+
+RecipeRow ManifestView::recipe(std::uint32_t index) const {
+    const std::size_t at = recipe_at(index);
     const auto text = [&](std::size_t column) { return std::string(string(number(at + 4 * column))); };
     const auto texts = [&](std::size_t column) { return list(number(at + 4 * column)); };
     return RecipeRow{text(0), text(1), text(2), texts(3), texts(4), texts(5), texts(6), texts(7), texts(8)};

@@ -46,6 +46,10 @@ class ManifestView {
     const char* symbol_name(std::uint32_t index) const;
     std::uint32_t symbol_blob(std::uint32_t index) const;
     RecipeRow recipe(std::uint32_t index) const;
+    // Single columns of a recipe, for those who need no more.
+    const char* recipe_toolchain(std::uint32_t index) const;
+    const char* recipe_toolchain_id(std::uint32_t index) const;
+    bool has_arch_flags(std::uint32_t index) const;
 
     const char* library() const { return string(m_header.library); }
     const char* soname() const { return string(m_header.soname); }
@@ -64,6 +68,7 @@ class ManifestView {
     [[noreturn]] void fail_damaged(const char* what) const;
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
     std::uint32_t number(std::size_t at) const;
+    std::size_t recipe_at(std::uint32_t index) const;
     const char* string(std::uint32_t at) const;
     Strings list(std::uint32_t at) const;
 

@@ -92,8 +92,8 @@ void Store::set_cache_dir(const std::string& path) {
 }
 
 EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const {
-    const RecipeRow recipe = manifest.recipe(blob.recipe);
-    return {manifest.library(), blob.name, blob.digest, archs, recipe.toolchain_id, m_config.salt};
+    return {manifest.library(), blob.name, blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
+            m_config.salt};
 }
 
 bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path) {
@@ -101,7 +101,12 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     const EntryKey key = key_of(manifest, blob, archs);
     const auto cache = this->cache(manifest);
     path = cache->entry_path(key);
-    return cache->find_directory(key) && look_up_entry(path, key.id(), {}).state == EntryState::ready;
+    if (!cache->find_directory(key)) return false;
+    try {
+        return look_up_entry(path, key.id(), symbols_of(manifest, blob)).state == EntryState::ready;
+    } catch (const CompileError&) {
+        return false;  // whole, but not what the library needs: loading it says more
+    }
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {

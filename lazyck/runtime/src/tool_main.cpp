@@ -140,9 +140,7 @@ int run(const Options& options) {
     Store store(config, source.places(config));
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
     const std::vector<std::uint32_t> blobs = choose(manifest, options);
-    const auto archs_of = [&](std::uint32_t i) {
-        return archs_for(manifest.recipe(manifest.blob(i).recipe), asked, false, manifest);
-    };
+    const auto archs_of = [&](std::uint32_t i) { return archs_for(manifest, manifest.blob(i).recipe, asked, false); };
     if (options.verb == "compile") {
         std::atomic<int> failures{0};
         for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {

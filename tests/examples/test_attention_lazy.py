@@ -1,0 +1,147 @@
+"""The attention example under lazyck, with its own unmodified build: on the embedded ROCm it computes, with a real HIP
+compiler and a stand-in runtime it launches the right kernel, with nvcc it reaches the driver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import FAKE_ROCM, REPOSITORY, Lazyck
+
+EXAMPLE = REPOSITORY / "examples" / "attention"
+CK_EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
+PREAMBLE = f"import sys; sys.path.insert(0, {str(EXAMPLE)!r}); import attention, reference, numpy as np\n"
+COMPARE = """
+rng = np.random.default_rng(3)
+lib = attention.load(sys.argv[1])
+for dim, mask in ((32, "causal"), (64, "none")):
+    q, k, v, dout = (rng.standard_normal((1, 40, 2, dim)).astype(np.float32) for _ in range(4))
+    out, lse = lib.forward(q, k, v, mask=mask)
+    dq, dk, dv = lib.backward(q, k, v, out, lse, dout, mask=mask)
+    rule = reference.Rule(dim ** -0.5, right=0 if mask == "causal" else None)
+    wide = [a[0].astype(np.float64) for a in (q, k, v)]
+    assert np.abs(out[0] - reference.forward(*wide, rule)[0]).max() < 1e-5
+    for got, wanted in zip((dq, dk, dv), reference.backward(*wide, dout[0].astype(np.float64), rule)):
+        assert np.abs(got[0] - wanted).max() < 1e-4
+print("agrees")
+"""
+
+
+def python(code: str, library: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", PREAMBLE + code, str(library)]
+    return subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+
+
+def build(lazyck: Lazyck, where: Path, home: Path | None, configure: list[str], *options: str) -> Path:
+    """Configure the example in `where`, build it lazily, and return the installed library."""
+    argv = [sys.executable, str(EXAMPLE / "configure.py"), "--build-dir", str(where / "build dir"), *configure]
+    subprocess.run(argv, check=True, capture_output=True)
+    words = ["build", "full", *options, "--tmp-dir", where / "tmp", "--install-dir", where / "install"]
+    env = {"ROCM_PATH": str(home)} if home else {}
+    done = lazyck(*words, "--", sys.executable, "-m", "ninja", "-C", where / "build dir", "--quiet", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return where / "install" / "libattention.so"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lazy attention")
+
+
+@pytest.fixture
+def library(lazyck: Lazyck, place: Path) -> Path:
+    """All 360 variants, for two archs, linked lazily once for this module."""
+    made = place / "install" / "libattention.so"
+    if not made.exists():
+        build(lazyck, place, FAKE_ROCM, ["--gpu-archs", "gfx942,gfx90a"], "--gpu-archs", "gfx942;gfx90a")
+    return made
+
+
+def entries(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "lazyck-cache").rglob("*.so"))
+
+
+def test_all_variants_are_lazy_and_agree_with_the_reference(library: Path, lazyck: Lazyck, tmp_path: Path) -> None:
+    shown = lazyck("inspect", library).stdout
+    assert "360 lazy with 540 symbols, 0 eager" in shown
+    done = python(COMPARE, library)
+    assert done.stdout == "agrees\n", done.stderr
+    assert len(entries(tmp_path)) == 4
+    again = python(COMPARE, library, PATH="/nonexistent")
+    assert (again.stdout, again.stderr) == ("agrees\n", "")
+
+
+def test_only_the_arch_of_the_gpu_present_is_compiled(library: Path, tmp_path: Path) -> None:
+    code = "q = np.ones((1, 4, 1, 32), np.float32); print(attention.load(sys.argv[1]).forward(q, q, q)[0].max())"
+    for arch in ("gfx90a", "gfx942"):
+        done = python(code, library, FAKE_ROCM_ARCH=arch)
+        assert done.stdout == "1.0\n", done.stderr
+        assert f"for {arch}" in done.stderr
+    seen = {}
+    for entry in entries(tmp_path):
+        dump = subprocess.run(["readelf", "-p", ".fake_rocm.archs", entry], capture_output=True, text=True, check=True)
+        seen[entry.parent.name.partition("-")[0]] = [a for a in ("gfx90a", "gfx942") if a in dump.stdout]
+    assert seen == {"gfx90a": ["gfx90a"], "gfx942": ["gfx942"]}
+
+
+def test_a_prebuilt_library_runs_frozen_without_a_compiler(library: Path, lazyck: Lazyck) -> None:
+    names = ["attn_fwd_d32_fp32_batch_causal_nobias", "attn_bwd_d32_fp32_batch_causal_nobias"]
+    names += [n.replace("d32", "d64").replace("causal", "nomask") for n in names]
+    done = lazyck("prebuild", "build", "--manifest", library, "--gpu-archs", "gfx942", *names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    frozen = python(COMPARE, library, LAZYCK_DISABLE_JIT="1", PATH="/nonexistent")
+    assert frozen.stdout == "agrees\n", frozen.stderr
+    missing = python(
+        "lib = attention.load(sys.argv[1]); q = np.ones((1, 4, 1, 128), np.float32); lib.forward(q, q, q)",
+        library,
+        LAZYCK_DISABLE_JIT="1",
+    )
+    assert "lazyck prebuild build" in missing.stderr
+    assert "attn_fwd_d128_fp32_batch_nomask_nobias" in missing.stderr
+
+
+def test_quick_relinks_the_installed_library(library: Path, lazyck: Lazyck, place: Path) -> None:
+    done = lazyck("build", "quick", "--tmp-dir", place / "tmp")
+    assert "nothing to do" in done.stdout, done.stderr
+
+
+@pytest.mark.hip
+def test_a_real_hip_compiler_builds_the_blob_and_the_stand_in_sees_its_kernel(
+    lazyck: Lazyck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(CK_EXAMPLE))
+    import rocm_home
+
+    if rocm_home.missing_packages():
+        pytest.skip(f"needs a real HIP compiler: {rocm_home.missing_packages()}")
+    home = rocm_home.make(tmp_path / "rocm", "gfx942")
+    options = ["--gpu-archs", "gfx942", "--filter", "*_d64_fp16_batch_*_nobias"]
+    library = build(lazyck, tmp_path, home, options, "--gpu-archs", "gfx942", "--toolchain", "rocm")
+    fake = subprocess.run([FAKE_ROCM / "bin" / "fake-rocm-build"], capture_output=True, text=True, check=True)
+    code = "q = np.ones((1, 64, 2, 64), np.float16); attention.load(sys.argv[1]).forward(q, q, q, mask='causal')"
+    log = tmp_path / "launches"
+    done = python(
+        code, library, LD_LIBRARY_PATH=fake.stdout.strip(), FAKE_ROCM_ARCH="gfx942", FAKE_ROCM_LAUNCH_LOG=str(log)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "compiled attn_fwd_d64_fp16_batch_causal_nobias for gfx942" in done.stderr
+    launches = log.read_text().splitlines()
+    assert launches
+    assert all("role=standin" in line and "Li64E" in line for line in launches)
+    assert b"amdgcn-amd-amdhsa--gfx942" in entries(tmp_path)[0].read_bytes()
+
+
+@pytest.mark.cuda
+def test_nvcc_builds_the_blob_and_the_call_reaches_the_cuda_runtime(lazyck: Lazyck, tmp_path: Path) -> None:
+    if not shutil.which("nvcc"):
+        pytest.skip("needs nvcc on PATH")
+    configure = ["--backend", "cuda", "--gpu-archs", "sm_80", "--filter", "*_d32_fp32_batch_*_nobias"]
+    library = build(lazyck, tmp_path, None, configure, "--gpu-archs", "8.0", "--toolchain", "cuda")
+    done = python("print(attention.load(sys.argv[1]).backward_name(32, 'fp32', mask='causal'))", library)
+    assert done.stdout == "attn_bwd_d32_fp32_batch_causal_nobias\n", done.stderr
+    assert "for 80 in" in done.stderr
+    assert [e.name.rpartition("-")[0] for e in entries(tmp_path)] == ["attn_bwd_d32_fp32_batch_causal_nobias"]
