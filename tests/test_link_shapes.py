@@ -48,6 +48,18 @@ def test_static_archive_between_compile_and_link(lazyck: Lazyck, tmp_path: Path)
     assert run_library(tmp_path / "libx.so", 2, 10).stdout == "22\n"
 
 
+def test_archives_that_options_name(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2, 3, 4])
+    script = COMPILE + (
+        "ar rcs liba.a v1.o\nmkdir -p sub\nar rcs sub/libb.a v2.o\nar rcsT libt.a v3.o\nld -r -o merged.o v4.o\n"
+        "c++ -shared -o libx.so dispatch.o -Wl,--whole-archive,liba.a,--no-whole-archive -Lsub -lb libt.a merged.o\n"
+    )
+    done = build(lazyck, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert "4 blobs deferred, 4 lazy with 4 symbols" in done.stderr
+    assert [run_library(tmp_path / "libx.so", n, 10).stdout for n in (1, 2, 3, 4)] == ["21\n", "22\n", "23\n", "24\n"]
+
+
 def test_response_file_and_another_driver_than_the_compiler(lazyck: Lazyck, tmp_path: Path) -> None:
     write_project(tmp_path, [1, 2])
     script = COMPILE + "printf '%s\\n' -shared -o libx.so dispatch.o v1.o '\"v2.o\"' > args\ng++ @args\n"

@@ -149,7 +149,7 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
 
 
 def check_symbols(build: Path, library: str, m: Measured) -> None:
-    """Every symbol of a blob that a dispatcher leaves undefined has its stub, and nothing is undefined after the link."""
+    """Every symbol of a blob that a dispatcher leaves undefined has its stub, and after the link none is undefined."""
     dispatchers = [str(p) for p in build.glob("obj/*/*_api.o") if library == ("bwd" if "bwd" in p.name else "fwd")]
     undefined = set(nm(["-u", *dispatchers]))
     linked = str(build / f"libfmha_{library}.so")
@@ -162,7 +162,8 @@ def check_symbols(build: Path, library: str, m: Measured) -> None:
     summary["missing_after_link"] = len(missing)
     if own - stubs or missing:
         sys.exit(
-            f"{linked}: {len(own - stubs)} symbols without a stub, {len(missing)} undefined after the link: {missing[:3]}"
+            f"{linked}: {len(own - stubs)} symbols without a stub, {len(missing)} undefined after the link: "
+            f"{missing[:3]}"
         )
 
 
@@ -269,7 +270,7 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
 
 
 def extrapolate(m: Measured) -> float:
-    """CPU seconds of all blobs ahead of time: each class by its own samples, or by the mean of all where it has none."""
+    """CPU seconds of all blobs ahead of time: each class by its own samples, or by the mean of all samples."""
     everything = [s for samples in m.samples.values() for s in samples]
     mean = sum(everything) / len(everything)
     total = 0.0
@@ -324,7 +325,8 @@ def table(m: Measured) -> str:
     ]
     lines += [
         "",
-        f"Whole lazy build: {m.wall:.0f} s wall on {os.cpu_count()} cores, {m.cpu:.0f} s CPU, files: {sum(m.files.values())}.",
+        f"Whole lazy build of {sum(m.files.values())} files: {m.wall:.0f} s wall on {os.cpu_count()} cores, "
+        f"{m.cpu:.0f} s CPU.",
     ]
     if m.samples:
         ahead = extrapolate(m)

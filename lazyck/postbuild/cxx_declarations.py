@@ -11,7 +11,6 @@ import re
 from lazyck.postbuild.cxx_lexer import (
     IDENTIFIER,
     STRUCTURE,
-    TOKEN,
     declarator,
     flat,
     function_parts,
@@ -30,7 +29,6 @@ from lazyck.postbuild.cxx_variables import (
     variable,
     variable_name,
 )
-
 
 _NAMESPACE = re.compile(r"(?:inline\s+)?namespace\b[^=]*$")
 _LINKAGE = re.compile(r'extern\s*"C(?:\+\+)?"')

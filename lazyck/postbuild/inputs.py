@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.postbuild import elf
@@ -16,49 +15,74 @@ from lazyck.toolchains.options import Item, OptionTable, Role
 class LinkInputs:
     """A link command taken apart.
 
-    `items` are its options and inputs; `deferred`, `objects` and `archives` are indices into them (`archives` holds
-    those that are named by their path). `blobs` are those of deferred objects and of deferred members of archives,
-    in link order, each source once.
+    `items` are its options and inputs. `deferred` are the indices of those that are deferred objects, `kept` of those
+    that are other objects or archives named by themselves. `objects` and `archives` are the paths of all real ones,
+    also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and
+    of deferred members of archives, in link order, each source once.
     """
 
     items: tuple[Item, ...]
     shared: bool
     soname: str
     deferred: frozenset[int]
-    objects: frozenset[int]
-    archives: frozenset[int]
+    kept: frozenset[int]
+    objects: tuple[str, ...]
+    archives: tuple[str, ...]
     blobs: tuple[CompileCommand, ...]
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
     items = tuple(table.split(link.call.argv[link.call.prefix :]))
+    directories = [link.call.path(item.value) for item in items if item.role is Role.LIBRARY_DIR and item.value]
     deferred: set[int] = set()
-    objects: set[int] = set()
-    archives: set[int] = set()
+    kept: set[int] = set()
+    objects: dict[str, None] = {}
+    archives: dict[str, None] = {}
     blobs: dict[str, CompileCommand] = {}
     for i, item in enumerate(items):
-        path = link.call.path(item.value or "") if not item.name else ""
-        if not path or not Path(path).is_file():
-            continue
-        kind = elf.kind(path)
-        if kind == "archive":
-            archives.add(i)
-        elif kind == "bitcode":
-            objects.add(i)
-        elif kind == "object":
-            (deferred if elf.open_image(path).is_deferred else objects).add(i)
-        if kind in ("archive", "object"):
-            blobs.update((b.source, b) for b in elf.deferred_records(path))
+        for path in files_of(item, link, directories):
+            kind = elf.kind(path)
+            if kind == "archive":
+                archives[path] = None
+            elif kind == "object" and elf.open_image(path).is_deferred:
+                deferred.add(i)
+            elif kind in ("object", "bitcode"):
+                objects[path] = None
+            if kind in ("archive", "object"):
+                blobs.update((b.source, b) for b in elf.deferred_records(path))
+            if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
+                kept.add(i)
     return LinkInputs(
         items,
         any(item.name in ("-shared", "--shared") for item in items),
         soname_of(items),
         frozenset(deferred),
-        frozenset(objects),
-        frozenset(archives),
+        frozenset(kept),
+        tuple(objects),
+        tuple(archives),
         tuple(blobs.values()),
     )
+
+
+def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
+    """The files that an item of a link command names, absolute."""
+    value = item.value or ""
+    if item.role is Role.LIBRARY:
+        found = find_library(value, directories)
+        return [found] if found else []
+    if item.name and item.role is not Role.LINKER:
+        return []
+    names = value.split(",") if item.role is Role.LINKER else [value]
+    paths = [link.call.path(name) for name in names if name and not name.startswith("-")]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def find_library(name: str, directories: Sequence[str]) -> str | None:
+    """The file that `-l name` takes from the command's own -L directories, as the linker looks for it."""
+    wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
+    candidates = (os.path.join(d, w) for d in directories for w in wanted)
+    return next((c for c in candidates if os.path.isfile(c)), None)
 
 
 def linker_words(items: Sequence[Item]) -> list[str]:

@@ -83,7 +83,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
     directory.mkdir(parents=True, exist_ok=True)
     name = library_name(link.output)
     with clock.step("probe"):
-        symbols = read_symbols(link, inputs)
+        symbols = read_symbols(inputs)
         probed = probe_blobs(inputs, symbols, directory, settings)
         clock.spent(probed.cpu_seconds, probed.peak_rss_kib)
     with clock.step("eager"):
@@ -155,7 +155,7 @@ def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
     return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
 
-def read_symbols(link: LinkCommand, inputs: LinkInputs) -> Symbols:
+def read_symbols(inputs: LinkInputs) -> Symbols:
     """What the real objects and archives of the link define and need.
 
     An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
@@ -164,15 +164,14 @@ def read_symbols(link: LinkCommand, inputs: LinkInputs) -> Symbols:
     defined: set[str] = set()
     undefined: set[str] = set()
     lto = []
-    for i in sorted(inputs.objects):
-        path = link.call.path(inputs.items[i].words[0])
+    for path in inputs.objects:
         found = elf.read_object(path)
         defined.update(found.defined)
         undefined.update(found.undefined)
         if found.is_lto:
             lto.append(path)
-    for i in sorted(inputs.archives):
-        for _, member in elf.read_archive(link.call.path(inputs.items[i].words[0])):
+    for path in inputs.archives:
+        for _, member in elf.read_archive(path):
             undefined.update(member.undefined)
     return Symbols(frozenset(defined), frozenset(undefined), tuple(lto))
 

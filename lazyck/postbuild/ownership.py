@@ -20,7 +20,9 @@ class Ownership:
     doubles: tuple[tuple[str, str], ...]
 
 
-def assign(probed: Sequence[tuple[str, tuple[str, ...]]], undefined: Iterable[str], defined: Iterable[str]) -> Ownership:
+def assign(
+    probed: Sequence[tuple[str, tuple[str, ...]]], undefined: Iterable[str], defined: Iterable[str]
+) -> Ownership:
     """Give each symbol that real objects leave undefined to the first blob that defines it.
 
     `probed` holds (source, symbols) in link order; `undefined` and `defined` come from the real objects: what one

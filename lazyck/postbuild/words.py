@@ -44,7 +44,7 @@ def link_words(
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
-        words += [keeper.copy(item.words[0])] if i in inputs.objects | inputs.archives else keeper.item(item)
+        words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
     if first == len(inputs.items):  # they all came out of archives
         words += mine
     words += ["-o", output]

@@ -43,18 +43,18 @@ typedef struct attention_args {
     int head_dim;
     int window_left; /* window mask: keys visible on each side of the diagonal; negative: all */
     int window_right;
-    int log_level;    /* 1: print the name of the backward variant that runs */
-    float scale;      /* of the scores; 0: 1/sqrt(head_dim) */
-    float* elapsed_ms; /* host pointer, may be null; if not, the call waits for the GPU and stores the time */
-    void* stream;      /* hipStream_t or cudaStream_t; null: the default stream */
-    const int* seqstart_q;      /* group mode: batch + 1 offsets */
+    int log_level;         /* 1: print the name of the backward variant that runs */
+    float scale;           /* of the scores; 0: 1/sqrt(head_dim) */
+    float* elapsed_ms;     /* host pointer, may be null; if not, the call waits for the GPU and stores the time */
+    void* stream;          /* hipStream_t or cudaStream_t; null: the default stream */
+    const int* seqstart_q; /* group mode: batch + 1 offsets */
     const int* seqstart_k;
-    const float* alibi_slopes;  /* ALiBi: nhead_q slopes */
+    const float* alibi_slopes; /* ALiBi: nhead_q slopes */
     const void* q;
     const void* k;
     const void* v;
-    void* out;  /* written by forward, read by backward */
-    float* lse; /* log of the sum of exponents; written by forward, read by backward */
+    void* out;        /* written by forward, read by backward */
+    float* lse;       /* log of the sum of exponents; written by forward, read by backward */
     const void* dout; /* backward only, from here on */
     void* dq;
     void* dk;

@@ -19,9 +19,12 @@ double ops_special(int dim, int masked, const float* in, float* out, int n) {
     const Args args{in, out, n};
     try {
         switch (dim) {
-            case 32: return special<32>(masked, args);
-            case 64: return special<64>(masked, args);
-            case 128: return special<128>(masked, args);
+            case 32:
+                return special<32>(masked, args);
+            case 64:
+                return special<64>(masked, args);
+            case 128:
+                return special<128>(masked, args);
         }
     } catch (const std::runtime_error& e) {
         std::strncpy(reinterpret_cast<char*>(out), e.what(), sizeof(float) * n);

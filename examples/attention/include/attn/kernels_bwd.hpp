@@ -7,8 +7,7 @@
 
 // delta[row] = dot(dout[row], out[row])
 template <typename Traits, typename TileShape>
-__global__ void __launch_bounds__(k_block_threads) attn_bwd_dot_do_o_kernel(attn_bwd_args args)
-{
+__global__ void __launch_bounds__(k_block_threads) attn_bwd_dot_do_o_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;
     constexpr int kRowsQ = TileShape::kRowsQ;
     using Threads = attn::RowThreads<kRowsQ, Traits::kHeadDim>;
@@ -38,8 +37,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dot_do_o_kernel(attn
 namespace attn {
 
 // Probability and score gradient of one (row, key) pair.
-struct PairGradient
-{
+struct PairGradient {
     float probability;
     float dscore;
 };
@@ -49,8 +47,8 @@ __device__ PairGradient pair_gradient(const ScoreRule<Traits>& rule, float scale
                                       int key, const Tile<kRowsQ, Traits::kHeadDim>& q_tile,
                                       const Tile<kRowsQ, Traits::kHeadDim>& dout_tile,
                                       const Tile<kRowsK, Traits::kHeadDim>& k_tile,
-                                      const Tile<kRowsK, Traits::kHeadDim>& v_tile, const float* lse, const float* delta)
-{
+                                      const Tile<kRowsK, Traits::kHeadDim>& v_tile, const float* lse,
+                                      const float* delta) {
     if (!rule.sees(first_row + row, first_key + key)) {
         return {0.0f, 0.0f};
     }
@@ -64,8 +62,7 @@ __device__ PairGradient pair_gradient(const ScoreRule<Traits>& rule, float scale
 
 // One block per tile of keys, key head and sequence; it visits all query heads that share the key head.
 template <typename Traits, typename TileShape>
-__global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bwd_args args)
-{
+__global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;
     constexpr int kRowsQ = TileShape::kRowsQ;
     constexpr int kRowsK = TileShape::kRowsK;
@@ -103,9 +100,9 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bw
             dout_tile.load(dout, args.dout.row_stride, first_row, sequence.seqlen_q);
             __syncthreads();
             for (int row = Threads::lane(); row < kRowsQ; row += Threads::kLanes) {
-                const attn::PairGradient pair = attn::pair_gradient<Traits, kRowsQ, kRowsK>(
-                    rule, args.shape.scale, first_row, row, first_key, key, q_tile, dout_tile, k_tile, v_tile, lse,
-                    delta);
+                const attn::PairGradient pair =
+                    attn::pair_gradient<Traits, kRowsQ, kRowsK>(rule, args.shape.scale, first_row, row, first_key, key,
+                                                                q_tile, dout_tile, k_tile, v_tile, lse, delta);
                 probabilities.cells[key][row] = pair.probability;
                 dscores.cells[key][row] = pair.dscore;
             }
@@ -127,8 +124,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bw
 
 // One block per tile of query rows, head and sequence.
 template <typename Traits, typename TileShape>
-__global__ void __launch_bounds__(k_block_threads) attn_bwd_dq_kernel(attn_bwd_args args)
-{
+__global__ void __launch_bounds__(k_block_threads) attn_bwd_dq_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;
     constexpr int kRowsQ = TileShape::kRowsQ;
     constexpr int kRowsK = TileShape::kRowsK;
@@ -182,8 +178,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dq_kernel(attn_bwd_a
 }
 
 template <typename Traits, typename TileShape>
-void attn_bwd_launch(const stream_config& s, const attn_bwd_args& a)
-{
+void attn_bwd_launch(const stream_config& s, const attn_bwd_args& a) {
     const unsigned batch = static_cast<unsigned>(a.shape.batch);
     const dim3 grid_q(attn::tile_count(a.shape.seqlen_q, TileShape::kRowsQ), static_cast<unsigned>(a.shape.nhead_q),
                       batch);

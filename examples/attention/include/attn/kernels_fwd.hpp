@@ -6,8 +6,7 @@
 
 // One block per tile of query rows, head and sequence.
 template <typename Traits, typename TileShape>
-__global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args args)
-{
+__global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args args) {
     using T = typename Traits::DataType::storage;
     constexpr int kRowsQ = TileShape::kRowsQ;
     constexpr int kRowsK = TileShape::kRowsK;
@@ -83,8 +82,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args
 }
 
 template <typename Traits, typename TileShape>
-void attn_fwd_launch(const stream_config& s, const attn_fwd_args& a)
-{
+void attn_fwd_launch(const stream_config& s, const attn_fwd_args& a) {
     const dim3 grid(attn::tile_count(a.shape.seqlen_q, TileShape::kRowsQ), static_cast<unsigned>(a.shape.nhead_q),
                     static_cast<unsigned>(a.shape.batch));
     launch_kernel(s, attn_fwd_kernel<Traits, TileShape>, grid, a);

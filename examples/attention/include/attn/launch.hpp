@@ -7,8 +7,7 @@
 
 #include "attn/portability.hpp"
 
-struct stream_config
-{
+struct stream_config {
     gpu_stream_t stream = nullptr;
     bool time_kernel = false;  // wait for the kernels and return the milliseconds they took
     int log_level = 0;
@@ -17,16 +16,14 @@ struct stream_config
 // One AMD wavefront, two CUDA warps; the kernels use no warp intrinsics, so any size would be correct.
 constexpr int k_block_threads = 64;
 
-inline void check_gpu(gpu_error_t error, const char* what)
-{
+inline void check_gpu(gpu_error_t error, const char* what) {
     if (error != k_gpu_success) {
         throw std::runtime_error(std::string(what) + ": " + gpu_error_string(error));
     }
 }
 
 template <typename... Args>
-void launch_kernel(const stream_config& config, void (*kernel)(Args...), dim3 grid, Args... args)
-{
+void launch_kernel(const stream_config& config, void (*kernel)(Args...), dim3 grid, Args... args) {
     ATTN_LAUNCH(kernel, grid, dim3(k_block_threads), config.stream, args...);
     check_gpu(gpu_last_error(), "kernel launch failed");
 }
@@ -34,8 +31,7 @@ void launch_kernel(const stream_config& config, void (*kernel)(Args...), dim3 gr
 // Runs `launch`; returns the milliseconds it took if the caller asked for them, else 0. Never negative: a negative
 // time is how the dispatchers say that a variant does not exist.
 template <typename Launch>
-float time_launch(const stream_config& config, Launch launch)
-{
+float time_launch(const stream_config& config, Launch launch) {
     if (!config.time_kernel) {
         launch();
         return 0.0f;
