@@ -216,10 +216,15 @@ def settle(
     compile_round([(u.blob, u.reason) for u in probed.eager])
     while True:
         owned = assign(rows, undefined, defined)
-        if not owned.unneeded:
+        reasons = {source: NOT_NEEDED for source in owned.unneeded}
+        for p in probed.probed:
+            used = (undefined - defined).intersection(p.unreachable) if p.blob.source in owned.lazy else set()
+            if used:
+                reasons[p.blob.source] = f"no stub can stand for {min(used)}, which the link needs"
+        if not reasons:
             return Settled(owned, tuple(objects))
-        compile_round([(by_source[source], NOT_NEEDED) for source in owned.unneeded])
-        rows = [row for row in rows if row[0] not in owned.unneeded]
+        compile_round([(by_source[source], reason) for source, reason in reasons.items()])
+        rows = [row for row in rows if row[0] not in reasons]
 
 
 def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lazyck import proc, toolchains
 from lazyck.command import CompileCommand
+from lazyck.config import environment
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_group import Answers, Doubt, Group, first_error, probe_group
 from lazyck.postbuild.probe_object import judge
@@ -141,7 +142,7 @@ def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
                 base=toolchain.base_words(first),
                 archs=archs,
                 cwd=first.call.cwd,
-                env=toolchain.tool_env(first, os.environ),
+                env=toolchain.tool_env(first, environment()),
                 suffix=os.path.splitext(first.source)[1],
                 sources={s: tuple(commands) for s, commands in sources.items()},
             )

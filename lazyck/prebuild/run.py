@@ -138,7 +138,7 @@ def render_ninja(rt: Path, manifest_file: Path, todo: Sequence[tuple[Entry, str]
 
 
 def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
-    """Remove the entries (and logs) of the selected blobs; returns how many entries there were.
+    """Remove the entries of the selected blobs, with all that stands beside them; returns how many there were.
 
     A job that has one loaded keeps it: the file is unlinked, not written to.
     """
@@ -153,4 +153,6 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
                 path.unlink()
                 removed += 1
             path.with_suffix(".log").unlink(missing_ok=True)
+            for beside in path.parent.glob(f"{_glob_escape(path.name)}.*"):  # the note of a check, quarantined copies
+                beside.unlink(missing_ok=True)
     return removed
