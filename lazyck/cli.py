@@ -138,7 +138,12 @@ def build_quick(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
     LAZYCK_RUNTIME_SRC names another copy of the runtime's sources.
     """
     load_settings(tmp_dir.absolute())
-    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment()):
+
+    def say(line: str) -> None:
+        if verbose:
+            click.echo(f"lazyck: {line}", err=True)
+
+    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
         if done.linked:
             click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
         else:

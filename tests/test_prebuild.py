@@ -51,6 +51,12 @@ def test_blobs_are_named_in_every_way_freely_mixed(ops: Ops, lazyck: Lazyck, tmp
     ]  # fmt: skip
 
 
+def test_prebuild_compiles_also_where_jobs_may_not(ops: Ops, lazyck: Lazyck, tmp_path: Path) -> None:
+    done = lazyck("prebuild", "build", "--manifest", ops.library, "plain", env={"LAZYCK_DISABLE_JIT": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(entries(tmp_path)) == ["plain"]
+
+
 def test_unknown_names_are_all_listed(ops: Ops, lazyck: Lazyck) -> None:
     done = lazyck("prebuild", "build", "--manifest", ops.library, "plain", "nonsense", "no/such.cpp")
     assert done.returncode == 1

@@ -95,9 +95,10 @@ def main() -> None:
     first = run(script, env)
     show("second process: everything comes from the cache")
     second = run(script, env)
-    show("what is in the cache")
-    for entry in sorted((work / "cache").rglob("*.so")):
-        print(f"  {entry.relative_to(work / 'cache')}")
+    show("what was compiled, and when")
+    for entry in sorted((work / "cache").rglob("*.so"), key=lambda p: p.stat().st_mtime):
+        when = time.strftime("%H:%M:%S", time.localtime(entry.stat().st_mtime))
+        print(f"  {when}  {entry.relative_to(work / 'cache')}")
     compiled = len(list((work / "cache").rglob("*.so")))
     print(f"\nfirst process {first:.1f} s, second {second:.1f} s; {compiled} of {blobs} blobs compiled")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,14 +30,19 @@ def library_dirs(tmp: Path) -> list[Path]:
     return found
 
 
-def quick(tmp: Path, install_dir: str, env: Mapping[str, str]) -> list[Relinked]:
-    """Bring every library of `tmp` up to date with the runtime's sources. Raises `LazyckError`."""
+def quick(tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[str], None]) -> list[Relinked]:
+    """Bring every library of `tmp` up to date with the runtime's sources; `say` hears of each link command.
+
+    Raises `LazyckError`.
+    """
     source = runtime_source()
     digest = source_digest(source)
-    return [one(directory, install_dir, source, digest, env) for directory in library_dirs(tmp)]
+    return [one(directory, install_dir, source, digest, env, say) for directory in library_dirs(tmp)]
 
 
-def one(directory: Path, install_dir: str, source: Path, digest: str, env: Mapping[str, str]) -> Relinked:
+def one(
+    directory: Path, install_dir: str, source: Path, digest: str, env: Mapping[str, str], say: Callable[[str], None]
+) -> Relinked:
     """Bring one library up to date."""
     st = state.load(directory)
     if install_dir:
@@ -47,6 +53,7 @@ def one(directory: Path, install_dir: str, source: Path, digest: str, env: Mappi
     if stale:
         objects = relink.runtime_objects(directory, st.runtime_compiler, source, env)
         st = replace(st, runtime=digest)
+        say(shlex.join(relink.command(st, directory, objects)))
         relink.relink(st, directory, objects, directory, env)
         state.save(st, directory)
     elif relink.is_delivered(st, directory):

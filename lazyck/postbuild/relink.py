@@ -41,18 +41,23 @@ def can_make(directory: Path) -> bool:
     return os.access(directory, os.W_OK)
 
 
+def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[str]:
+    """The link command of `state`, as it is run from `directory` of today with the runtime's `objects`."""
+    words: list[str] = []
+    for word in state.words:
+        words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]
+    return words
+
+
 def relink(
     state: LinkState, directory: Path, objects: Sequence[Path], cwd: Path, env: Mapping[str, str]
 ) -> proc.Result:
     """Run the link command of `state` in `cwd`, into the library's own directory. Raises `CommandError`."""
-    words: list[str] = []
-    for word in state.words:
-        words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]
-    argv = words
-    if sum(len(w) + 1 for w in words) > RESPONSE_FILE_ABOVE:
+    argv = command(state, directory, objects)
+    if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
-        write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in words[1:])))
-        argv = [words[0], f"@{response}"]
+        write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
+        argv = [argv[0], f"@{response}"]
     return proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
 
 

@@ -17,6 +17,10 @@ from lazyck.interceptor.shims import build_shim
 FLAGS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
+def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
+    assert build_shim(tmp_path, clean_env(), ("-Werror",)).exists()
+
+
 @pytest.fixture
 def sanitized(fake: Project, tmp_path: Path) -> Project:
     try:

@@ -1,0 +1,128 @@
+"""What goes into a bundle, and how a compile command speaks of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import Lazyck
+
+from lazyck import abi
+from lazyck.postbuild.bundle import Contents, Places, blob_digest, common_prefix, map_paths, with_parents, write
+from lazyck.toolchains import by_name
+
+FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
+
+
+def places(home: str = "/opt/rocm", shims: dict[str, str] | None = None) -> Places:
+    prefix = common_prefix(FILES)
+    return Places(home, shims or {}, "libx", prefix, with_parents(FILES, prefix))
+
+
+def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_they_are() -> None:
+    words = [
+        "-I../lib/include",
+        "-isystem",
+        "/usr/include/hip",
+        "-I/opt/rocm/include",
+        "-I/nowhere/held",
+        "-DX=/home/me",
+    ]
+    mapped = map_paths(words, "/home/me/work", by_name("rocm"), places())
+    assert mapped == [
+        f"-I{abi.PH_ROOT}/libx/tree/home/me/lib/include",
+        "-isystem",
+        "/usr/include/hip",
+        f"-I{abi.PH_TOOLCHAIN}/include",
+        "-I/nowhere/held",
+        "-DX=/home/me",
+    ]
+
+
+def test_a_program_is_never_looked_for_in_the_bundle() -> None:
+    # the bundle's prefix is "/" here: sources lie in /tmp and in /home
+    assert places().word("/usr/local/bin/nvcc") == "/usr/local/bin/nvcc"
+    assert places().word("/tmp/build/tool") == "/tmp/build/tool"
+
+
+def test_a_shim_home_is_spoken_of_as_the_real_home() -> None:
+    there = places("/opt/rocm", {"/tmp/lazyck/home-rocm": "/opt/rocm"})
+    assert there.word("/tmp/lazyck/home-rocm/bin/hipcc") == f"{abi.PH_TOOLCHAIN}/bin/hipcc"
+    assert there.is_foreign("/tmp/lazyck/home-rocm/include/hip/hip_runtime.h")
+
+
+def test_a_home_that_is_the_system_is_no_home() -> None:
+    assert places("/usr").word("/usr/bin/hipcc") == "/usr/bin/hipcc"
+
+
+def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) -> None:
+    source, header = tmp_path / "a.cpp", tmp_path / "a.hpp"
+    source.write_text("1")
+    header.write_text("2")
+    there = Places("", {}, "libx", str(tmp_path))
+
+    def key(**changes: str) -> str:
+        from lazyck.manifest import Recipe
+
+        recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), (("CPATH", "x"),))
+        contents = Contents()
+        headers = contents.of_headers(frozenset({str(header)}), there)
+        return blob_digest(recipe, changes.get("soname", "libx.so"), contents.of_file(str(source)), headers)
+
+    keys = {key(), key(flag="-O2"), key(soname="liby.so")}
+    source.write_text("1 ")
+    keys.add(key())
+    header.write_text("2 ")
+    keys.add(key())
+    assert len(keys) == 5
+    assert key() == key()
+
+
+def test_a_new_bundle_replaces_the_old_one_of_the_same_library_only(tmp_path: Path) -> None:
+    source = tmp_path / "a.cpp"
+    source.write_text("int a;")
+    for library in ("libx", "liby"):
+        write(tmp_path / "root", {f"{library}/tree/old.cpp": str(source)}, b"old", library)
+    size = write(tmp_path / "root", {"libx/tree/new.cpp": str(source)}, b"new", "libx")
+    assert size == 6 + 3
+    found = sorted(str(p.relative_to(tmp_path / "root")) for p in (tmp_path / "root").rglob("*") if p.is_file())
+    assert found == ["libx/manifest", "libx/tree/new.cpp", "liby/manifest", "liby/tree/old.cpp"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-Wl,-soname,libother.so.3",
+        "-Wl,-soname=libother.so.3",
+        "-Xlinker -soname -Xlinker libother.so.3",
+        "-Wl,-h,libother.so.3",
+    ],
+)
+def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, words: str) -> None:
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob" / "f.cpp").write_text('extern "C" int f() { return 4; }\n')
+    (tmp_path / "d.cpp").write_text('extern "C" int f();\nextern "C" int g() { return f(); }\n')
+    (tmp_path / "map").write_text("V1 { global: g; local: *; };\n")
+    script = (
+        "c++ -fPIC -c blob/f.cpp -o f.o && c++ -fPIC -c d.cpp -o d.o && "
+        f"c++ -shared {words} -Wl,--version-script=map -o libx.so d.o f.o"
+    )
+    done = lazyck(
+        "build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "t", "--", "sh", "-c", script, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    dynamic = subprocess.run(["readelf", "-d", tmp_path / "libx.so"], capture_output=True, text=True, check=True).stdout
+    assert "Library soname: [libother.so.3]" in dynamic
+    (tmp_path / "map").unlink()  # quick has kept it
+    runtime = tmp_path / "runtime"
+    shutil.copytree(Path(__file__).parents[2] / "lazyck" / "runtime" / "src", runtime)
+    with (runtime / "text.cpp").open("a") as f:
+        f.write("// changed\n")
+    if words.startswith("-Wl,-soname,"):
+        again = lazyck("build", "quick", "--tmp-dir", tmp_path / "t", env={"LAZYCK_RUNTIME_SRC": str(runtime)})
+        assert "linked again" in again.stdout, again.stderr
+    code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).g())"
+    called = subprocess.run(["python3", "-c", code, tmp_path / "libx.so"], capture_output=True, text=True)
+    assert called.stdout == "4\n", called.stderr
