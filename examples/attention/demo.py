@@ -49,14 +49,14 @@ def call_variants(library: str) -> None:
         out, lse = lib.forward(q, k, v, mask=mask)
         seconds = time.monotonic() - begun
         rule = reference.Rule(scale=dim**-0.5, right=0 if mask == "causal" else None)
-        wanted = [a.astype(np.float64)[0] for a in (q, k, v)]
-        error = np.abs(out[0] - reference.forward(*wanted, rule)[0]).max()
+        q64, k64, v64 = (a.astype(np.float64)[0] for a in (q, k, v))
+        error = np.abs(out[0] - reference.forward(q64, k64, v64, rule)[0]).max()
         print(f"forward  d{dim} fp32 {mask:6}: {seconds:6.2f} s, max error {error:.1e}", flush=True)
         if dim == 64 and mask == "causal":
             begun = time.monotonic()
             grads = lib.backward(q, k, v, out, lse, dout, mask=mask)
             seconds = time.monotonic() - begun
-            expected = reference.backward(*wanted, dout.astype(np.float64)[0], rule)
+            expected = reference.backward(q64, k64, v64, dout.astype(np.float64)[0], rule)
             error = max(np.abs(g[0] - e).max() for g, e in zip(grads, expected, strict=True))
             print(f"backward d{dim} fp32 {mask:6}: {seconds:6.2f} s, max error {error:.1e}", flush=True)
 

@@ -23,6 +23,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import rocm_home
 
@@ -122,8 +123,8 @@ class Measured:
     wall: float = 0.0
     cpu: float = 0.0
     dispatchers: dict[str, float] = field(default_factory=dict)
-    libraries: dict[str, dict[str, object]] = field(default_factory=dict)
-    calls: list[dict[str, object]] = field(default_factory=list)
+    libraries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
     samples: dict[str, list[float]] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
 
@@ -172,7 +173,7 @@ def nm(words: list[str]) -> list[str]:
     return [line.split()[-1] for line in out.splitlines() if " U " in f" {line}"]
 
 
-def inspect(library: str) -> dict[str, list[dict[str, list[str]]]]:
+def inspect(library: str) -> Any:
     argv = [sys.executable, "-m", "lazyck", "inspect", library, "--json"]
     return json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout)
 
@@ -252,7 +253,8 @@ def read_lines(path: Path) -> list[str]:
 def blob_class(file: Path) -> str:
     """Blobs of one class cost about the same: direction, kind of kernel, head dim."""
     kind, _, rest = file.stem.partition("_d")
-    return f"{kind} d{re.match(r'[0-9]+', rest)[0]}" if re.match(r"[0-9]+", rest) else f"{kind} {rest}"
+    dim = re.match(r"[0-9]+", rest)
+    return f"{kind} d{dim[0] if dim else rest}"
 
 
 def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], count: int, m: Measured) -> None:
@@ -306,7 +308,7 @@ def table(m: Measured) -> str:
         return f"| {title} | " + " | ".join(str(c) for c in cells) + " |"
 
     def each(fmt: str, key: str, scale: float = 1.0) -> list[str]:
-        return [fmt.format(float(lib[key]) * scale) for lib in libraries]  # type: ignore[arg-type]
+        return [fmt.format(float(lib[key]) * scale) for lib in libraries]
 
     def dispatcher(name: str) -> str:
         mine = [s for d, s in m.dispatchers.items() if ("bwd" in d) == ("bwd" in name)]
@@ -316,7 +318,7 @@ def table(m: Measured) -> str:
         row("", *(f"`{n}.so`" for n in names)),
         "|---|" + "---|" * len(names),
         row("blobs deferred", *each("{:.0f}", "deferred")),
-        row("lazy / eager", *(f"{lib['lazy']} / {len(lib['eager'])}" for lib in libraries)),  # type: ignore[arg-type]
+        row("lazy / eager", *(f"{lib['lazy']} / {len(lib['eager'])}" for lib in libraries)),
         row(
             "symbols the dispatchers leave undefined / with a stub",
             *(f"{lib['undefined']} / {lib['stubbed']}" for lib in libraries),
@@ -335,7 +337,7 @@ def table(m: Measured) -> str:
         row(
             "library / bundle, MB",
             *(f"{lib['library_bytes'] / 1e6:.1f} / {lib['bundle_bytes'] / 1e6:.1f}" for lib in libraries),
-        ),  # type: ignore[operator]
+        ),
     ]
     lines += [
         "",
