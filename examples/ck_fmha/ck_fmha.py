@@ -75,7 +75,11 @@ def fetch(work: Path) -> Path:
     ck = work / ARCHIVE.removesuffix(".tar.gz") / "csrc" / "composable_kernel"
     if not ck.is_dir():
         with tarfile.open(archive) as tar:
-            tar.extractall(work, filter="data")
+            # the checksum says what is in it; older Pythons have no filters
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(work, filter="data")
+            else:
+                tar.extractall(work)
     return ck
 
 
@@ -122,6 +126,7 @@ class Measured:
     files: dict[str, int] = field(default_factory=dict)
     wall: float = 0.0
     cpu: float = 0.0
+    intercept: float = 0.0
     dispatchers: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -144,6 +149,9 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
         start, end, _, output, _ = line.split("\t")
         if output.endswith("_api.o"):
             m.dispatchers[Path(output).stem] = (int(end) - int(start)) / 1000
+    for line in (build / "lazyck" / "intercept.log").read_text().splitlines():
+        fields = line.split("\t")
+        m.intercept += int(fields[5]) / 1e6 if fields[0] == "defer" else 0.0
     for path in sorted((build / "lazyck" / "libs").glob("*/summary.json")):
         summary = json.loads(path.read_text())
         m.libraries[summary["library"]] = summary
@@ -265,7 +273,7 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
     m.classes = {name: len(files) for name, files in by_class.items()}
     chooser = random.Random(2026)
     includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
-    order = sorted(by_class, key=lambda c: -len(by_class[c]))
+    order = sampling_order(m.classes)
     for i in range(count):
         name = order[i % len(order)]
         blob = chooser.choice(by_class[name])
@@ -285,15 +293,34 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
         say(f"ahead of time: {blob.name[:70]}: {m.samples[name][-1]:.1f} s CPU")
 
 
+def sampling_order(classes: dict[str, int]) -> list[str]:
+    """Classes by the number of their blobs, the largest of each kind of kernel first: kinds differ most in cost."""
+    by_size = sorted(classes, key=lambda c: -classes[c])
+    largest: dict[str, str] = {}
+    for name in by_size:
+        largest.setdefault(kind_of(name), name)
+    return [*largest.values(), *(c for c in by_size if c not in largest.values())]
+
+
+def kind_of(class_name: str) -> str:
+    """The kind of kernel of a class: its name without the head dim."""
+    return class_name.rpartition(" d")[0]
+
+
 def extrapolate(m: Measured) -> float:
-    """CPU seconds of all blobs ahead of time: each class by its own samples, or by the mean of all samples."""
+    """CPU seconds of all blobs ahead of time: each class by its own samples, else by those of its kind, else by all."""
+
+    def mean(samples: list[float]) -> float:
+        return sum(samples) / len(samples)
+
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for name, samples in m.samples.items():
+        by_kind[kind_of(name)] += samples
     everything = [s for samples in m.samples.values() for s in samples]
-    mean = sum(everything) / len(everything)
-    total = 0.0
-    for name, count in m.classes.items():
-        samples = m.samples.get(name)
-        total += count * (sum(samples) / len(samples) if samples else mean)
-    return total
+    return sum(
+        count * mean(m.samples.get(name) or by_kind.get(kind_of(name)) or everything)
+        for name, count in m.classes.items()
+    )
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -342,7 +369,8 @@ def table(m: Measured) -> str:
     lines += [
         "",
         f"Whole lazy build of {sum(m.files.values())} files: {m.wall:.0f} s wall on {os.cpu_count()} cores, "
-        f"{m.cpu:.0f} s CPU.",
+        f"{m.cpu:.0f} s CPU; deferring {sum(m.files.values()) - len(m.dispatchers)} of them took "
+        f"{m.intercept:.1f} s in all.",
     ]
     if m.samples:
         ahead = extrapolate(m)
@@ -353,7 +381,7 @@ def table(m: Measured) -> str:
         )
     lines += ["", "| call | s | status | compiler calls | launches | kernels |", "|---|---|---|---|---|---|"]
     lines += [
-        row(str(c["name"]), f"{c['seconds']:.2f}", c["status"], c["compilers"], c["launches"], c["kernels"])
+        row(str(c["name"]), f"{c['seconds']:.3f}", c["status"], c["compilers"], c["launches"], c["kernels"])
         for c in m.calls
     ]
     return "\n".join(lines)

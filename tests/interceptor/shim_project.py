@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import ninja
 import pytest
 
 from lazyck.command import CompileCommand, LinkCommand
@@ -25,7 +26,7 @@ SYSTEM_PATH = "/usr/bin:/bin"
 def clean_env(**more: str) -> dict[str, str]:
     """An environment without any variable that names a toolchain."""
     kept = {k: v for k, v in os.environ.items() if k in ("HOME", "LANG", "TMPDIR")}
-    return {**kept, "PATH": SYSTEM_PATH, **more}
+    return {**kept, "PATH": f"{SYSTEM_PATH}:{ninja.BIN_DIR}", **more}
 
 
 def script(path: Path, text: str) -> Path:
