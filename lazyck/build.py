@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import proc
+from lazyck.interceptor import log
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up
 from lazyck.postbuild import summary
@@ -66,7 +67,25 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     libraries = [summary.load(p) for p in sorted(settings.tmp.glob("libs/*/summary.json"))]
     intercept = sum(line.microseconds for line in lines if line.action == "defer") / 1e6
     report = summary.render(libraries, intercept, unlinked(lines, settings.tmp) if status == 0 else [])
+    if not any(line.action == "defer" for line in lines) and not libraries:
+        report = nothing_deferred(lines, request.blobs)
     return BuildOutcome(status, report, tuple(libraries))
+
+
+def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
+    """What to tell when the build was an ordinary one after all: no call of a compiler came by, or none fitted."""
+    if not lines:
+        return (
+            "lazyck: the build called no compiler that lazyck stands in for: nothing is lazy\n"
+            "  hint: was everything up to date, or is a compiler's absolute path configured (CMake caches it)? "
+            "Build in a fresh build directory"
+        )
+    reasons = ", ".join(f"{count} {reason}" for reason, count in log.count(lines).passed[:5])
+    return (
+        f"lazyck: no compile matched --blobs {' '.join(blobs)}: nothing is lazy "
+        f"({len(lines)} compiler calls: {reasons})\n"
+        "  hint: --blobs is a shell pattern for the sources' absolute paths; intercept.log in the tmp dir lists them"
+    )
 
 
 def forget_summaries(tmp: Path) -> None:

@@ -161,3 +161,14 @@ def test_a_deferred_object_that_no_link_takes_is_reported(lazyck: Lazyck, tmp_pa
     assert done.returncode == 0
     assert "1 deferred objects were taken by no link" in done.stderr
     assert "lonely.o" in done.stderr
+
+
+def test_a_build_in_which_nothing_is_lazy_says_why(lazyck: Lazyck, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    words = ["build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp"]
+    pattern = lazyck(*words, "--blobs", "*/kernels/*", "--", project / "build.sh")
+    assert pattern.returncode == 0
+    assert "no compile matched --blobs */kernels/*" in pattern.stderr
+    assert "not-a-blob" in pattern.stderr
+    silent = lazyck(*words, "--", "true")
+    assert "called no compiler" in silent.stderr

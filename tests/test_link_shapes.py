@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from support import Lazyck
 
 HEADER = """
@@ -178,3 +180,45 @@ def test_a_weak_definition_in_a_dispatcher_keeps_the_call_where_it_was(lazyck: L
     called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ))
     # nothing left it undefined: the blob is linked as an object, and its strong definition wins as it always did
     assert called.stdout == "6\n", called.stderr
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(p CXX)
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("int main() { return 0; }" WORKS)
+if(NOT WORKS)
+  message(FATAL_ERROR "try_compile does not work")
+endif()
+add_library(parts OBJECT blob/v1.cpp blob/v2.cpp)
+set_property(TARGET parts PROPERTY POSITION_INDEPENDENT_CODE ON)
+add_library(x SHARED dispatch.cpp $<TARGET_OBJECTS:parts>)
+target_include_directories(parts PRIVATE .)
+target_include_directories(x PRIVATE .)
+"""
+
+
+@pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
+def test_cmake_project(lazyck: Lazyck, tmp_path: Path, generator: str) -> None:
+    if not shutil.which("cmake"):
+        pytest.skip("needs cmake")
+    write_project(tmp_path, [1, 2])
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    done = build(lazyck, tmp_path, f"cmake -G '{generator}' -S . -B out\ncmake --build out -j2\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 blobs deferred, 2 lazy with 2 symbols" in done.stderr
+    assert [run_library(tmp_path / "out" / "libx.so", n, 10).stdout for n in (1, 2)] == ["21\n", "22\n"]
+
+
+def test_make_project_with_depfiles_is_rebuilt_incrementally(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_project(tmp_path, [1, 2])
+    (tmp_path / "Makefile").write_text(
+        "OBJS = dispatch.o blob/v1.o blob/v2.o\nCXXFLAGS = -fPIC -I. -MMD -MP\n"
+        "libx.so: $(OBJS)\n\t$(CXX) -shared -o $@ $^\n-include $(OBJS:.o=.d)\n"
+    )
+    assert build(lazyck, tmp_path, "make -j2\n").returncode == 0
+    assert run_library(tmp_path / "libx.so", 2, 10).stdout == "22\n"
+    (tmp_path / "blob" / "v2.cpp").write_text(BLOB.format(n=2).replace("x * 2", "x * 9"))
+    again = build(lazyck, tmp_path, "make -j2\n")
+    assert "dispatch.cpp" not in again.stdout
+    assert run_library(tmp_path / "libx.so", 2, 10).stdout == "92\n"
