@@ -222,3 +222,20 @@ def test_make_project_with_depfiles_is_rebuilt_incrementally(lazyck: Lazyck, tmp
     again = build(lazyck, tmp_path, "make -j2\n")
     assert "dispatch.cpp" not in again.stdout
     assert run_library(tmp_path / "libx.so", 2, 10).stdout == "92\n"
+
+
+@pytest.mark.parametrize("driver", ["c++", "nvcc"])
+def test_a_link_command_that_is_too_long_for_one_exec(lazyck: Lazyck, tmp_path: Path, driver: str) -> None:
+    if not shutil.which(driver):
+        pytest.skip(f"needs {driver}")
+    write_project(tmp_path, [1])
+    long = "x" * 150
+    given = "@args" if driver == "c++" else "-optf args"
+    script = COMPILE + (
+        f"mkdir -p d\nfor i in $(seq 600); do objcopy --redefine-sym run=run$i dispatch.o d/{long}$i.o; done\n"
+        f"printf '%s\\n' d/*.o > args\n{driver} -shared -o libx.so dispatch.o v1.o {given}\n"
+    )
+    done = build(lazyck, tmp_path, script, *(["--toolchain", "cuda"] if driver == "nvcc" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (next((tmp_path / "tmp" / "libs").glob("*/link.rsp"))).stat().st_size > 96 * 1024
+    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"

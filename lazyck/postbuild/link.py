@@ -113,6 +113,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
             runtime=source_digest(runtime) if runtime else "",
             runtime_compiler=compiler,
             env=link.call.env,
+            response=by_name(link.call.toolchain).response,
         )
         linked = relink.relink(st, directory, objects, Path(link.call.cwd), env)
         clock.spent(linked.cpu_seconds, linked.peak_rss_kib)

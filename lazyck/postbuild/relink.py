@@ -57,7 +57,7 @@ def relink(
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
         write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
-        argv = [argv[0], f"@{response}"]
+        argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
     return proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
 
 

@@ -1,11 +1,8 @@
 """The state that `lazyck build quick` starts from: one small JSON file per library, all paths relative to it.
 
-    {"version": 1, "library": NAME, "output": PATH, "installed": PATH or "",
-     "words": [WORD...], "tail": [WORD...], "objects": [FILE...], "runtime": DIGEST, "compiler": [WORD...]}
-
-`words` is the link command with the inputs that lazyck keeps copies of written as `@PH@/file` (relative to the
-library's directory in the tmp dir, so that the tmp dir can be moved); `runtime` is the digest of the runtime
-sources that the library was linked with.
+`words` is the link command with the inputs that lazyck keeps copies of written as `HERE/objects/file`, where `HERE`
+stands for the library's directory in the tmp dir, so that the tmp dir can be moved; `output` and `installed` are
+relative to it too. `runtime` is the digest of the runtime sources that the library was linked with.
 """
 
 from __future__ import annotations
@@ -24,7 +21,8 @@ HERE = "\x01D"  # the library's directory in the tmp dir
 
 @dataclass(frozen=True)
 class LinkState:
-    """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`."""
+    """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`. `response`
+    is how the driver is given a response file: words, to the last of which the file's name is joined."""
 
     library: str
     file_name: str
@@ -34,6 +32,7 @@ class LinkState:
     runtime: str
     runtime_compiler: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
+    response: tuple[str, ...] = ("@",)
     version: int = STATE_VERSION
 
 
@@ -54,6 +53,7 @@ def load(directory: Path) -> LinkState:
                 **raw,
                 "words": tuple(raw["words"]),
                 "runtime_compiler": tuple(raw["runtime_compiler"]),
+                "response": tuple(raw["response"]),
                 "env": tuple((a, b) for a, b in raw["env"]),
             }
         )

@@ -46,6 +46,8 @@ class Toolchain(ABC):
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
     arch_flags: tuple[str, ...] = ()
     table: OptionTable
+    # how the driver is given a response file: words, to the last of which the file's name is joined
+    response: tuple[str, ...] = ("@",)
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
 
     @cached_property

@@ -44,6 +44,7 @@ class CudaToolchain(Toolchain):
     """nvcc. Archs are named by their number: `80`, `90a`."""
 
     name = "cuda"
+    response = ("-optf", "")
     tools = ("nvcc",)
     home_env = ("CUDA_HOME", "CUDA_PATH")
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
