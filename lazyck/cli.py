@@ -115,7 +115,7 @@ def build_full(
         tmp_dir=str((tmp_dir or Path("lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
-        root=root,
+        root=str(Path(root).absolute()) if root else "",
         jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
         verbose=verbose,
     )

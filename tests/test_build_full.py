@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ops_library import Ops, build_ops, call, copy_project, inspect
-from support import Lazyck
+from support import FAKE_ROCM, Lazyck
 
 SPECIAL = {(32, 0): 320.0, (32, 1): 324.0, (64, 0): 640.0, (64, 1): 644.0, (128, 0): 1280.0, (128, 1): 1284.0}
 
@@ -172,3 +172,40 @@ def test_a_build_in_which_nothing_is_lazy_says_why(lazyck: Lazyck, tmp_path: Pat
     assert "not-a-blob" in pattern.stderr
     silent = lazyck(*words, "--", "true")
     assert "called no compiler" in silent.stderr
+
+
+def test_name_is_the_name_of_the_cache_directory(
+    lazyck: Lazyck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = build_ops(lazyck, tmp_path, "--name", "mykernels")
+    monkeypatch.delenv("LAZYCK_CACHE_DIR")
+    assert ops.call("special(32, 0)", {"XDG_CACHE_HOME": str(tmp_path / "xdg")}).returncode == 0
+    assert [p.name for p in (tmp_path / "xdg").iterdir()] == ["mykernels"]
+    assert ops.call("special(32, 0)", {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}).returncode == 0
+    assert list((tmp_path / "home" / ".cache" / "mykernels" / "v1" / "libops").rglob("special_d32_false*.so"))
+    other = {"XDG_CACHE_HOME": str(tmp_path / "xdg"), "LAZYCK_NAME": "othername"}
+    assert ops.call("special(32, 0)", other).returncode == 0
+    assert (tmp_path / "xdg" / "othername").is_dir()
+
+
+def test_root_is_where_the_deployed_bundle_is_found(lazyck: Lazyck, tmp_path: Path) -> None:
+    root = tmp_path / "share" / "kernel sources"
+    ops = build_ops(lazyck, tmp_path, "--install-dir", str(tmp_path / "install"), "--root", str(root))
+    root.parent.mkdir()
+    (tmp_path / "install" / "lazyck").rename(root)
+    shutil.rmtree(ops.project)
+    shutil.rmtree(ops.tmp)
+    library = tmp_path / "install" / "libops.so"
+    assert call(library, "print(special(32, 0))").stdout == "320.0\n"
+    root.rename(tmp_path / "gone")
+    missing = call(library, "print(failing(64, 0)[1])")
+    assert "LAZYCK_ROOT" in missing.stdout
+    found = call(library, "print(special(64, 0))", {"LAZYCK_ROOT": str(tmp_path / "gone")})
+    assert found.stdout == "640.0\n", found.stderr
+
+
+def test_archs_that_no_toolchain_knows_are_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> None:
+    words = ["build", "full", "--tmp-dir", tmp_path / "tmp", "--gpu-archs", "pentium"]
+    done = lazyck(*words, "--", "true", env={"ROCM_PATH": str(FAKE_ROCM)})
+    assert done.returncode == 2
+    assert "pentium" in done.stderr

@@ -114,6 +114,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
             runtime_compiler=compiler,
             env=link.call.env,
             response=by_name(link.call.toolchain).response,
+            keeps_root=bool(settings.root),
         )
         linked = relink.relink(st, directory, objects, Path(link.call.cwd), env)
         clock.spent(linked.cpu_seconds, linked.peak_rss_kib)

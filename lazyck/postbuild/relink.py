@@ -92,7 +92,8 @@ def _newer(copy: Path, linked: Path) -> bool:
 def deliver(state: LinkState, directory: Path) -> list[Path]:
     """Copy the linked library to where it belongs: the build's output path and the install dir.
 
-    The installed copy looks for its bundle beside itself: the baked path of the build's own is taken out of it.
+    The installed copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless
+    the user gave it a root.
     Raises `BuildError` when the output's directory is gone.
     """
     linked = directory / state.file_name
@@ -111,7 +112,7 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
         bundle = directory / "bundle" / state.library
         if bundle.is_dir():
             _replace_tree(bundle, installed.parent / "lazyck" / state.library)
-        _replace(linked, installed, forget_root=True)
+        _replace(linked, installed, forget_root=not state.keeps_root)
         delivered.append(installed)
     return delivered
 

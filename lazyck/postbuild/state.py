@@ -22,7 +22,8 @@ HERE = "\x01D"  # the library's directory in the tmp dir
 @dataclass(frozen=True)
 class LinkState:
     """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`. `response`
-    is how the driver is given a response file: words, to the last of which the file's name is joined."""
+    is how the driver is given a response file: words, to the last of which the file's name is joined. `keeps_root`:
+    the user chose the bundle's root that is baked in, so an installed copy keeps it."""
 
     library: str
     file_name: str
@@ -33,6 +34,7 @@ class LinkState:
     runtime_compiler: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     response: tuple[str, ...] = ("@",)
+    keeps_root: bool = False
     version: int = STATE_VERSION
 
 
