@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from lazyck import proc
 from lazyck.command import CompileCommand
 from lazyck.errors import CommandError
 from lazyck.files import encode
+from lazyck.toolchains import by_name
+from lazyck.toolchains.options import Role, join
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,12 @@ class EagerObject:
     error: CommandError | None
 
 
-def output_words(words: Sequence[str], output: str, cwd: str, new: str) -> list[str]:
-    """`words` with the value of `-o` that names `output` replaced by `new`, in whatever form it was written."""
-    out: list[str] = []
-    it = iter(words)
-    for word in it:
-        if word in ("-o", "--output-file"):
-            next(it, "")
-            out += ["-o", new]
-        elif word.startswith(("--output-file=", "--output=")) or (
-            word.startswith("-o") and os.path.normpath(os.path.join(cwd, word[2:])) == output
-        ):
-            out += ["-o", new]
-        else:
-            out.append(word)
-    return out
+def writing_to(blob: CompileCommand, target: Path) -> list[str]:
+    """The project's own command for `blob`, with another output."""
+    call = blob.call
+    items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+    kept = join(item for item in items if item.role is not Role.OUTPUT)
+    return [*call.argv[: call.prefix], *kept, "-o", str(target)]
 
 
 def compile_eagerly(
@@ -52,8 +44,8 @@ def compile_eagerly(
         blob, reason = pair
         tag = hashlib.sha256(encode(blob.source)).hexdigest()[:8]
         target = into / f"{blob.stem[:150]}-{tag}.o"
-        argv = output_words(blob.call.argv, blob.output, blob.call.cwd, str(target))
-        result = proc.run(argv, cwd=blob.call.cwd, env={**env, **dict(blob.call.env)})
+        argv = writing_to(blob, target)
+        result = proc.run(argv, cwd=blob.call.cwd, env=by_name(blob.call.toolchain).tool_env(blob, env))
         error = None
         if result.status != 0:
             error = CommandError(

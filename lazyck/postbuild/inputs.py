@@ -15,8 +15,8 @@ from lazyck.toolchains.options import Item, OptionTable, Role
 class LinkInputs:
     """A link command taken apart.
 
-    `items` are its options and inputs. `deferred` are the indices of those that are deferred objects, `kept` of those
-    that are other objects or archives named by themselves. `objects` and `archives` are the paths of all real ones,
+    `items` are its options and inputs. `deferred` are the indices of those inputs that are deferred objects, `kept` of
+    those that are other objects or archives. `objects` and `archives` are the paths of all real ones,
     also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and
     of deferred members of archives, in link order, each source once.
     """
@@ -46,7 +46,8 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             if kind == "archive":
                 archives[path] = None
             elif kind == "object" and elf.open_image(path).is_deferred:
-                deferred.add(i)
+                if not item.name:  # among the words of an option it may stay: it is empty
+                    deferred.add(i)
             elif kind in ("object", "bitcode"):
                 objects[path] = None
             if kind in ("archive", "object"):

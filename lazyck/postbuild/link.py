@@ -231,10 +231,12 @@ def settle(
 
 def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
     """What the user should know although the library links."""
+    doubles = settled.owned.doubles
     found = [
-        f"{symbol} is defined by a second blob too, {source}: the first one has it"
-        for symbol, source in settled.owned.doubles
+        f"{symbol} is defined by a second blob too, {source}: the first one has it" for symbol, source in doubles[:5]
     ]
+    if len(doubles) > 5:
+        found.append(f"... and {len(doubles) - 5} more symbols are defined by two blobs")
     found += [
         f"{e.blob.source} was left out: it can neither be probed nor compiled, and nothing undefined is left "
         f"({e.reason})"

@@ -137,6 +137,9 @@ def _replace_tree(source: Path, target: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(source, temporary)
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
     if target.exists():
-        shutil.rmtree(target)
-    temporary.replace(target)
+        target.rename(old)
+    temporary.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
