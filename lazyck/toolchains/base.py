@@ -7,13 +7,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 from lazyck import proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.errors import ToolchainError
-from lazyck.toolchains.options import Item, Mode, OptionTable, Role, join
+from lazyck.toolchains.options import Item, OptionTable, Role, join
 
 _DEPEND = frozenset({Role.DEPEND, Role.DEPEND_FILE, Role.DEPEND_TARGET, Role.DEPEND_QUOTED, Role.DEPEND_WORDS})
 
@@ -49,11 +49,6 @@ class Toolchain(ABC):
     # how the driver is given a response file: words, to the last of which the file's name is joined
     response: tuple[str, ...] = ("@",)
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
-
-    @cached_property
-    def separate_options(self) -> frozenset[str]:
-        """Options whose value is the next word."""
-        return frozenset(r.text for r in self.table.rules if r.mode is Mode.SEPARATE)
 
     @abstractmethod
     def find(self, env: Mapping[str, str]) -> Found | None:

@@ -90,4 +90,3 @@ def rules() -> Iterable[Rule]:
 
 
 TABLE = OptionTable(rules())
-CANONICAL = {long: short for long, short in pairs()}

@@ -14,6 +14,7 @@ from lazyck.command import CompileCommand, Invocation, LinkCommand
 from lazyck.errors import UsageError
 from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
 from lazyck.toolchains.base import identity_of
+from lazyck.toolchains.options import Mode
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -83,15 +84,20 @@ def test_base_words_are_what_does_not_name_this_one_compile() -> None:
     assert base(CUDA, line) == ["--threads", "4", "-Xfatbin", "-compress-all", "-ccbin", "g++"]
 
 
+def separate(toolchain: Toolchain) -> set[str]:
+    """Options whose value is the next word."""
+    return {r.text for r in toolchain.table.rules if r.mode is Mode.SEPARATE}
+
+
 def test_tables_are_consistent() -> None:
     for toolchain in ALL:
         texts = [(r.mode.value == "p", r.text) for r in toolchain.table.rules]
         assert len(texts) == len(set(texts)), [t for t in texts if texts.count(t) > 1]
         assert toolchain.path_options
         assert by_name(toolchain.name) is toolchain
-        assert {"-o", "-I", "-x"} <= toolchain.separate_options
-    assert {"-Xclang", "-mllvm", "-isystem", "-include", "-Xlinker", "-MF"} <= ROCM.separate_options
-    assert {"-Xcompiler", "-gencode", "-Xptxas", "--compiler-options"} <= CUDA.separate_options
+        assert {"-o", "-I", "-x"} <= separate(toolchain)
+    assert {"-Xclang", "-mllvm", "-isystem", "-include", "-Xlinker", "-MF"} <= separate(ROCM)
+    assert {"-Xcompiler", "-gencode", "-Xptxas", "--compiler-options"} <= separate(CUDA)
 
 
 # -- recipes -----------------------------------------------------------------------------------------
