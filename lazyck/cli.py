@@ -49,7 +49,7 @@ def build_group() -> None:
 @click.option(
     "--tmp-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where lazyck keeps its shims and all that `quick` needs. [default: ./lazyck-build]",
+    help="Where lazyck keeps its shims and all that `quick` needs. [default: ./.lazyck-build]",
 )
 @click.option(
     "--install-dir",
@@ -112,7 +112,7 @@ def build_full(
     if name and ("/" in name or name in (".", "..")):
         raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
     settings = BuildSettings(
-        tmp_dir=str((tmp_dir or Path("lazyck-build")).absolute()),
+        tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
         root=str(Path(root).absolute()) if root else "",

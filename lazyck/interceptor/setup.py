@@ -129,7 +129,9 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     def mirror_of(home: str) -> Path:
         home = os.path.normpath(home)
         if home not in mirrors:
-            target = tmp / (f"home-{t.name}" + (f"-{len(mirrors) + 1}" if mirrors else ""))
+            # a dot in the name: tools that search a project for packages pass such directories by, and do not follow
+            # the links in it through the whole toolchain
+            target = tmp / (f"home.{t.name}" + (f"-{len(mirrors) + 1}" if mirrors else ""))
             homes.mirror(Path(home), target, own)
             add_shims(target / "bin", home)
             plan.home_map[str(target)] = home
@@ -150,7 +152,7 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     if on_path.compiler == (str(real_home / "bin" / tool),) and homes.hides_nothing(real_home, own, env):
         plan.path_dirs.append(mirror_of(on_path.home) / "bin")
         return
-    target = tmp / f"path-{t.name}"
+    target = tmp / f"path.{t.name}"
     homes.mirror_for_path(real_home, target, own, env)
     plan.add(target / "bin", t, on_path.compiler, tool)
     plan.home_map[str(target)] = on_path.home

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from setuptools import find_namespace_packages
 from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, make_project, script
 
 from lazyck.errors import ToolchainError, UsageError
@@ -71,6 +72,15 @@ def test_a_shim_home_on_path_hides_nothing(rocm: Path, tmp_path: Path, make_proj
     project = make_project(clean_env(PATH=f"{mine.parent}:{rocm}/bin:{SYSTEM_PATH}"), toolchain="rocm")
     assert project.ok("rocminfo") == "mine\n"
     assert project.ok("hipcc").startswith(f"{rocm}/bin/hipcc|")
+
+
+def test_tools_that_search_a_project_for_packages_pass_shim_homes_by(rocm: Path, make_project: MakeProject) -> None:
+    named = make_project(clean_env(ROCM_PATH=str(rocm)), toolchain="rocm")
+    homes = [Path(home) for home in named.interception.home_map]
+    assert homes
+    tmp = homes[0].parent
+    found = find_namespace_packages(str(tmp.parent))
+    assert not [name for name in found if "home" in name or "path" in name], found
 
 
 def test_variables_that_name_compilers_name_shims(rocm: Path, make_project: MakeProject) -> None:
