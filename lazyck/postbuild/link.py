@@ -31,23 +31,23 @@ from lazyck.toolchains import by_name
 
 @dataclass
 class Clock:
-    """Wall seconds per step, and lazyck's own CPU seconds and peak memory."""
+    """Wall and CPU seconds per step, the processes that it started included."""
 
     walls: dict[str, float] = field(default_factory=dict)
-    cpu: float = 0.0
-    peak_rss_kib: int = 0
+    cpus: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time what runs inside."""
-        begun = time.monotonic()
+        begun, cpu = time.monotonic(), self.cpu_so_far()
         yield
-        self.walls[name] = time.monotonic() - begun
+        self.walls[name], self.cpus[name] = time.monotonic() - begun, self.cpu_so_far() - cpu
 
-    def spent(self, cpu_seconds: float, peak_rss_kib: int) -> None:
-        """Count a process of lazyck's own."""
-        self.cpu += cpu_seconds
-        self.peak_rss_kib = max(self.peak_rss_kib, peak_rss_kib)
+    @staticmethod
+    def cpu_so_far() -> float:
+        """CPU seconds of this process and of all that it waited for."""
+        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
     with clock.step("probe"):
         symbols = read_symbols(inputs)
         probed = probe_blobs(inputs, symbols, directory, settings)
-        clock.spent(probed.cpu_seconds, probed.peak_rss_kib)
     with clock.step("eager"):
         settled = settle(probed, symbols, directory, settings, env)
     lazy = [p for p in probed.probed if p.blob.source in settled.owned.lazy]
@@ -97,8 +96,7 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
         data = manifest.encode(made.manifest)
         bundle_bytes = bundle.write(directory / "bundle", made.files, data, name)
         if lazy:
-            assembled = assemble(directory, data, [s for s, _ in made.manifest.symbols], compiler)
-            clock.spent(assembled.cpu_seconds, assembled.peak_rss_kib)
+            assemble(directory, data, [s for s, _ in made.manifest.symbols], compiler)
     with clock.step("link"):
         runtime = runtime_source() if lazy else None
         objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
@@ -116,15 +114,12 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
             response=by_name(link.call.toolchain).response,
             keeps_root=bool(settings.root),
         )
-        linked = relink.relink(st, directory, objects, Path(link.call.cwd), env)
-        clock.spent(linked.cpu_seconds, linked.peak_rss_kib)
+        relink.relink(st, directory, objects, Path(link.call.cwd), env)
         if settled.failed:
             missing.check(st, directory, settled.failed, env)
         state.save(st, directory)
         delivered = relink.deliver(st, directory)
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
-    me = resource.getrusage(resource.RUSAGE_SELF)
-    clock.spent(me.ru_utime + me.ru_stime, me.ru_maxrss)
     done = summary.LinkSummary(
         library=name,
         output=link.output,
@@ -138,8 +133,8 @@ def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, st
         bundle_seconds=clock.walls["bundle"],
         eager_seconds=clock.walls["eager"],
         link_seconds=clock.walls["link"],
-        cpu_seconds=clock.cpu,
-        peak_rss_kib=clock.peak_rss_kib,
+        cpu_seconds=clock.cpu_so_far() - clock.cpus["eager"],
+        peak_rss_kib=max(probed.peak_rss_kib, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
         library_bytes=(directory / st.file_name).stat().st_size,
         bundle_bytes=bundle_bytes,
         installed=str(delivered[-1]) if st.installed else "",
@@ -219,9 +214,10 @@ def settle(
     while True:
         owned = assign(rows, undefined, defined)
         reasons = {source: NOT_NEEDED for source in owned.unneeded}
+        needed = undefined - defined
         for p in probed.probed:
-            used = (undefined - defined).intersection(p.unreachable) if p.blob.source in owned.lazy else set()
-            if used:
+            used = needed.intersection(p.unreachable)
+            if used and p.blob.source in owned.lazy:
                 reasons[p.blob.source] = f"no stub can stand for {min(used)}, which the link needs"
         if not reasons:
             return Settled(owned, tuple(objects))
@@ -250,12 +246,12 @@ def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def assemble(directory: Path, manifest_data: bytes, symbols: Sequence[str], compiler: Sequence[str]) -> proc.Result:
+def assemble(directory: Path, manifest_data: bytes, symbols: Sequence[str], compiler: Sequence[str]) -> None:
     """Make stubs.o, which holds the stubs, the slots and the manifest."""
     write_atomic(directory / "manifest", manifest_data)
     write_atomic(directory / "stubs.S", render_stubs(symbols, "manifest").encode("utf-8", "surrogateescape"))
     argv = [*compiler, "-c", "-x", "assembler", "stubs.S", "-o", "stubs.o"]
-    return proc.check("assembling the stubs", argv, cwd=directory)
+    proc.check("assembling the stubs", argv, cwd=directory)
 
 
 def host_compiler(env: Mapping[str, str]) -> tuple[str, ...]:

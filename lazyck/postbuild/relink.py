@@ -49,16 +49,14 @@ def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[
     return words
 
 
-def relink(
-    state: LinkState, directory: Path, objects: Sequence[Path], cwd: Path, env: Mapping[str, str]
-) -> proc.Result:
+def relink(state: LinkState, directory: Path, objects: Sequence[Path], cwd: Path, env: Mapping[str, str]) -> None:
     """Run the link command of `state` in `cwd`, into the library's own directory. Raises `CommandError`."""
     argv = command(state, directory, objects)
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
         write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
         argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
-    return proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
+    proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
 
 
 def _response_word(word: str) -> str:
