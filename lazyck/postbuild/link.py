@@ -21,7 +21,7 @@ from lazyck.postbuild import bundle, elf, missing, relink, state, summary, words
 from lazyck.postbuild.describe import Target, describe
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
 from lazyck.postbuild.inputs import LinkInputs, library_name, read_inputs
-from lazyck.postbuild.ownership import NOT_NEEDED, Ownership, assign
+from lazyck.postbuild.ownership import NOT_NEEDED, Offer, Ownership, assign
 from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import source_digest
@@ -196,7 +196,7 @@ def settle(
     rounds: those that had to be eager first, then those whose functions real objects define too.
     """
     shutil.rmtree(directory / "eager", ignore_errors=True)
-    rows = [(p.blob.source, p.symbols) for p in probed.probed]
+    offers = [Offer(p.blob.source, p.symbols, p.weak) for p in probed.probed]
     by_source = {p.blob.source: p.blob for p in probed.probed}
     objects: list[EagerObject] = []
     defined, undefined = set(symbols.defined), set(symbols.undefined)
@@ -212,7 +212,7 @@ def settle(
 
     compile_round([(u.blob, u.reason) for u in probed.eager])
     while True:
-        owned = assign(rows, undefined, defined)
+        owned = assign(offers, undefined, defined)
         reasons = {source: NOT_NEEDED for source in owned.unneeded}
         needed = undefined - defined
         for p in probed.probed:
@@ -222,7 +222,7 @@ def settle(
         if not reasons:
             return Settled(owned, tuple(objects))
         compile_round([(by_source[source], reason) for source, reason in reasons.items()])
-        rows = [row for row in rows if row[0] not in reasons]
+        offers = [o for o in offers if o.source not in reasons]
 
 
 def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:

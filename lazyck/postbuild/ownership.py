@@ -9,6 +9,16 @@ NOT_NEEDED = "nothing left undefined needs it"
 
 
 @dataclass(frozen=True)
+class Offer:
+    """What a blob would define. `weak`: those of `symbols` that its compiler leaves out where nothing in the blob uses
+    them (inline functions, implicit instantiations): they are there only for somebody who needs them."""
+
+    source: str
+    symbols: tuple[str, ...]
+    weak: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Ownership:
     """`lazy` maps a blob's source to the symbols that get stubs. `spare` lists those lazy blobs that nothing in the
     link needs; `unneeded` those that must be eager, because real objects define some of their functions too;
@@ -20,41 +30,47 @@ class Ownership:
     doubles: tuple[tuple[str, str], ...]
 
 
-def assign(
-    probed: Sequence[tuple[str, tuple[str, ...]]], undefined: Iterable[str], defined: Iterable[str]
-) -> Ownership:
-    """Give each symbol that real objects leave undefined to the first blob that defines it.
+def assign(offers: Sequence[Offer], undefined: Iterable[str], defined: Iterable[str]) -> Ownership:
+    """Give each symbol to the first blob that defines it, in link order.
 
-    `probed` holds (source, symbols) in link order; `undefined` and `defined` come from the real objects: what one
-    of them defines itself, weakly too, needs no stub.
+    `undefined` and `defined` come from the real objects: what one of them defines itself, weakly too, needs no stub.
+    All else that a lazy blob defines gets one, needed or not: other blobs may call it, and the library exports it as
+    it does when it is built ahead of time. What a blob defines weakly gets one only where it is needed.
 
-    A blob of which nothing is needed still belongs to the library: what it defines is exported, and somebody may
-    look it up. All its functions get stubs, so that it costs no more than the others; but where a real object
-    defines one of them too, which of the two wins is the linker's business, and the blob must be there for real.
+    A blob of which nothing is needed is lazy too, so that it costs no more than the others; but where a real object
+    defines one of its functions as well, which of the two wins is the linker's business, and the blob must be there
+    for real.
     """
     taken = set(defined)
     wanted = set(undefined) - taken
+    needed = [o for o in offers if not wanted.isdisjoint(o.symbols)]
+    chosen = {o.source for o in needed}
     owner: dict[str, str] = {}
     lazy: dict[str, list[str]] = {}
     doubles = []
-    for source, symbols in probed:
+
+    def own(offer: Offer, symbols: Iterable[str]) -> None:
         for symbol in symbols:
-            if symbol not in wanted:
+            if symbol in taken:
                 continue
-            if symbol in owner:
-                if owner[symbol] != source:
-                    doubles.append((symbol, source))
-                continue
-            owner[symbol] = source
-            lazy.setdefault(source, []).append(symbol)
+            if owner.setdefault(symbol, offer.source) == offer.source:
+                lazy.setdefault(offer.source, []).append(symbol)
+            else:
+                doubles.append((symbol, offer.source))
+
+    # what is needed first: a blob that merely defines a symbol too must not take it from one that stays
+    for o in needed:
+        own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
     spare, unneeded = [], []
-    for source, symbols in probed:
-        if source in lazy:
+    for o in offers:
+        if o.source in chosen:
+            if o.source not in lazy:  # an earlier blob has all that is needed of it
+                unneeded.append(o.source)
             continue
-        if symbols and not any(s in taken or s in owner for s in symbols):
-            owner.update((s, source) for s in symbols)
-            lazy[source] = list(symbols)
-            spare.append(source)
+        strong = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
+        if strong and not any(s in taken or s in owner for s in strong):
+            own(o, strong)
+            spare.append(o.source)
         else:
-            unneeded.append(source)
+            unneeded.append(o.source)
     return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), tuple(unneeded), tuple(doubles))

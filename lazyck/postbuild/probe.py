@@ -12,7 +12,7 @@ import resource
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from lazyck.command import CompileCommand
 from lazyck.config import environment
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_group import Answers, Doubt, Group, first_error, probe_group
-from lazyck.postbuild.probe_object import judge
+from lazyck.postbuild.probe_object import Judgement, judge
 from lazyck.toolchains import Toolchain
 
 
@@ -30,13 +30,16 @@ class Probed:
     """A blob whose symbols are known. `headers`: every file besides its source that compiling it reads, absolute.
     `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones, HIP's kernel handles): if
     anything needs one of these, the blob must be compiled eagerly. `compiled`: by a compile of its own, because of
-    this; "" where the group's probe said it all."""
+    this; "" where the group's probe said it all. `weak`: those of `symbols` that an optimized compile may leave out
+    unless they are needed. `needs`: what it leaves undefined; None where only a compile of its own could tell."""
 
     blob: CompileCommand
     symbols: tuple[str, ...]
     headers: frozenset[str]
     unreachable: tuple[str, ...] = ()
     compiled: str = ""
+    weak: frozenset[str] = frozenset()
+    needs: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
             if isinstance(judged, str):
                 eager[blob] = Unprobed(blob, judged)
             else:
-                probed[blob] = Probed(blob, judged[0], frozenset(), judged[1], doubt.why)
+                probed[blob] = Probed(
+                    blob, judged.symbols, frozenset(), judged.unreachable, doubt.why, judged.weak, judged.needs
+                )
     for (group, _), answer in pairs:
         for source, found in answer.found.items():
             for blob in group.sources[source]:
@@ -100,8 +105,7 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
                     del probed[blob]
                     eager[blob] = Unprobed(blob, f"the files that it reads cannot be listed: {unlisted[source]}")
                 else:
-                    p = probed[blob]
-                    probed[blob] = Probed(p.blob, p.symbols, files, p.unreachable, p.compiled)
+                    probed[blob] = replace(probed[blob], headers=files)
     for _, at in numbered:
         shutil.rmtree(at, ignore_errors=True)
     return ProbeResult(
@@ -168,15 +172,15 @@ def _reads_cwd(toolchain: Toolchain, base: Sequence[str]) -> bool:
 # -- blobs in doubt --------------------------------------------------------------------------------------
 
 
-def _settle(group: Group, output: Path, answer: Answers, source: str) -> tuple[tuple[str, ...], tuple[str, ...]] | str:
-    """Compile one blob for the host: (symbols, unreachable symbols), or the reason why it must be eager."""
+def _settle(group: Group, output: Path, answer: Answers, source: str) -> Judgement | str:
+    """Compile one blob for the host: what its object says, or the reason why it must be eager."""
     doubt: Doubt = answer.doubts[source]
     result = group.compile(source, output)
     if result.status != 0:
         return f"does not compile for the host: {first_error(result.stdout + result.stderr)}"
     judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers)
     output.unlink()
-    return judged.reason or (judged.symbols, judged.unreachable)
+    return judged.reason or judged
 
 
 # -- headers ---------------------------------------------------------------------------------------------

@@ -24,11 +24,14 @@ _UNDEFINED, _RESERVED = 0, 0xFF00
 
 @dataclass(frozen=True)
 class Judgement:
-    """`reason` is "" for a blob that may be compiled lazily."""
+    """`reason` is "" for a blob that may be compiled lazily. `weak` are those of `symbols` that may be there only
+    because the compile was not optimized; `needs` what the blob leaves undefined."""
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
     reason: str
+    weak: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
 
 
 def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool) -> Judgement:
@@ -38,12 +41,16 @@ def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool)
     symbols: list[str] = []
     unreachable: list[str] = []
     data: list[str] = []
+    weak: set[str] = set()
+    needs = frozenset(s.name for s in table if s.section == _UNDEFINED and s.name and s.binding != "LOCAL")
     handles = {kernel_handle(s.name) for s in table if s.type == "FUNC" and "__device_stub__" in s.name}
     for s in table:
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.type in ("FUNC", "IFUNC"):
             (unreachable if s.hidden else symbols).append(s.name)
+            if s.binding == "WEAK":
+                weak.add(s.name)
         elif s.name in handles:
             unreachable.append(s.name)
         elif s.binding == "GLOBAL" and not _TOOLCHAIN_DATA.match(s.name):
@@ -54,7 +61,7 @@ def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool)
         called = _initializer_calls(image, table)
         if called:
             return Judgement((), (), "has an initializer of its own: " + ", ".join((suspects or tuple(called))[:3]))
-    return Judgement(tuple(symbols), tuple(unreachable), "")
+    return Judgement(tuple(symbols), tuple(unreachable), "", frozenset(weak), needs)
 
 
 def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:

@@ -1,38 +1,56 @@
-"""Which symbols become stubs: what real objects leave undefined, and what they do not know at all."""
+"""Which symbols become stubs: all that a blob would define, but for what real objects define."""
 
 from __future__ import annotations
 
-from lazyck.postbuild.ownership import assign
+from lazyck.postbuild.ownership import Offer, assign
 
 
-def test_only_what_real_objects_leave_undefined_becomes_a_stub_of_a_needed_blob() -> None:
-    owned = assign([("a", ("f", "g", "name"))], undefined={"f", "g", "puts"}, defined=set())
-    assert owned.lazy == {"a": ("f", "g")}
+def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:
+    owned = assign([Offer("a", ("f", "g", "name"))], undefined={"f", "g", "puts"}, defined=set())
+    assert owned.lazy == {"a": ("f", "g", "name")}
     assert not owned.spare
 
 
 def test_what_a_real_object_defines_itself_needs_no_stub() -> None:
-    owned = assign([("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"})
+    owned = assign([Offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"})
     assert owned.lazy == {"a": ("f",)}
 
 
+def test_what_a_blob_defines_only_where_it_is_needed_becomes_a_stub_only_then() -> None:
+    offers = [Offer("a", ("f", "inlined", "instance"), frozenset({"inlined", "instance"}))]
+    owned = assign(offers, undefined={"f", "instance"}, defined=set())
+    assert owned.lazy == {"a": ("f", "instance")}
+
+
 def test_first_blob_in_link_order_has_a_symbol_and_the_second_is_reported() -> None:
-    owned = assign([("a", ("f",)), ("b", ("f", "g"))], undefined={"f", "g"}, defined=set())
+    owned = assign([Offer("a", ("f",)), Offer("b", ("f", "g"))], undefined={"f", "g"}, defined=set())
     assert owned.lazy == {"a": ("f",), "b": ("g",)}
     assert owned.doubles == (("f", "b"),)
 
 
+def test_doubles_that_nothing_needs_are_reported_too() -> None:
+    owned = assign([Offer("a", ("f", "h")), Offer("b", ("g", "h"))], undefined={"f", "g"}, defined=set())
+    assert owned.lazy == {"a": ("f", "h"), "b": ("g",)}
+    assert owned.doubles == (("h", "b"),)
+
+
 def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
-    owned = assign([("a", ("f",)), ("spare", ("x", "y"))], undefined={"f"}, defined=set())
+    owned = assign([Offer("a", ("f",)), Offer("spare", ("x", "y"))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",), "spare": ("x", "y")}
     assert owned.spare == ("spare",)
 
 
 def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
-    owned = assign([("a", ("f",))], undefined=set(), defined={"f"})
+    owned = assign([Offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
     assert owned.unneeded == ("a",)
 
 
+def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
+    owned = assign([Offer("a", ("f",)), Offer("b", ("f",))], undefined={"f"}, defined=set())
+    assert owned.lazy == {"a": ("f",)}
+    assert owned.unneeded == ("b",)
+
+
 def test_a_blob_without_symbols_is_eager() -> None:
-    assert assign([("a", ())], undefined={"f"}, defined=set()).unneeded == ("a",)
+    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == ("a",)
