@@ -1,0 +1,84 @@
+"""Source archives from PyPI, pinned by checksum, and programs to run on them: what the examples of real projects share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source archive: its PyPI name and version, its file, the checksum of that."""
+
+    requirement: str
+    archive: str
+    sha256: str
+
+
+def fetch(source: Source, work: Path) -> Path:
+    """The unpacked archive below `work`, fetched unless the archive is there already. Ends the program if it is another
+    one."""
+    archive = work / source.archive
+    work.mkdir(parents=True, exist_ok=True)
+    if not archive.is_file():
+        # pip would run the project's set-up to find out its dependencies; unearth only downloads
+        venv = make_venv(work / "fetch-venv", ["unearth"])
+        argv = [str(venv / "bin" / "unearth"), "-d", str(work), "--no-binary", source.requirement]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != source.sha256:
+        sys.exit(f"{archive}: sha256 is {found}, expected {source.sha256}: remove the file and try again")
+    unpacked = work / source.archive.removesuffix(".tar.gz")
+    if not unpacked.is_dir():
+        with tarfile.open(archive) as tar:
+            # the checksum says what is in it; older Pythons have no filters
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(work, filter="data")
+            else:
+                tar.extractall(work)
+    return unpacked
+
+
+def make_venv(directory: Path, requirements: Sequence[str]) -> Path:
+    """A virtual environment with `requirements`, made once."""
+    stamp = directory / "requirements"
+    wanted = "\n".join(requirements)
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
+        if requirements:
+            argv = [str(directory / "bin" / "pip"), "install", "-q", *requirements]
+            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        stamp.write_text(wanted)
+    return directory
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of every process that this one started and waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def lazyck(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> None:
+    """Run this checkout's lazyck; ends the program with its status if that is not 0."""
+    paths = os.pathsep.join([str(REPOSITORY), *filter(None, [env.get("PYTHONPATH", "")])])
+    argv = [sys.executable, "-m", "lazyck", *map(str, words)]
+    print("$", *argv[2:], flush=True)
+    status = subprocess.run(argv, cwd=cwd, env={**env, "PYTHONPATH": paths}).returncode
+    if status != 0:
+        sys.exit(status)
+
+
+def summaries(tmp: Path) -> dict[str, dict[str, object]]:
+    """What lazyck says of each library of a tmp dir, by the library's name."""
+    found = [json.loads(p.read_text()) for p in sorted(tmp.glob("libs/*/summary.json"))]
+    return {s["library"]: s for s in found}
