@@ -1,4 +1,4 @@
-"""Source archives from PyPI, pinned by checksum, and programs to run on them: what the examples of real projects share."""
+"""Source archives from PyPI, pinned by checksum, and how to run lazyck on them: what examples share."""
 
 from __future__ import annotations
 

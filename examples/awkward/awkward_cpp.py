@@ -1,10 +1,10 @@
-"""awkward-cpp, the kernels of Awkward Array, lazily: built by its own `pip wheel` (scikit-build-core, CMake, ninja), tested
-by its own tests.
+"""awkward-cpp, the kernels of Awkward Array, lazily: built by its own `pip wheel` (scikit-build-core, CMake, ninja),
+tested by its own tests.
 
     python examples/awkward/awkward_cpp.py --work DIR [--row FILE]
 
-Its 146 kernel files, one function with a few instantiations each, become blobs; no dispatcher calls them, Python does, by
-ctypes. The same wheel is built ahead of time too; both must pass the same tests.
+Its 146 kernel files, one function with a few instantiations each, become blobs; no dispatcher calls them, Python
+does, by ctypes. The same wheel is built ahead of time too; both must pass the same tests.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def build(work: Path, venv: Path, unpacked: Path, *, lazily: bool) -> Built:
     begun, cpu = time.monotonic(), cpu_of_children()
     command = wheel_command(venv, place / "wheel")
     if lazily:
-        options = ["--toolchain", "host", "--blobs", BLOBS, "--tmp-dir", place / "tmp"]
+        options = ["--toolchain", "host", "--blobs", BLOBS, "--tmp-dir", str(place / "tmp")]
         lazyck("build", "full", *options, "--", *command, cwd=place / "source", env=env)
     else:
         subprocess.run(command, cwd=place / "source", env=env, check=True)
