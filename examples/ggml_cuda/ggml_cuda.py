@@ -1,0 +1,167 @@
+"""llama.cpp's CUDA backend, lazily: configured and built by its own CMake (language CUDA) with ninja or make.
+
+    python examples/ggml_cuda/ggml_cuda.py --work DIR [--make] [--samples N] [--row FILE]
+
+Its kernels lie in 174 files: 124 generated instances of flash attention and quantized products, and 50 written by hand. All
+but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13; needs no GPU: a call then ends in
+the CUDA runtime's error 35, which shows that the real kernel's launcher was reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from sources import Source, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
+
+SOURCE = Source(
+    "llama-cpp-python==0.3.16",
+    "llama_cpp_python-0.3.16.tar.gz",
+    "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6",
+)
+LIBRARY = "libggml-cuda"
+ARCH = "90"
+BLOBS = ["*/template-instances/*.cu", "*/ggml-cuda/[!g]*.cu", "*/ggml-cuda/g[!g]*.cu"]
+NO_GPU = 35  # cudaErrorInsufficientDriver
+CALL = """
+import ctypes, sys, time
+lib, cudart = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcudart.so.13")
+get = lib._Z21ggml_get_to_fp32_cuda9ggml_type
+get.restype = ctypes.c_void_p
+begun = time.perf_counter()
+convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(get(2))
+convert(None, None, 256, None)
+print(f"{time.perf_counter() - begun:.4f}", cudart.cudaGetLastError())
+"""
+
+
+def cublas(work: Path) -> Path:
+    """A directory with cuBLAS's headers, and its libraries under the names that a linker looks for: the wheel has only
+    those that a loader does."""
+    venv = make_venv(work / "venv", ["nvidia-cublas==13.0.2.14"])
+    (wheel,) = venv.glob("lib/python3*/site-packages/nvidia/cu13")
+    home = work / "cublas"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "lib").mkdir(parents=True)
+    (home / "include").symlink_to(wheel / "include")
+    for name in ("libcublas.so", "libcublasLt.so"):
+        (home / "lib" / name).symlink_to(wheel / "lib" / f"{name}.13")
+        (home / "lib" / f"{name}.13").symlink_to(wheel / "lib" / f"{name}.13")
+    return home
+
+
+def configure_and_build(source: Path, build: Path, home: Path, generator: str) -> list[str]:
+    """The project's own two commands, as one."""
+    configure = [
+        "cmake", "-S", str(source), "-B", str(build), "-G", generator, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
+        "-DGGML_CUDA=ON", "-DGGML_CUDA_FA_ALL_QUANTS=ON",
+        "-DGGML_CUDA_NO_VMM=ON",  # else it links the driver, which a machine without a GPU does not have
+        f"-DCMAKE_CUDA_ARCHITECTURES={ARCH}-real", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        f"-DCMAKE_LIBRARY_PATH={home / 'lib'}", f"-DCMAKE_CUDA_FLAGS=-I{home / 'include'}",
+    ]  # fmt: skip
+    make = ["cmake", "--build", str(build), "--target", "ggml-cuda", "--parallel", str(os.cpu_count() or 1)]
+    return ["sh", "-c", f"{shlex.join(configure)} >configure.log && {shlex.join(make)} >build.log"]
+
+
+def cudart_dir() -> Path:
+    """Where nvcc's own CUDA runtime library lies."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        sys.exit("no nvcc on PATH")
+    shown = subprocess.run([nvcc, "--dryrun", "-c", "x.cu"], capture_output=True, text=True).stderr
+    (top,) = [line.removeprefix("#$ TOP=") for line in shown.splitlines() if line.startswith("#$ TOP=")]
+    return Path(top) / "lib64"
+
+
+def call(library: Path, home: Path, cache: Path) -> tuple[float, int]:
+    """Seconds of one call in a process of its own, and the CUDA error that it ended with."""
+    places = f"{home / 'lib'}{os.pathsep}{cudart_dir()}"
+    env = {**os.environ, "LD_LIBRARY_PATH": places, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_ARCHS": ARCH}
+    done = subprocess.run([sys.executable, "-c", CALL, str(library)], env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"the call fails: {done.stdout}{done.stderr}")
+    seconds, _, status = done.stdout.strip().partition(" ")
+    return float(seconds), int(status)
+
+
+def sample(build: Path, tmp: Path, count: int) -> list[float]:
+    """CPU seconds of compiling `count` blobs by the project's own commands."""
+    entries = json.loads((build / "compile_commands.json").read_text())
+    blobs = sorted((e for e in entries if e["file"].endswith(".cu") and not e["file"].endswith("/ggml-cuda.cu")),
+                   key=lambda e: str(e["file"]))  # fmt: skip
+    random.seed(3)
+    found = []
+    for entry in random.sample(blobs, count):
+        words = shlex.split(entry["command"])
+        while Path(words[0]).name != "nvcc":
+            del words[0]
+        words[0] = shutil.which("nvcc") or "nvcc"  # the build knew the shim by this name
+        words[words.index("-o") + 1] = str(tmp / "sample.o")
+        before = cpu_of_children()
+        subprocess.run(words, cwd=entry["directory"], check=True)
+        found.append(cpu_of_children() - before)
+        print(f"sample {Path(entry['file']).name}: {found[-1]:.0f} s CPU", flush=True)
+    return found
+
+
+def main() -> None:
+    """Fetch, build, call, sample, tabulate."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="directory for everything (2 GB, cuBLAS most of it)")
+    parser.add_argument("--make", action="store_true", help="CMake's Unix Makefiles instead of ninja")
+    parser.add_argument("--samples", type=int, default=4, help="blobs to compile ahead of time for the extrapolation")
+    parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
+    options = parser.parse_args()
+    work = options.work.resolve()
+    source = fetch(SOURCE, work) / "vendor" / "llama.cpp"
+    home = cublas(work)
+    build, tmp, cache = work / "build", work / "tmp", work / "cache"
+    for directory in (build, tmp, cache):
+        shutil.rmtree(directory, ignore_errors=True)
+
+    words = configure_and_build(source, build, home, "Unix Makefiles" if options.make else "Ninja")
+    blobs = [word for glob in BLOBS for word in ("--blobs", glob)]
+    begun, cpu = time.monotonic(), cpu_of_children()
+    lazyck("build", "full", "--toolchain", "cuda", *blobs, "--tmp-dir", tmp, "--", *words, cwd=work, env=os.environ)
+    wall, cpu = time.monotonic() - begun, cpu_of_children() - cpu
+    summary = summaries(tmp)[LIBRARY]
+    print(f"lazy build: {wall:.0f} s, {cpu:.0f} s CPU")
+    first, status = call(build / "bin" / f"{LIBRARY}.so", home, cache)
+    hit, again = call(build / "bin" / f"{LIBRARY}.so", home, cache)
+    print(f"first call {first:.1f} s, CUDA error {status}; second process {hit * 1000:.1f} ms, CUDA error {again}")
+    if not {status, again} <= {0, NO_GPU}:
+        sys.exit(f"unexpected CUDA errors {status}, {again}")
+    costs = sample(build, tmp, options.samples)
+    if options.row:
+        count = int(str(summary["deferred"]))
+        hours = sum(costs) / len(costs) * count / 3600
+        row = {
+            "project": f"llama.cpp's ggml-cuda ({'make' if options.make else 'ninja'})",
+            "build": f"CMake, language CUDA, {'make' if options.make else 'ninja'}",
+            "toolchain": "cuda (nvcc 13)",
+            "files": count,
+            "symbols": summary["symbols"],
+            "lazy": summary["lazy"],
+            "eager": len(summary["eager"]),  # type: ignore[arg-type]
+            "lazy_seconds": f"{wall:.0f} ({cpu:.0f} CPU)",
+            "ahead": f"{hours:.1f} core-hours for sm_90 ({len(costs)} of {count} blobs sampled)",
+            "first_call": f"{first:.1f} s",
+            "hit": f"{hit * 1000:.1f} ms",
+            "command": f"`python examples/ggml_cuda/ggml_cuda.py --work DIR{' --make' if options.make else ''}`",
+        }
+        options.row.write_text(json.dumps(row, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
