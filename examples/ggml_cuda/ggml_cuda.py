@@ -2,9 +2,9 @@
 
     python examples/ggml_cuda/ggml_cuda.py --work DIR [--make] [--samples N] [--row FILE]
 
-Its kernels lie in 174 files: 124 generated instances of flash attention and quantized products, and 50 written by hand. All
-but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13; needs no GPU: a call then ends in
-the CUDA runtime's error 35, which shows that the real kernel's launcher was reached.
+Its kernels lie in 174 files: 124 generated instances of flash attention and quantized products, and 50 written by hand.
+All but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13; needs no GPU: a call then
+ends in the CUDA runtime's error 35, which shows that the real kernel's launcher was reached.
 """
 
 from __future__ import annotations
