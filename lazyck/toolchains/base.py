@@ -13,6 +13,7 @@ from typing import ClassVar
 from lazyck import proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.errors import ToolchainError
+from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.options import Item, OptionTable, Role, join
 
 _DEPEND = frozenset({Role.DEPEND, Role.DEPEND_FILE, Role.DEPEND_TARGET, Role.DEPEND_QUOTED, Role.DEPEND_WORDS})
@@ -48,6 +49,8 @@ class Toolchain(ABC):
     table: OptionTable
     # how the driver is given a response file: words, to the last of which the file's name is joined
     response: tuple[str, ...] = ("@",)
+    # package manager → command line that installs the toolchain (see check.install_line)
+    install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
 
     @abstractmethod
@@ -131,6 +134,28 @@ class Toolchain(ABC):
         Raises `ToolchainError` if it does not say its version.
         """
         return _identity(tuple(compiler))
+
+    def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The archs that the compiler says it can compile for; () if it does not say, or there are none."""
+        return ()
+
+    def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The archs of the GPUs in this machine, as the toolchain's own tools say; () if they see none."""
+        return ()
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """What `lazyck doctor` says of this toolchain; runs compilers, never writes outside a temporary directory.
+
+        A toolchain adds to these: what its compiler needs beside itself, each with the line that installs it.
+        """
+        if found is None:
+            detail = f"not found: looked at {self.searched()}"
+            return [Check("compiler", State.MISSING, detail, install_line(self.install))]
+        shown = " ".join(found.compiler)
+        try:
+            return [Check("compiler", State.OK, f"{shown} ({self.identity(found.compiler, found.home)})")]
+        except ToolchainError as e:
+            return [Check("compiler", State.MISSING, e.message, install_line(self.install))]
 
 
 @lru_cache(maxsize=64)

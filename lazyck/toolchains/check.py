@@ -1,0 +1,58 @@
+"""What `lazyck doctor` is told by a toolchain: checks, and the command line that installs what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+
+class State(str, Enum):
+    """How a check came out; the values are words of `lazyck doctor --json`."""
+
+    OK = "ok"
+    MISSING = "missing"  # the toolchain cannot compile blobs without it
+    NOTE = "note"  # worth knowing (no GPU here, an optional part is missing): the toolchain works all the same
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a toolchain needs: its name, how it came out, what was seen, and the line that installs it."""
+
+    name: str
+    state: State
+    detail: str = ""
+    install: str = ""
+
+
+# /etc/os-release's ID or ID_LIKE → package manager
+_MANAGERS = {
+    "debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "centos": "dnf", "suse": "zypper",
+    "opensuse": "zypper", "arch": "pacman", "alpine": "apk",
+}  # fmt: skip
+ANY = "any"  # key of a line that is good on every distribution (pip, or an address)
+
+
+def install_line(lines: Mapping[str, str], manager: str | None = None) -> str:
+    """Of `lines` (package manager → command line), the one for this machine; "" if none is known."""
+    own = package_manager() if manager is None else manager
+    return lines.get(own) or lines.get(ANY) or ""
+
+
+@lru_cache(maxsize=1)
+def package_manager() -> str:
+    """The package manager of this machine's distribution, or ""."""
+    for place in ("/etc/os-release", "/usr/lib/os-release"):
+        if Path(place).is_file():
+            return manager_of(Path(place).read_text(errors="replace"))
+    return ""
+
+
+def manager_of(os_release: str) -> str:
+    """The package manager that the text of an os-release file stands for, or ""."""
+    fields = dict(re.findall(r"^(ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.M))
+    names = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
+    return next((_MANAGERS[n.partition("-")[0]] for n in names if n.partition("-")[0] in _MANAGERS), "")
