@@ -111,6 +111,11 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             text += n + (text[n] != 0);
         }
     }
+    for (size_t i = 0; i + 2 < conf->pass_when.n; i += 3) {
+        const char* value = getenv(conf->pass_when.v[i]);
+        if (!strcmp(value ? value : "", conf->pass_when.v[i + 1]))
+            refuse(&cmd->compile_refusal, conf->pass_when.v[i + 2]);
+    }
 }
 
 // `path` joined to `cwd`, without `.`, `..` and doubled slashes.

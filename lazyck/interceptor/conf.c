@@ -135,6 +135,7 @@ bool load_conf(Conf* conf, const char* path) {
         {"env_names", &conf->env_names, NULL},
         {"restore", &conf->restore, NULL},
         {"shim_dirs", &conf->shim_dirs, NULL},
+        {"pass_when", &conf->pass_when, NULL},
     };
     char* data;
     size_t size;

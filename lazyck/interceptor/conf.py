@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lazyck.errors import UsageError
 from lazyck.toolchains import Toolchain, by_name
@@ -33,6 +33,8 @@ class SharedConf:
     env_names: tuple[str, ...]
     restore: tuple[tuple[str, str, str], ...]  # variable, our value, the one before
     shim_dirs: tuple[str, ...]
+    # toolchain → variable, value ("": unset or empty), reason: such a compile is passed on
+    pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
@@ -57,6 +59,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "env_names": shared.env_names,
         "restore": _flat(shared.restore),
         "shim_dirs": shared.shim_dirs,
+        "pass_when": _flat(shared.pass_when.get(t.name, ())),
         "rules": [w for r in t.table.rules for w in (r.mode.value + r.role.value, r.text, r.reason)],
     }
     return b"".join(_entry(key, values) for key, values in entries.items())

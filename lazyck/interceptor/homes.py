@@ -1,10 +1,10 @@
-"""Shim homes: directories that look like a toolchain's home, in which its compiler is the shim."""
+"""Shim homes: directories that look like a toolchain's home, in which its compilers are shims."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from lazyck.toolchains import lookup
@@ -17,22 +17,41 @@ def is_system(home: str) -> bool:
     return os.path.normpath(home) in _SYSTEM
 
 
-def mirror(real: Path, shim_home: Path, tools: Iterable[str]) -> None:
-    """Make `shim_home` look like `real`, except that `bin` is a real directory and lacks `tools`."""
-    _fresh(shim_home)
-    _link_entries(real, shim_home, {"bin"})
-    _link_entries(real / "bin", shim_home / "bin", set(tools))
+def programs_in(home: str, programs: Iterable[str]) -> dict[str, str]:
+    """Which of `programs` (paths below a home) are in `home`: canonical path → the path that it was asked by.
+
+    Canonical: `llvm/bin/clang++` is `lib/llvm/bin/clang++` where `llvm` links to `lib/llvm`. Only the directories'
+    links are followed, since drivers know themselves by their name. What a link leads out of the home stays as it is.
+    """
+    found: dict[str, str] = {}
+    for program in programs:
+        path = f"{home}/{program}"
+        if lookup.is_program(path) and not lookup.is_shim(path):
+            found.setdefault(_canonical(Path(home), program), program)
+    return found
 
 
-def mirror_for_path(real: Path, shim_home: Path, tools: Iterable[str], env: Mapping[str, str]) -> None:
-    """Like `mirror`, but `bin`, which comes first on PATH, hides nothing that PATH has: it holds no name that is
-    found elsewhere. (Builds take the directory above a compiler found on PATH for its home.)"""
-    _fresh(shim_home)
-    _link_entries(real, shim_home, {"bin"})
-    if is_system(str(real)):
-        return
-    taken = {e.name for e in (real / "bin").iterdir() if _found_elsewhere(e, env)}
-    _link_entries(real / "bin", shim_home / "bin", taken | set(tools))
+def mirror(real: Path, shim_home: Path, places: Iterable[str], *, hidden: Collection[str] = ()) -> None:
+    """Make `shim_home` look like `real`, but for the canonical `places`, which it lacks: shims go there.
+
+    The directories that hold them are real ones, so that `realpath` does not lead from a shim to what it stands for.
+    `hidden` are further names that its `bin` is to lack.
+    """
+    if shim_home.exists():
+        shutil.rmtree(shim_home)  # does not follow links
+    (shim_home / "bin").mkdir(parents=True)
+    left_out = {*places, *(f"bin/{name}" for name in hidden)}
+    directories = {"", "bin"}
+    for place in left_out:
+        directories |= {str(p) for p in Path(place).parents if str(p) != "."}
+    _mirror_directory(real, shim_home, "", directories, left_out)
+
+
+def on_path(home: str, env: Mapping[str, str]) -> set[str]:
+    """The names in `home/bin` that PATH finds elsewhere: a `bin` that comes first on PATH must not hold them."""
+    if is_system(home):
+        return {e.name for e in Path(home, "bin").iterdir()}
+    return {e.name for e in Path(home, "bin").iterdir() if _found_elsewhere(e, env)}
 
 
 def hides_nothing(home: Path, tools: Iterable[str], env: Mapping[str, str]) -> bool:
@@ -50,13 +69,33 @@ def _found_elsewhere(entry: Path, env: Mapping[str, str]) -> bool:
     return found is not None and found != str(entry)
 
 
-def _fresh(directory: Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)  # does not follow links
-    (directory / "bin").mkdir(parents=True)
+def _canonical(home: Path, program: str) -> str:
+    place = home / program
+    inside = _below(place.parent, home)
+    return program if inside is None else os.path.normpath(f"{inside}/{place.name}")
 
 
-def _link_entries(real: Path, into: Path, without: set[str]) -> None:
-    for entry in real.iterdir():
-        if entry.name not in without:
-            (into / entry.name).symlink_to(entry)
+def _below(path: Path, home: Path) -> str | None:
+    """`path`, links followed, relative to `home`; None if that is elsewhere."""
+    try:
+        inside = str(path.resolve().relative_to(home.resolve()))
+    except ValueError:
+        return None
+    return "" if inside == "." else inside
+
+
+def _mirror_directory(real: Path, shim_home: Path, at: str, directories: set[str], left_out: set[str]) -> None:
+    for entry in (real / at).iterdir():
+        place = f"{at}/{entry.name}" if at else entry.name
+        target = shim_home / place
+        if place in left_out:
+            continue
+        if place in directories:
+            target.mkdir(exist_ok=True)
+            _mirror_directory(real, shim_home, place, directories, left_out)
+            continue
+        leads_to = _below(entry, real) if entry.is_symlink() and entry.is_dir() else None
+        if leads_to is not None and leads_to in directories:  # `llvm` → `lib/llvm`: the shim home's own
+            target.symlink_to(os.path.relpath(shim_home / leads_to, target.parent))
+        else:
+            target.symlink_to(entry)

@@ -69,7 +69,7 @@ def set_up(
     for f in gpu:
         plan_home(plan, tmp, f, gpu, env)
     plan_variables(plan, tmp, found, env)
-    shared = shared_conf(plan, tmp, blobs, python, env)
+    shared = shared_conf(plan, tmp, found, blobs, python, env)
     program = shims.build_shim(tmp, env)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
@@ -103,7 +103,7 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
 
 def plan_host(plan: _Plan, tmp: Path, env: Mapping[str, str]) -> None:
     """Shims for the host's compilers that are on PATH, under the names that they have there."""
-    names = list(HOST.tools)
+    names = [*HOST.tools, *HOST.versioned(env)]
     for variable in HOST.compiler_env:
         words = lookup.without_launchers(lookup.resolve(variable, env))
         names += [Path(w).name for w in words[:1]]
@@ -119,12 +119,12 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     t, tool = found.toolchain, found.toolchain.tools[0]
     mirrors: dict[str, Path] = {}
     # Two toolchains may share a home: each of its shim homes then has the shims of both.
-    own = {name: o for o in others for name in o.toolchain.tools}
+    programs = {place: name for o in others for place, name in o.toolchain.home_programs().items()}
 
-    def add_shims(directory: Path, home: str) -> None:
-        for name, other in own.items():
-            if lookup.is_program(f"{home}/bin/{name}"):
-                plan.add(directory, other.toolchain, (f"{home}/bin/{name}",), name)
+    def add_shims(target: Path, home: str, places: Mapping[str, str]) -> None:
+        for place, program in places.items():
+            toolchain = by_name(programs[program])
+            plan.add((target / place).parent, toolchain, (f"{home}/{place}",), Path(place).name)
 
     def mirror_of(home: str) -> Path:
         home = os.path.normpath(home)
@@ -132,30 +132,43 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
             # a dot in the name: tools that search a project for packages pass such directories by, and do not follow
             # the links in it through the whole toolchain
             target = tmp / (f"home.{t.name}" + (f"-{len(mirrors) + 1}" if mirrors else ""))
-            homes.mirror(Path(home), target, own)
-            add_shims(target / "bin", home)
+            places = homes.programs_in(home, programs)
+            homes.mirror(Path(home), target, places)
+            add_shims(target, home, places)
             plan.home_map[str(target)] = home
             mirrors[home] = target
         return mirrors[home]
 
     for variable in t.home_env:
-        home = env.get(variable, "")
-        if not home:
-            continue
-        home = str(Path(home).absolute())
-        program = f"{home}/bin/{tool}"
-        if lookup.is_program(program) and not lookup.is_shim(program):
-            plan.set_env[variable] = str(mirror_of(home))
+        if env.get(variable, ""):
+            home, below = t.whole_home(str(Path(env[variable]).absolute()))
+            if homes.programs_in(home, t.home_programs()):
+                plan.set_env[variable] = str(mirror_of(home) / below)
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
     on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
-    real_home = Path(on_path.home)
-    if on_path.compiler == (str(real_home / "bin" / tool),) and homes.hides_nothing(real_home, own, env):
-        plan.path_dirs.append(mirror_of(on_path.home) / "bin")
+    home, compiler = on_path.home, on_path.compiler
+    if not homes.is_system(home) and homes.programs_in(home, t.home_programs()):
+        # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
+        if not any(env.get(v) for v in t.home_env):
+            plan.set_env.update((v, str(mirror_of(home))) for v in t.home_env)
+        for variable, program in t.implied_compilers(env).items():
+            place = next(iter(homes.programs_in(home, [program])), None)
+            if place and not env.get(variable):
+                plan.set_env[variable] = str(mirror_of(home) / place)
+    if Path(compiler[0]).name != tool and t.home_programs().get(f"bin/{Path(compiler[0]).name}") == HOST.name:
+        return  # a compiler of the host's by its name: `plan_host` has it
+    own = {p[len("bin/") :] for p in programs if p.startswith("bin/") and lookup.is_program(f"{home}/{p}")}
+    if compiler == (f"{home}/bin/{tool}",) and homes.hides_nothing(Path(home), own, env):
+        plan.path_dirs.append(mirror_of(home) / "bin")
         return
     target = tmp / f"path.{t.name}"
-    homes.mirror_for_path(real_home, target, own, env)
-    plan.add(target / "bin", t, on_path.compiler, tool)
-    plan.home_map[str(target)] = on_path.home
+    hidden = homes.on_path(home, env)
+    places = {} if homes.is_system(home) else homes.programs_in(home, programs)
+    places = {p: program for p, program in places.items() if p not in (f"bin/{n}" for n in (*hidden, tool))}
+    homes.mirror(Path(home), target, [*places, f"bin/{tool}"], hidden=hidden)
+    add_shims(target, home, places)
+    plan.add(target / "bin", t, compiler, tool)
+    plan.home_map[str(target)] = home
     plan.path_dirs.append(target / "bin")
 
 
@@ -188,7 +201,9 @@ def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
     return bool(text) and not lookup.is_shim(text)
 
 
-def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str, env: Mapping[str, str]) -> SharedConf:
+def shared_conf(
+    plan: _Plan, tmp: Path, found: Sequence[Found], blobs: Sequence[str], python: str, env: Mapping[str, str]
+) -> SharedConf:
     """What every shim needs to know of the others."""
     paths = {str(d / s.tool): s.compiler[0] for d, s in plan.shims if not _is_in(d, plan.home_map)}
     path_map = tuple({**paths, **plan.home_map}.items())
@@ -202,6 +217,7 @@ def shared_conf(plan: _Plan, tmp: Path, blobs: Sequence[str], python: str, env: 
         path_map=path_map,
         env_names=tuple(dict.fromkeys((*variable_names(), *_PASSED_ON))),
         restore=tuple((name, value, env.get(name, "")) for name, value in plan.set_env.items()),
+        pass_when={f.toolchain.name: f.toolchain.pass_when(f, env) for f in found},
         shim_dirs=tuple(dict.fromkeys(str(d) for d, _ in plan.shims)),
     )
 

@@ -43,6 +43,7 @@ typedef struct {
     List env_names;  // variables to which path_map applies
     List restore;    // triples: variable, what set-up made of it, what it was before ("": unset)
     List shim_dirs;  // to be taken out of PATH
+    List pass_when;  // triples: variable, value ("": unset), reason to pass a compile on
     Rule* rules;
     size_t rule_count;
 } Conf;

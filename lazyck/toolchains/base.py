@@ -57,6 +57,23 @@ class Toolchain(ABC):
     def find(self, env: Mapping[str, str]) -> Found | None:
         """The toolchain that a build with `env` would use, or None."""
 
+    def home_programs(self) -> dict[str, str]:
+        """Programs that a build may call below this toolchain's home (`bin/nvcc`) → toolchain of their shims."""
+        return {f"bin/{tool}": self.name for tool in self.tools}
+
+    def whole_home(self, home: str) -> tuple[str, str]:
+        """The home that a variable of `home_env` stands for, and where in it the variable points ("": at it)."""
+        return home, ""
+
+    def implied_compilers(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Variables that builds may read, unset, → the program below the home that they would find by themselves."""
+        return {}
+
+    def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+        """(variable, value, reason code): while it is so ("": unset), the compiler does not compile for this
+        toolchain, and its compiles are passed on."""
+        return ()
+
     @abstractmethod
     def searched(self) -> str:
         """Where `find` looks, for the user."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from lazyck import abi
@@ -228,8 +227,3 @@ def _is_for_compiling_only(item: Item) -> bool:
         return True
     word = item.words[0]
     return word.startswith("-W") and not word.startswith("-Wl,")
-
-
-def home_of(compiler: str) -> str:
-    """The home that a compiler `<home>/bin/<name>` belongs to, by its real place."""
-    return str(Path(compiler).resolve().parent.parent)

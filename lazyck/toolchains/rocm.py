@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from lazyck import abi
-from lazyck.errors import UsageError
+from lazyck import abi, proc
+from lazyck.errors import ToolchainError, UsageError
 from lazyck.toolchains import lookup
+from lazyck.toolchains import rocm_places as places
 from lazyck.toolchains.base import Found
-from lazyck.toolchains.gnu import GnuToolchain, home_of
+from lazyck.toolchains.gnu import GnuToolchain
 
 _GFX = re.compile(r"gfx(?:[0-9a-f]{3,5}|[0-9]+(?:-[0-9]+)*-generic)(?::(?:sramecc|xnack)[+-])*")
 _ARCH_OPTIONS = frozenset({"--offload-arch", "--cuda-gpu-arch", "--amdgpu-target"})
-_DEFAULT_HOME = "/opt/rocm"
+_NVIDIA = ("nvidia", "nvcc")  # values of HIP_PLATFORM
 
 
 class RocmToolchain(GnuToolchain):
@@ -44,24 +45,64 @@ class RocmToolchain(GnuToolchain):
     def find(self, env: Mapping[str, str]) -> Found | None:
         named = lookup.without_launchers(lookup.resolve("HIPCC", env))
         for home in (env.get(v, "") for v in self.home_env):
-            for candidate in (home, str(Path(home).parent)) if home else ():  # HIP_PATH may be <rocm>/hip
+            for candidate in (home, places.whole_home(home)[0]) if home else ():
                 found = self._at(candidate, named)
                 if found:
                     return found
-        path = named[0] if named else lookup.which("hipcc", env)
-        if path:
-            home = _home_with_headers(path)
-            return Found(self, home, named or (path,))
-        return self._at(_DEFAULT_HOME, ())
+        words = named or self._on_path(env)
+        if words:
+            home = places.home_of_program(words[0], env)
+            # a console script of pip's packages: the compiler that it starts
+            real = places.hipcc_in(home) if "/_rocm_sdk_" in home and not named else ""
+            return Found(self, home, (real,) if real else words)
+        return self._at(places.DEFAULT_HOME, ()) or self._by_clang(env)
+
+    def _on_path(self, env: Mapping[str, str]) -> tuple[str, ...]:
+        path = lookup.which("hipcc", env)
+        return (path,) if path else ()
 
     def _at(self, home: str, named: tuple[str, ...]) -> Found | None:
-        path = str(Path(home, "bin", "hipcc").absolute())
-        if not lookup.is_program(path) or lookup.is_shim(path):
-            return None
-        return Found(self, str(Path(home).absolute()), named or (path,))
+        path = places.hipcc_in(home) or places.clang_in(home)
+        return Found(self, str(Path(home).absolute()), named or (path,)) if path else None
+
+    def _by_clang(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.without_launchers(lookup.resolve("HIPCXX", env))
+        path = None if words else lookup.which("amdclang++", env)
+        words = words or ((path,) if path else ())
+        return Found(self, places.home_of_program(words[0], env), words) if words else None
 
     def searched(self) -> str:
-        return f"HIPCC, {', '.join(self.home_env)}, hipcc on PATH, {_DEFAULT_HOME}"
+        return f"HIPCC, {', '.join(self.home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
+
+    def home_programs(self) -> dict[str, str]:
+        """hipcc wherever a ROCm has it, and its clangs: CMake's HIP language calls these, and others do."""
+        hipccs = {f"{d}/hipcc": self.name for d in ("bin", "hip/bin", "llvm/bin", "lib/llvm/bin")}
+        return hipccs | {f"{d}/{name}": "host" for d in places.CLANG_DIRS for name in places.CLANGS}
+
+    def whole_home(self, home: str) -> tuple[str, str]:
+        return places.whole_home(home)
+
+    def implied_compilers(self, env: Mapping[str, str]) -> dict[str, str]:
+        """CMake looks for HIP's compiler where hipconfig says, which need not be below the home that a build sees."""
+        return {} if env.get("HIP_PLATFORM") in _NVIDIA else {"HIPCXX": "llvm/bin/clang++"}
+
+    def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+        rows = [("HIP_PLATFORM", value, "hip-on-nvidia") for value in _NVIDIA]
+        if not env.get("HIP_PLATFORM") and self.is_nvcc(found, env):
+            rows.append(("HIP_PLATFORM", "", "hip-on-nvidia"))
+        return tuple(rows)
+
+    def is_nvcc(self, found: Found, env: Mapping[str, str]) -> bool:
+        """Whether this hipcc, in `env`, would run nvcc: it does where it finds no clang of its own but an nvcc."""
+        if env.get("HIP_PLATFORM"):
+            return env["HIP_PLATFORM"] in _NVIDIA
+        nvccs = (f"{env.get('CUDA_PATH') or '/usr/local/cuda'}/bin/nvcc", lookup.which("nvcc", env) or "")
+        if not Path(found.compiler[0]).name.startswith("hipcc") or not any(map(lookup.is_program, nvccs)):
+            return False
+        try:
+            return "Cuda compiler driver" in proc.run([*found.compiler, "--version"], env=env).stdout
+        except ToolchainError:
+            return False
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         archs = [a for a in re.split(r"[;,\s]+", text) if a]
@@ -98,15 +139,6 @@ class RocmToolchain(GnuToolchain):
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         # hipcc says this by itself; clang needs it to add HIP's runtime library
         return () if Path(base[0]).name.startswith("hipcc") else ("--hip-link",)
-
-
-def _home_with_headers(hipcc: str) -> str:
-    """The home of a hipcc found by its name: as PATH says it, unless only its real place has HIP's headers."""
-    plain = str(Path(hipcc).parent.parent)
-    real = home_of(hipcc)
-    if not Path(plain, "include", "hip").is_dir() and Path(real, "include", "hip").is_dir():
-        return real
-    return plain
 
 
 ROCM = RocmToolchain()

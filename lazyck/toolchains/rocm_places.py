@@ -1,0 +1,93 @@
+"""Where ROCm is: the layouts of its releases, of distributions, and of AMD's pip packages.
+
+- ROCm 5: `bin/hipcc`, `llvm/bin/clang++`; also `hip/bin/hipcc`, with `HIP_PATH=<rocm>/hip`.
+- ROCm 6 and 7: `bin/hipcc` (or a link to the one in `lib/llvm/bin`), `lib/llvm/bin/clang++`; `llvm` links to `lib/llvm`,
+  `bin/amdclang++` to the one there.
+- pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in site-packages; the whole tree
+  is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
+- Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.errors import ToolchainError
+from lazyck.toolchains import lookup
+
+DEFAULT_HOME = "/opt/rocm"
+CLANG_DIRS = ("llvm/bin", "lib/llvm/bin", "bin")
+CLANGS = ("amdclang++", "clang++", "amdclang", "clang")
+
+
+def whole_home(home: str) -> tuple[str, str]:
+    """The ROCm of which `home` is a part, and that part: HIP_PATH may name `<rocm>/hip`."""
+    parent = str(Path(home).parent)
+    if Path(home).name == "hip" and any(lookup.is_program(f"{parent}/{d}/{p}") for d, p in _SIGNS):
+        return parent, "hip"
+    return home, ""
+
+
+_SIGNS = (("bin", "hipcc"), ("bin", "rocm_agent_enumerator"), ("llvm/bin", "clang++"), ("lib/llvm/bin", "clang++"))
+
+
+def hipcc_in(home: str) -> str:
+    """The hipcc of a home, or ""."""
+    path = str(Path(home, "bin", "hipcc").absolute())
+    return path if lookup.is_program(path) and not lookup.is_shim(path) else ""
+
+
+def clang_in(home: str) -> str:
+    """The C++ compiler for HIP of a home without hipcc, or ""."""
+    for directory in CLANG_DIRS:
+        for name in CLANGS[:2]:
+            path = str(Path(home, directory, name).absolute())
+            # any directory has a `bin/clang++`: only AMD's own name says that it is ROCm's
+            own = directory != "bin" or name == "amdclang++"
+            if own and lookup.is_program(path) and not lookup.is_shim(path):
+                return path
+    return ""
+
+
+def home_of_program(program: str, env: Mapping[str, str]) -> str:
+    """The home of a hipcc or clang found by its name: as PATH says it, unless its real place, or AMD's pip package
+    that it is a console script of, has what a home has."""
+    plain = _above_bin(Path(program))
+    if _has_headers(plain):
+        return str(plain)
+    sdk = pip_sdk(plain, env)
+    if sdk:
+        return sdk
+    real = _above_bin(Path(program).resolve())
+    return str(real if _has_headers(real) else plain)
+
+
+def _above_bin(program: Path) -> Path:
+    """The home of `<home>/bin/x`, `<home>/llvm/bin/x`, `<home>/lib/llvm/bin/x`."""
+    home = program.parent.parent
+    if home.name == "llvm":
+        home = home.parent.parent if home.parent.name == "lib" else home.parent
+    return home
+
+
+def _has_headers(home: Path) -> bool:
+    return Path(home, "include", "hip").is_dir()
+
+
+def pip_sdk(prefix: Path, env: Mapping[str, str]) -> str:
+    """The home in the pip packages of the Python environment `prefix`, or "". May unpack `rocm[devel]`, as its own
+    console scripts do at their first call."""
+    asked = f"{prefix}/bin/rocm-sdk"
+    if not lookup.is_program(asked):
+        return ""
+    try:
+        said = proc.run([asked, "path", "--root"], env=env)
+    except ToolchainError:
+        said = None
+    if said is not None and said.status == 0 and Path(said.stdout.strip(), "bin").is_dir():
+        return said.stdout.strip()
+    # rocm[devel] is not installed: the compilers alone
+    cores = sorted(prefix.glob("lib/python*/site-packages/_rocm_sdk_core*/bin/hipcc"))
+    return str(cores[0].parent.parent) if cores else ""
