@@ -1,10 +1,10 @@
 """Where ROCm is: the layouts of its releases, of distributions, and of AMD's pip packages.
 
 - ROCm 5: `bin/hipcc`, `llvm/bin/clang++`; also `hip/bin/hipcc`, with `HIP_PATH=<rocm>/hip`.
-- ROCm 6 and 7: `bin/hipcc` (or a link to the one in `lib/llvm/bin`), `lib/llvm/bin/clang++`; `llvm` links to `lib/llvm`,
-  `bin/amdclang++` to the one there.
-- pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in site-packages; the whole tree
-  is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
+- ROCm 6 and 7: `bin/hipcc` (or a link to the one in `lib/llvm/bin`), `lib/llvm/bin/clang++`; `llvm` links to
+  `lib/llvm`, `bin/amdclang++` to the one there.
+- pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in site-packages; the
+  whole tree is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
 - Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15`.
 """
 
