@@ -81,6 +81,11 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
             "Build in a fresh build directory"
         )
     reasons = ", ".join(f"{count} {reason}" for reason, count in log.count(lines).passed[:5])
+    if any(line.reason == "hip-on-nvidia" for line in lines):
+        return (
+            f"lazyck: hipcc stood for nvcc, and its compiles are passed on: nothing is lazy ({reasons})\n"
+            "  hint: set HIP_PLATFORM=amd if this build is for AMD GPUs; for NVIDIA's, build with nvcc itself"
+        )
     return (
         f"lazyck: no compile matched --blobs {' '.join(blobs)}: nothing is lazy "
         f"({len(lines)} compiler calls: {reasons})\n"

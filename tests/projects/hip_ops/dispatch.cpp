@@ -5,6 +5,7 @@ template <>
 int scale<float, 2>(float*, int, hipStream_t);
 template <>
 int scale<float, 3>(float*, int, hipStream_t);
+#ifndef FLOAT_ONLY
 template <>
 int scale<double, 2>(double*, int, hipStream_t);
 template <>
@@ -13,6 +14,7 @@ template <>
 int scale<int, 2>(int*, int, hipStream_t);
 template <>
 int scale<int, 3>(int*, int, hipStream_t);
+#endif
 
 namespace {
 
@@ -28,8 +30,10 @@ int pick(int factor, void* data, int n) {
 
 extern "C" int ops_scale(char type, int factor, void* data, int n) {
     if (type == 'f') return pick<float>(factor, data, n);
+#ifndef FLOAT_ONLY
     if (type == 'd') return pick<double>(factor, data, n);
     if (type == 'i') return pick<int>(factor, data, n);
+#endif
     return -1;
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes one blob per kernel variant, as the generators of real libraries do.
+# Writes one blob per kernel variant, as the generators of real libraries do. TYPES: for fewer of them.
 set -eu
 mkdir -p "$1"
-for type in float double int; do
+for type in ${TYPES-float double int}; do
     for factor in 2 3; do
         cat >"$1/scale_${type}_$factor.cpp" <<BLOB
 #include "ops.hpp"

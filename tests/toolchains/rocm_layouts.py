@@ -1,0 +1,135 @@
+"""ROCm trees as AMD lays them out, put together of Debian's parts: the real hipcc 5.2.3, clang 15 and 19, headers, device
+libraries and libamdhip64. What is ours in them is a few lines of shell where AMD has a binary of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+BITCODE = LIBRARIES / "amdgcn/bitcode"
+HEADERS = Path("/usr/include/hip")
+CLANG = {15: Path("/usr/bin/clang++-15"), 19: Path("/usr/bin/clang++-19")}
+APT = "apt-get install hipcc libamdhip64-dev rocm-device-libs clang-15 clang-19 lld-15 lld-19"
+
+# As AMD's clang does by itself: it looks for ROCm above the directory that it is installed in.
+CLANG_SCRIPT = """#!/bin/sh
+exec {clang} --rocm-path="{home}" -Wno-unused-command-line-argument "$@"
+"""
+# ROCm 6's hipcc is a program that starts the clang below ROCM_PATH, or below its own place, with a few words more.
+HIPCC_SCRIPT = """#!/bin/sh
+[ "${{HIP_PLATFORM:-amd}}" = amd ] || {{ echo "hipcc: HIP_PLATFORM=$HIP_PLATFORM"; exit 1; }}
+clang="${{HIP_CLANG_PATH:-${{ROCM_PATH:-{home}}}/lib/llvm/bin}}/clang++"
+language=
+runtime=-lamdhip64
+for word; do
+    case $word in
+    -c | -E | -M) runtime= language="-x hip" ;;
+    esac
+done
+exec "$clang" $language "$@" $runtime
+"""
+
+
+def need_real_hip() -> None:
+    """Skip the test where Debian's HIP packages are missing."""
+    there = (HEADERS / "hip_runtime.h", BITCODE, LIBRARIES / "libamdhip64.so", Path("/usr/bin/hipcc"), *CLANG.values())
+    missing = [str(p) for p in there if not p.exists()]
+    if missing:
+        pytest.skip(f"needs a real HIP compiler ({', '.join(missing)}): {APT}")
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def _common(home: Path) -> None:
+    (home / "include").mkdir(parents=True)
+    (home / "include/hip").symlink_to(HEADERS)
+    (home / "lib").mkdir()
+    for library in LIBRARIES.glob("lib*hip*.so*"):
+        (home / "lib" / library.name).symlink_to(library)
+    (home / "amdgcn").mkdir()
+    (home / "amdgcn/bitcode").symlink_to(BITCODE)
+    (home / "share/hip").mkdir(parents=True)
+    (home / "share/hip/version").symlink_to("/usr/share/hip/version")
+
+
+def rocm5(home: Path) -> Path:
+    """ROCm 5: Debian's hipcc itself (a copy, since it looks for all else around its own place), `hip/`, `llvm/`."""
+    _common(home)
+    (home / "bin").mkdir()
+    (home / "hip/bin").mkdir(parents=True)
+    for name in ("hipcc", "hipcc.pl", "hipconfig", "hipconfig.pl", "hipvars.pm"):
+        shutil.copy(f"/usr/bin/{name}", home / "bin" / name)
+        (home / "hip/bin" / name).symlink_to(f"../../bin/{name}")
+    for name in ("include", "lib"):
+        (home / "hip" / name).symlink_to(f"../{name}")
+    shutil.copy("/usr/bin/rocm_agent_enumerator", home / "bin")
+    clang = CLANG_SCRIPT.format(clang=CLANG[15], home=home)
+    for name in ("clang++-15", "clang++", "clang"):
+        script(home / "llvm/bin" / name, clang)
+    (home / "llvm/lib").symlink_to("/usr/lib/llvm-15/lib")
+    return home
+
+
+def rocm6(home: Path) -> Path:
+    """ROCm 6 and 7: all compilers in `lib/llvm/bin`, `bin` and `llvm` link there."""
+    _common(home)
+    llvm = home / "lib/llvm/bin"
+    clang = CLANG_SCRIPT.format(clang=CLANG[19], home=home)
+    for name in ("clang++", "clang", "amdclang++", "amdclang"):
+        script(llvm / name, clang if name.endswith("++") else clang.replace("clang++", "clang"))
+    script(llvm / "hipcc", HIPCC_SCRIPT.format(home=home))
+    (home / "llvm").symlink_to("lib/llvm")
+    (home / "bin").mkdir()
+    for name in ("hipcc", "amdclang++", "amdclang"):
+        (home / "bin" / name).symlink_to(f"../lib/llvm/bin/{name}")
+    # hipconfig answers with the places that the environment names, or its own
+    script(
+        home / "bin/hipconfig",
+        f'#!/bin/sh\nrocm=${{ROCM_PATH:-{home}}}\ncase $1 in\n--hipclangpath) printf %s "$rocm/lib/llvm/bin" ;;\n'
+        '--rocmpath) printf %s "$rocm" ;;\n--platform) printf amd ;;\n*) printf 6.0.0 ;;\nesac\n',
+    )
+    (home / "lib/cmake").symlink_to(LIBRARIES / "cmake")
+    return home
+
+
+def pip_sdk(venv: Path) -> Path:
+    """AMD's pip packages in a Python environment: console scripts in `bin`, trees in site-packages. Returns the root."""
+    site = venv / f"lib/python3.{sys.version_info.minor}/site-packages"
+    core, devel = site / "_rocm_sdk_core", site / "_rocm_sdk_devel"
+    rocm6(core)
+    shutil.rmtree(core / "include")  # headers come with the devel package
+    (devel / "include").mkdir(parents=True)
+    (devel / "include/hip").symlink_to(HEADERS)
+    for entry in core.iterdir():
+        if entry.name not in ("bin", "lib"):
+            (devel / entry.name).symlink_to(f"../_rocm_sdk_core/{entry.name}")
+    (devel / "bin").mkdir()
+    (devel / "lib/llvm/bin").mkdir(parents=True)
+    for part in ("bin", "lib", "lib/llvm/bin"):
+        for entry in (core / part).iterdir():
+            if not (devel / part / entry.name).exists():
+                up = "../" * len(Path(part).parts)
+                (devel / part / entry.name).symlink_to(f"{up}../_rocm_sdk_core/{part}/{entry.name}")
+    clang = CLANG_SCRIPT.format(clang=CLANG[19], home=devel)
+    for name in ("clang++", "amdclang++"):  # hard links there: a clang that is called here looks for ROCm around here
+        (devel / "lib/llvm/bin" / name).unlink()
+        script(devel / "lib/llvm/bin" / name, clang)
+    (devel / "bin/hipcc").unlink()
+    script(devel / "bin/hipcc", HIPCC_SCRIPT.format(home=devel))
+    start = "#!{python}\nimport os, sys\nos.execv({program!r}, [{program!r}, *sys.argv[1:]])\n"
+    for name, program in (("hipcc", "bin/hipcc"), ("amdclang++", "lib/llvm/bin/amdclang++")):
+        script(venv / "bin" / name, start.format(python=sys.executable, program=str(devel / program)))
+    said = f'#!/bin/sh\n[ "$1 $2" = "path --root" ] && echo "{devel}"\n'
+    script(venv / "bin/rocm-sdk", said)
+    return devel

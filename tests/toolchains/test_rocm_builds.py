@@ -1,0 +1,98 @@
+"""Whole builds by real HIP compilers, in the layouts in which ROCm comes, up to HIP's own answer to a launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hip_builds import SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
+from rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6
+from support import Lazyck
+
+pytestmark = pytest.mark.hip
+
+
+@pytest.fixture(autouse=True)
+def real_hip() -> None:
+    need_real_hip()
+
+
+def test_debians_hipcc_on_path_compiles_a_blob_on_its_first_call(lazyck: Lazyck, tmp_path: Path) -> None:
+    build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs="gfx90a;gfx1030")
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in build.done.stderr
+    assert build.deferred_by() == {"hipcc"}
+    assert_calls_reach_hip(build, ("gfx90a", "gfx1030"))
+
+
+def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Path) -> None:
+    build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs="gfx90a;gfx1030")
+    launches = tmp_path / "launches"
+    env = {"FAKE_ROCM_LAUNCH_LOG": str(launches), "FAKE_ROCM_ARCH": "gfx1030"}
+    done = build.call(2, LD_LIBRARY_PATH=str(stand_in_runtime()), **env)
+    assert (done.returncode, done.stdout) == (0, "1 0\n"), done.stderr
+    (line,) = launches.read_text().splitlines()
+    assert "arch=gfx1030" in line and "_Z12scale_kernelIfLi2EEvPT_i" in line
+    (entry,) = build.entries()
+    assert b"amdgcn-amd-amdhsa--gfx1030" in entry.read_bytes()
+    assert b"amdgcn-amd-amdhsa--gfx90a" not in entry.read_bytes()  # only for the device present
+
+
+def test_rocm_5_by_hip_path_alone(lazyck: Lazyck, tmp_path: Path) -> None:
+    home = rocm5(tmp_path / "opt/rocm-5.2.3")
+    env = {"HIP_PATH": f"{home}/hip", "HIP_PLATFORM": "amd"}
+    build = build_hip(lazyck, tmp_path, 'HIPCC="$HIP_PATH/bin/hipcc" ./build.sh', env)
+    assert build.deferred_by() == {"hipcc"}
+    assert_calls_reach_hip(build)
+
+
+def test_rocm_6_by_rocm_path_with_the_hipcc_in_it(lazyck: Lazyck, tmp_path: Path) -> None:
+    home = rocm6(tmp_path / "opt/rocm-6.2.0")
+    build = build_hip(lazyck, tmp_path, 'HIPCC="$ROCM_PATH/bin/hipcc" ./build.sh', {"ROCM_PATH": str(home)})
+    assert build.deferred_by() == {"hipcc"}  # hipcc started the real clang, not the shim in its shim home
+    assert [line.tool for line in build.log if line.action == "pass" and line.tool != "hipcc"] == []
+    assert_calls_reach_hip(build)
+
+
+@pytest.mark.parametrize("program", ["llvm/bin/clang++", "bin/amdclang++"])
+def test_clang_of_a_rocm_compiles_hip_by_itself(lazyck: Lazyck, tmp_path: Path, program: str) -> None:
+    home = rocm6(tmp_path / "opt/rocm-6.2.0")
+    command = f'HIPCC="$ROCM_PATH/{program}" LANGUAGE="-x hip" LDFLAGS=--hip-link ./build.sh'
+    build = build_hip(lazyck, tmp_path, command, {"ROCM_PATH": str(home)})
+    assert build.deferred_by() == {Path(program).name}
+    assert_calls_reach_hip(build)
+
+
+def test_a_build_that_falls_back_on_a_place_of_its_own_is_led_to_the_shims(lazyck: Lazyck, tmp_path: Path) -> None:
+    home = rocm6(tmp_path / "opt/rocm-6.2.0")
+    command = f'HIPCC="${{ROCM_PATH:-{home}}}/bin/hipcc" ./build.sh'
+    build = build_hip(lazyck, tmp_path, command, {"PATH": f"{home}/bin:{SYSTEM_PATH}"})
+    assert build.deferred_by() == {"hipcc"}
+    assert_calls_reach_hip(build)
+
+
+@pytest.mark.parametrize("compiler", ["hipcc", "amdclang++ -x hip"])
+def test_compilers_of_the_pip_packages_are_console_scripts(lazyck: Lazyck, tmp_path: Path, compiler: str) -> None:
+    root = pip_sdk(tmp_path / "venv")
+    command = f'HIPCC="{compiler.split()[0]}" LANGUAGE="{compiler.partition(" ")[2]}" LDFLAGS="$F" ./build.sh'
+    env = {"PATH": f"{tmp_path}/venv/bin:{SYSTEM_PATH}", "F": "--hip-link" if "-x" in compiler else ""}
+    build = build_hip(lazyck, tmp_path, command, env, "--verbose")
+    assert f"({root})" in build.done.stderr  # the home is the SDK's tree, not the Python environment
+    assert build.deferred_by() == {compiler.split()[0]}
+    assert_calls_reach_hip(build)
+
+
+def test_debians_clang_compiles_hip_under_its_versioned_name(lazyck: Lazyck, tmp_path: Path) -> None:
+    flags = "--rocm-path=/usr --rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"
+    command = f'HIPCC=clang++-19 LANGUAGE="-x hip {flags}" LDFLAGS="--hip-link --rocm-path=/usr" ./build.sh'
+    build = build_hip(lazyck, tmp_path, command, {})
+    assert build.deferred_by() == {"clang++-19"}
+    assert_calls_reach_hip(build)
+
+
+def test_a_hipcc_that_is_nvcc_is_passed_on_with_the_reason(lazyck: Lazyck, tmp_path: Path) -> None:
+    home = rocm6(tmp_path / "opt/rocm-6.2.0")
+    env = {"PATH": f"{home}/bin:{SYSTEM_PATH}", "HIP_PLATFORM": "nvidia"}
+    build = build_hip(lazyck, tmp_path, "./build.sh", env, expect_success=False)
+    assert build.done.returncode == 1 and "hipcc: HIP_PLATFORM=nvidia" in build.done.stdout  # the compiler's own words
+    assert [line.reason for line in build.log] == ["hip-on-nvidia"]
+    assert "HIP_PLATFORM=amd" in build.done.stderr
