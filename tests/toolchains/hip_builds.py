@@ -1,4 +1,4 @@
-"""Builds tests/projects/hip_ops lazily with real HIP compilers, calls it in processes of its own, looks at the result."""
+"""Builds tests/projects/hip_ops lazily with real HIP compilers, and calls it in processes of its own."""
 
 from __future__ import annotations
 

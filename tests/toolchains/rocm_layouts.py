@@ -1,9 +1,10 @@
-"""ROCm trees as AMD lays them out, put together of Debian's parts: the real hipcc 5.2.3, clang 15 and 19, headers, device
-libraries and libamdhip64. What is ours in them is a few lines of shell where AMD has a binary of its own.
+"""ROCm trees as AMD lays them out, put together of Debian's parts: the real hipcc 5.2.3, clang 15 and 19, headers,
+device libraries and libamdhip64. What is ours in them is a few lines of shell where AMD has a binary of its own.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def rocm6(home: Path) -> Path:
     clang = CLANG_SCRIPT.format(clang=CLANG[19], home=home)
     for name in ("clang++", "clang", "amdclang++", "amdclang"):
         script(llvm / name, clang if name.endswith("++") else clang.replace("clang++", "clang"))
+    (llvm.parent / "lib").symlink_to("/usr/lib/llvm-19/lib")
     script(llvm / "hipcc", HIPCC_SCRIPT.format(home=home))
     (home / "llvm").symlink_to("lib/llvm")
     (home / "bin").mkdir()
@@ -99,12 +101,24 @@ def rocm6(home: Path) -> Path:
         f'#!/bin/sh\nrocm=${{ROCM_PATH:-{home}}}\ncase $1 in\n--hipclangpath) printf %s "$rocm/lib/llvm/bin" ;;\n'
         '--rocmpath) printf %s "$rocm" ;;\n--platform) printf amd ;;\n*) printf 6.0.0 ;;\nesac\n',
     )
-    (home / "lib/cmake").symlink_to(LIBRARIES / "cmake")
+    _cmake_package(home)
     return home
 
 
+def _cmake_package(home: Path) -> None:
+    """The package of CMake's HIP language, at ROCm's place: one directory less deep than Debian's, libraries too."""
+    package = home / "lib/cmake/hip-lang"
+    shutil.copytree(LIBRARIES / "cmake/hip-lang", package)
+    up = 'get_filename_component(_IMPORT_PREFIX "${_IMPORT_PREFIX}" PATH)\n'
+    for file in package.iterdir():
+        text = file.read_text().replace("/../../../../", "/../../../").replace(f"lib/{LIBRARIES.name}/", "lib/")
+        # packages that Debian's CMake does not look for at Debian's place before a language is known
+        text = re.sub(r"(?m)^find_dependency\((AMDDeviceLibs|amd_comgr)\)$", "", text)
+        file.write_text(text.replace(up, "", 1))
+
+
 def pip_sdk(venv: Path) -> Path:
-    """AMD's pip packages in a Python environment: console scripts in `bin`, trees in site-packages. Returns the root."""
+    """AMD's pip packages in a Python environment: scripts in `bin`, trees in site-packages. Returns the tree's root."""
     site = venv / f"lib/python3.{sys.version_info.minor}/site-packages"
     core, devel = site / "_rocm_sdk_core", site / "_rocm_sdk_devel"
     rocm6(core)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,16 @@ def test_compilers_of_the_pip_packages_are_console_scripts(lazyck: Lazyck, tmp_p
     build = build_hip(lazyck, tmp_path, command, env, "--verbose")
     assert f"({root})" in build.done.stderr  # the home is the SDK's tree, not the Python environment
     assert build.deferred_by() == {compiler.split()[0]}
+    assert_calls_reach_hip(build)
+
+
+def test_cmakes_hip_language_finds_the_shim_of_rocms_clang(lazyck: Lazyck, tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    home = rocm6(tmp_path / "opt/rocm-6.2.0")
+    command = "cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_HIP_ARCHITECTURES=$ARCHS && cmake --build build"
+    build = build_hip(lazyck, tmp_path, command, {"PATH": f"{home}/bin:{SYSTEM_PATH}"})
+    assert build.deferred_by() == {"clang++"}
     assert_calls_reach_hip(build)
 
 
