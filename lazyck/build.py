@@ -15,7 +15,7 @@ from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up
 from lazyck.postbuild import summary
 from lazyck.settings import BuildSettings, save_settings
-from lazyck.toolchains import parse_archs
+from lazyck.toolchains import archs_of_environment, parse_archs, resolve_native
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     build_env = {**interception.env, **request.extra_env}
     archs: tuple[str, ...] = ()
     if request.archs:
-        toolchain, archs = parse_archs(request.archs, [f.toolchain for f in interception.found])
-        for variable in toolchain.arch_env:
-            build_env.setdefault(variable, request.archs)
+        wanted = resolve_native(request.archs, interception.found, env)
+        toolchain, archs = parse_archs(wanted, [f.toolchain for f in interception.found])
+        build_env = {**toolchain.arch_environment(archs), **build_env}
     settings = replace(
         settings,
         archs=archs,
+        env_archs=archs_of_environment(interception.found, env),
         homes=tuple((f.toolchain.name, f.home) for f in interception.found),
         shim_homes=tuple(interception.home_map.items()),
     )

@@ -18,7 +18,8 @@ SETTINGS_VERSION = 1
 class BuildSettings:
     """The options of one `lazyck build full`. Paths are absolute; "" means not given.
 
-    `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one it mirrors.
+    `archs` are those of --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
+    commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one it mirrors.
     """
 
     tmp_dir: str
@@ -26,6 +27,7 @@ class BuildSettings:
     name: str = abi.DEFAULT_CACHE_NAME
     root: str = ""
     archs: tuple[str, ...] = ()
+    env_archs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     jobs: int = 1
     verbose: bool = False
     homes: tuple[tuple[str, str], ...] = ()
@@ -63,6 +65,7 @@ def load_settings(tmp: Path) -> BuildSettings:
         for key in ("homes", "shim_homes"):
             raw[key] = tuple((a, b) for a, b in raw[key])
         raw["archs"] = tuple(raw["archs"])
+        raw["env_archs"] = tuple((name, tuple(archs)) for name, archs in raw["env_archs"])
         return replace(BuildSettings(**raw), tmp_dir=str(tmp))
     except FileNotFoundError as e:
         raise FormatError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lazyck import __version__
 from lazyck.command import CompileCommand, LinkCommand
+from lazyck.config import environment
 from lazyck.files import digest, encode
 from lazyck.manifest import BlobRecord, Manifest, Recipe
 from lazyck.postbuild import bundle
@@ -68,7 +69,7 @@ def describe(
         soname=target.soname,
         cache_name=settings.name,
         root=target.root,
-        archs=settings.archs or archs_of(lazy),
+        archs=settings.archs or archs_of(lazy, settings, environment()),
         recipes=recipes.all(),
         blobs=tuple(blobs),
         eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None),
@@ -122,10 +123,20 @@ class Recipes:
         return tuple(self._index)
 
 
-def archs_of(lazy: Sequence[Probed]) -> tuple[str, ...]:
-    """The archs that the build's own commands name."""
-    found = (a for p in lazy for a in by_name(p.blob.call.toolchain).archs_in(p.blob.call.argv[p.blob.call.prefix :]))
-    return tuple(dict.fromkeys(found))
+def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The archs that the build's own commands name, `native` included; else those that its environment asks for."""
+    calls = [p.blob.call for p in lazy]
+    named = dict.fromkeys(a for c in calls for a in by_name(c.toolchain).archs_in(c.argv[c.prefix :]))
+    asking = [c for c in calls if any("native" in word for word in c.argv)]
+    for name in dict.fromkeys(c.toolchain for c in asking):
+        toolchain = by_name(name)
+        if any(toolchain.names_native(c.argv[c.prefix :]) for c in asking if c.toolchain == name):
+            found = toolchain.find(env)
+            named.update(dict.fromkeys(toolchain.present_archs(found, env) if found else ()))
+    if named:
+        return tuple(named)
+    used = {c.toolchain for c in calls}
+    return tuple(dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs))
 
 
 def unique_names(blobs: Sequence[CompileCommand], prefix: str) -> list[str]:

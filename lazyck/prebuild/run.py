@@ -17,7 +17,7 @@ from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.prebuild.names import Selection
 from lazyck.runtime.build import build_tool
-from lazyck.toolchains import by_name, parse_archs
+from lazyck.toolchains import by_name, parse_archs, resolve_native
 
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
 
@@ -38,8 +38,9 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
     """The archs to compile for, one entry each: those asked for; else `LAZYCK_ARCHS`, as the runtime takes it; else
     each of the build's, since a job's GPU is one of them. Raises `UsageError` for a bad name."""
     if gpu_archs:
-        used = dict.fromkeys(r.toolchain for r in selection.manifest.recipes)
-        _, archs = parse_archs(gpu_archs, [by_name(name) for name in used])
+        used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in selection.manifest.recipes)]
+        found = [f for t in used if (f := t.find(env)) is not None] if "native" in gpu_archs else []
+        _, archs = parse_archs(resolve_native(gpu_archs, found, env), used)
         return [(arch,) for arch in archs]
     if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
         return [()]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from lazyck.errors import UsageError
 from lazyck.toolchains.base import Found, Toolchain
@@ -14,7 +15,18 @@ ALL: tuple[Toolchain, ...] = (ROCM, CUDA, HOST)
 
 _BY_NAME = {t.name: t for t in ALL}
 
-__all__ = ["ALL", "CUDA", "HOST", "ROCM", "Found", "Toolchain", "by_name", "parse_archs"]
+__all__ = [
+    "ALL",
+    "CUDA",
+    "HOST",
+    "ROCM",
+    "Found",
+    "Toolchain",
+    "archs_of_environment",
+    "by_name",
+    "parse_archs",
+    "resolve_native",
+]
 
 
 def by_name(name: str) -> Toolchain:
@@ -36,3 +48,34 @@ def parse_archs(text: str, toolchains: Sequence[Toolchain]) -> tuple[Toolchain, 
         except UsageError as e:
             refusal = refusal or e
     raise refusal or UsageError(f"archs {text!r}: no toolchain here compiles for GPUs", "leave out --gpu-archs")
+
+
+def resolve_native(text: str, found: Sequence[Found], env: Mapping[str, str]) -> str:
+    """The arch list `text` with `native` replaced by the GPUs present, of the first toolchain that sees any.
+
+    Raises `UsageError` when none does.
+    """
+    words = [w for w in re.split(r"[;,\s]+", text) if w]
+    if "native" not in words:
+        return text
+    present = next((archs for f in found if (archs := f.toolchain.present_archs(f, env))), ())
+    if not present:
+        raise UsageError(
+            "archs `native`: no GPU answers here", "name the archs, for example --gpu-archs 'gfx942;gfx950' or '80;90a'"
+        )
+    return ";".join(a for w in words for a in (present if w == "native" else (w,)))
+
+
+def archs_of_environment(found: Sequence[Found], env: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Toolchain → the archs that the environment asks builds for (`GPU_ARCHS`…); what makes no sense is the build's
+    business, not ours."""
+    asked = []
+    for f in found:
+        text = next((env[v] for v in f.toolchain.arch_env if env.get(v)), "")
+        try:
+            archs = f.toolchain.parse_archs(resolve_native(text, [f], env)) if text else ()
+        except UsageError:
+            archs = ()
+        if archs:
+            asked.append((f.toolchain.name, archs))
+    return tuple(asked)

@@ -82,6 +82,14 @@ class Toolchain(ABC):
         """The archs of a list as users write it, normalised. Raises `UsageError`."""
         return ()
 
+    def arch_environment(self, archs: Sequence[str]) -> dict[str, str]:
+        """The variables of `arch_env` that ask a build for `archs`, each in its own spelling."""
+        return {variable: ";".join(archs) for variable in self.arch_env}
+
+    def names_native(self, words: Sequence[str]) -> bool:
+        """Whether a command line asks for the GPUs of the machine that it runs on."""
+        return False
+
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         """The archs that a command line compiles for, as far as it says them by name."""
         return ()

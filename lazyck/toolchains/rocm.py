@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from lazyck import abi, proc
 from lazyck.errors import ToolchainError, UsageError
-from lazyck.toolchains import lookup
+from lazyck.toolchains import lookup, rocm_checks
 from lazyck.toolchains import rocm_places as places
 from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import Check, State
 from lazyck.toolchains.gnu import GnuToolchain
 
 _GFX = re.compile(r"gfx(?:[0-9a-f]{3,5}|[0-9]+(?:-[0-9]+)*-generic)(?::(?:sramecc|xnack)[+-])*")
@@ -39,6 +40,7 @@ class RocmToolchain(GnuToolchain):
     arch_env = ("GPU_ARCHS", "PYTORCH_ROCM_ARCH", "AMDGPU_TARGETS", "HCC_AMDGPU_TARGET")
     path_options = GnuToolchain.path_options | {"--rocm-path", "--hip-path", "--rocm-device-lib-path"}
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
+    install = rocm_checks.INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 
@@ -108,14 +110,20 @@ class RocmToolchain(GnuToolchain):
         archs = [a for a in re.split(r"[;,\s]+", text) if a]
         for arch in archs:
             if arch in ("native", "all"):
-                raise UsageError(
-                    f"--gpu-archs {arch!r} is not supported", "name the archs, for example --gpu-archs 'gfx942;gfx950'"
-                )
+                raise UsageError(f"{arch!r} names no arch", "name the archs, for example --gpu-archs 'gfx942;gfx950'")
             if not _GFX.fullmatch(arch):
                 raise UsageError(
                     f"{arch!r} is not an AMD GPU arch", "write for example gfx942 or gfx90a:sramecc+:xnack-"
                 )
         return tuple(dict.fromkeys(archs))
+
+    def arch_environment(self, archs: Sequence[str]) -> dict[str, str]:
+        # hipcc puts this one into a shell's command line as it is: no semicolons
+        return {**super().arch_environment(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
+
+    def names_native(self, words: Sequence[str]) -> bool:
+        items = (i for i in self.table.split(words) if i.name in _ARCH_OPTIONS)
+        return any("native" in (i.value or "").split(",") for i in items)
 
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -126,6 +134,20 @@ class RocmToolchain(GnuToolchain):
                 gone = found if item.value == "all" else [item.value]
                 found = {a: None for a in found if a not in gone}
         return tuple(found)
+
+    def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        return rocm_checks.known_archs(found, env)
+
+    def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        return rocm_checks.present_archs(found, env)
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        if found is None:
+            return super().checks(found, env)
+        if self.is_nvcc(found, env):
+            why = f"{found.compiler[0]} would run nvcc here: set HIP_PLATFORM=amd to compile for AMD GPUs"
+            return [Check("compiler", State.MISSING, why, "export HIP_PLATFORM=amd")]
+        return [*super().checks(found, env), *rocm_checks.checks(found, self.present_archs(found, env), env)]
 
     def _host_only(self, base: Sequence[str]) -> tuple[str, ...]:
         return ("--cuda-host-only",)

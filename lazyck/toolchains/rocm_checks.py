@@ -1,0 +1,119 @@
+"""What a ROCm can do and what it lacks: asked of its own programs, and tried with a kernel of three lines."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.errors import ToolchainError
+from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import Check, State, install_line
+
+_DOCS = "https://rocm.docs.amd.com/projects/install-on-linux"
+INSTALL = {
+    "apt": f"apt install hipcc libamdhip64-dev rocm-device-libs (newer: AMD's packages, {_DOCS})",
+    "dnf": f"dnf install hipcc rocm-hip-devel rocm-device-libs (or AMD's packages, {_DOCS})",
+    "pacman": "pacman -S rocm-hip-sdk",
+    "any": f"AMD's packages: {_DOCS}, or its pip packages: pip install 'rocm[devel]' from AMD's index",
+}
+_HEADERS = {"apt": "apt install libamdhip64-dev", "dnf": "dnf install rocm-hip-devel", "any": INSTALL["any"]}
+_DEVICE_LIBS = {"apt": "apt install rocm-device-libs", "dnf": "dnf install rocm-device-libs", "any": INSTALL["any"]}
+_LINKER = {"apt": "apt install lld", "dnf": "dnf install lld", "any": INSTALL["any"]}
+_GFX = re.compile(r"\bgfx[0-9a-f]{3,5}\b")
+_SECONDS = 60.0
+KERNEL = "#include <hip/hip_runtime.h>\n__global__ void k(float* p) { p[threadIdx.x] *= 2; }\n"
+KERNEL += 'extern "C" int run(float* p) { k<<<1, 64>>>(p); return hipGetLastError(); }\n'
+
+# what the compiler's complaint means → (name of the check, lines that install it)
+_COMPLAINTS = (
+    ("hip/hip_runtime.h' file not found", "headers", _HEADERS),
+    ("cannot find HIP runtime", "headers", _HEADERS),
+    ("cannot find ROCm device library", "device libraries", _DEVICE_LIBS),
+    ("cannot find -lamdhip64", "runtime library", _HEADERS),
+    ("unable to find library -lamdhip64", "runtime library", _HEADERS),
+    ("lld", "device linker", _LINKER),
+)
+
+
+def answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """What a program says on stdout; "" if it cannot be run, fails, or does not end."""
+    try:
+        said = proc.run(argv, env=env, timeout=_SECONDS)
+    except ToolchainError:
+        return ""
+    return said.stdout if said.status == 0 else ""
+
+
+def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs, as ROCm's own programs list them."""
+    names = ("bin/rocm_agent_enumerator", "llvm/bin/amdgpu-arch", "lib/llvm/bin/amdgpu-arch", "llvm/bin/offload-arch")
+    for program in names:
+        path = Path(found.home, program)
+        if not path.is_file():
+            continue
+        archs = tuple(dict.fromkeys(a for a in _GFX.findall(answer([str(path)], env)) if a != "gfx000"))
+        if archs:
+            return archs
+    return ()
+
+
+def known_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+    """What the clang behind the compiler knows, as far as there is a device library for it."""
+    argv = [*found.compiler, "--target=amdgcn-amd-amdhsa", "-nogpulib", "--print-supported-cpus"]
+    try:  # hipcc asks for the GPUs present unless it is told an arch: this one it ignores
+        said = proc.run(argv, env={**env, "HCC_AMDGPU_TARGET": "gfx000"}, timeout=_SECONDS)
+    except ToolchainError:
+        return ()
+    known = dict.fromkeys(_GFX.findall(said.stdout + said.stderr))
+    libraries = device_libraries(found)
+    if libraries is None:
+        return tuple(known)
+    have = {p.stem.removeprefix("oclc_isa_version_") for p in libraries.glob("oclc_isa_version_*.bc")}
+    return tuple(a for a in known if a.removeprefix("gfx") in have)
+
+
+def device_libraries(found: Found) -> Path | None:
+    """The directory of the device libraries (bitcode), where a home or a distribution has it."""
+    home = Path(found.home)
+    places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
+    places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
+    return next((p for p in places if (p / "ocml.bc").is_file()), None)
+
+
+def checks(found: Found, present: Sequence[str], env: Mapping[str, str]) -> list[Check]:
+    """Compile and link a kernel, for the GPU present or the first arch known; then the GPU itself."""
+    archs = present or known_archs(found, env)
+    done = [_try(found, archs[0] if archs else "", env)]
+    if present:
+        done.append(Check("GPU", State.OK, " ".join(present)))
+    else:
+        done.append(Check("GPU", State.NOTE, "none here: name archs with --gpu-archs; kernels are compiled, not run"))
+    return done
+
+
+def _try(found: Found, arch: str, env: Mapping[str, str]) -> Check:
+    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
+        source, library = Path(work, "k.hip"), Path(work, "k.so")
+        source.write_text(KERNEL)
+        is_hipcc = Path(found.compiler[0]).name.startswith("hipcc")
+        argv = [*found.compiler, *([f"--offload-arch={arch}"] if arch else []), *([] if is_hipcc else ["--hip-link"])]
+        argv += ["-x", "hip", "-shared", "-fPIC", str(source), "-o", str(library)]
+        try:
+            done = proc.run(argv, cwd=work, env=env, timeout=_SECONDS)
+        except ToolchainError as e:
+            return Check("kernel", State.MISSING, e.message, install_line(INSTALL))
+    if done.status == 0:
+        return Check("kernel", State.OK, f"compiles and links{f' for {arch}' if arch else ''}")
+    said = done.stdout + done.stderr
+    for words, name, lines in _COMPLAINTS:
+        if words in said:
+            return Check(name, State.MISSING, _error_line(said), install_line(lines))
+    return Check("kernel", State.MISSING, _error_line(said), install_line(INSTALL))
+
+
+def _error_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[-1] if lines else "the compiler failed, silently")
