@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from lazyck import __version__, abi, aiter, build
+from lazyck import __version__, abi, aiter, build, doctor
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
@@ -157,6 +157,18 @@ def inspect_command(library: Path, as_json: bool) -> None:
     """Print what a lazy library (or a manifest file) holds: blobs, symbols, commands, eager blobs and why."""
     found = read_manifest(library)
     click.echo(json.dumps(to_json(found), indent=1) if as_json else render_text(found))
+
+
+@cli.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor_command(as_json: bool) -> None:
+    """Say which toolchains are here, for which archs, what is missing, and the line that installs it.
+
+    Ends with status 0 if a library can be built here, else 1.
+    """
+    report = doctor.examine(environment())
+    click.echo(json.dumps(doctor.to_json(report), indent=1) if as_json else doctor.render_text(report))
+    sys.exit(0 if report.healthy else 1)
 
 
 @cli.group("prebuild")

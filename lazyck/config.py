@@ -25,6 +25,14 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def cache_dir(env: Mapping[str, str]) -> Path | None:
+    """Where the runtime caches blobs of libraries that bake in no name of their own; None if nothing says where."""
+    if env.get(abi.ENV_CACHE_DIR):
+        return Path(env[abi.ENV_CACHE_DIR])
+    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    return Path(base) / (env.get(abi.ENV_NAME) or abi.DEFAULT_CACHE_NAME) if base else None
+
+
 def tools_dir(env: Mapping[str, str]) -> Path:
     """Where what lazyck compiles for itself is kept, per user: `lazyck-rt`, and the runtime's objects."""
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")

@@ -19,7 +19,8 @@ class BuildSettings:
     """The options of one `lazyck build full`. Paths are absolute; "" means not given.
 
     `archs` are those of --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
-    commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one it mirrors.
+    commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
+    mirrors.
     """
 
     tmp_dir: str

@@ -15,7 +15,7 @@ RANKS = {
     "toolchains": 3,
     "runtime": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
-    "inspect": 6, "build": 6, "aiter": 6,
+    "inspect": 6, "build": 6, "aiter": 6, "doctor": 6,
     "cli": 7,
     "__main__": 8,
 }  # fmt: skip

@@ -5,17 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from lazyck import proc
+from lazyck.errors import ToolchainError
 from lazyck.toolchains import lookup
 from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain
 
 _VERSIONED = re.compile(
     rf"(?:{platform.machine()}-(?:\w+-)?linux-gnu-)?(?:g\+\+|gcc|c\+\+|clang\+\+|clang)(?:-\d+(?:\.\d+)*)?"
 )
+
+_TRIAL = """#include <filesystem>
+#include <mutex>
+#include <string_view>
+std::once_flag once;
+bool exists(std::string_view path) { std::call_once(once, [] {}); return std::filesystem::exists(path); }
+"""
 
 
 class HostToolchain(GnuToolchain):
@@ -24,6 +35,13 @@ class HostToolchain(GnuToolchain):
     name = "host"
     tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
     compiler_env = ("CXX", "CC")
+    install: ClassVar[Mapping[str, str]] = {
+        "apt": "apt install g++",
+        "dnf": "dnf install gcc-c++",
+        "zypper": "zypper install gcc-c++",
+        "pacman": "pacman -S gcc",
+        "apk": "apk add g++",
+    }
     # clang compiles HIP by itself: such a blob follows rocm's recipes
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm"}
     source_suffixes = tuple(s for s in SOURCES if s != ".cu")
@@ -48,8 +66,28 @@ class HostToolchain(GnuToolchain):
     def searched(self) -> str:
         return "CXX, and c++, g++, clang++ on PATH"
 
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """The compiler, and a C++17 library made with it, as the runtime of every lazy library is."""
+        done = super().checks(found, env)
+        return [*done, _try(found, env)] if found and done[0].state is State.OK else done
+
     def default_arch(self) -> str:
         return platform.machine()
+
+
+def _try(found: Found, env: Mapping[str, str]) -> Check:
+    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
+        Path(work, "t.cpp").write_text(_TRIAL)
+        argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
+        try:
+            done = proc.run(argv, cwd=work, env=env, timeout=60)
+        except ToolchainError as e:
+            return Check("C++17 library", State.MISSING, e.message, install_line(HostToolchain.install))
+    if done.status == 0:
+        return Check("C++17 library", State.OK, "compiles and links, as lazyck's runtime needs it")
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
+    said = lines[0].strip() if lines else f"the compiler ended with status {done.status}"
+    return Check("C++17 library", State.MISSING, said, install_line(HostToolchain.install))
 
 
 HOST = HostToolchain()

@@ -40,7 +40,7 @@ class RocmToolchain(GnuToolchain):
     arch_env = ("GPU_ARCHS", "PYTORCH_ROCM_ARCH", "AMDGPU_TARGETS", "HCC_AMDGPU_TARGET")
     path_options = GnuToolchain.path_options | {"--rocm-path", "--hip-path", "--rocm-device-lib-path"}
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
-    install = rocm_checks.INSTALL
+    install: ClassVar[Mapping[str, str]] = rocm_checks.INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 

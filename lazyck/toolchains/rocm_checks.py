@@ -24,6 +24,7 @@ _DEVICE_LIBS = {"apt": "apt install rocm-device-libs", "dnf": "dnf install rocm-
 _LINKER = {"apt": "apt install lld", "dnf": "dnf install lld", "any": INSTALL["any"]}
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,5}\b")
 _SECONDS = 60.0
+_USUAL = ("gfx942", "gfx90a", "gfx1100", "gfx1030")  # to try a kernel for, where no GPU says which
 KERNEL = "#include <hip/hip_runtime.h>\n__global__ void k(float* p) { p[threadIdx.x] *= 2; }\n"
 KERNEL += 'extern "C" int run(float* p) { k<<<1, 64>>>(p); return hipGetLastError(); }\n'
 
@@ -85,13 +86,13 @@ def device_libraries(found: Found) -> Path | None:
 
 def checks(found: Found, present: Sequence[str], env: Mapping[str, str]) -> list[Check]:
     """Compile and link a kernel, for the GPU present or the first arch known; then the GPU itself."""
-    archs = present or known_archs(found, env)
-    done = [_try(found, archs[0] if archs else "", env)]
+    known = present or known_archs(found, env)
+    arch = next((a for a in (*present, *_USUAL) if a in known), known[0] if known else "")
     if present:
-        done.append(Check("GPU", State.OK, " ".join(present)))
+        gpu = Check("GPU", State.OK, " ".join(present))
     else:
-        done.append(Check("GPU", State.NOTE, "none here: name archs with --gpu-archs; kernels are compiled, not run"))
-    return done
+        gpu = Check("GPU", State.NOTE, "none answers: name archs with --gpu-archs; blobs compile, kernels cannot run")
+    return [_try(found, arch, env), gpu]
 
 
 def _try(found: Found, arch: str, env: Mapping[str, str]) -> Check:
