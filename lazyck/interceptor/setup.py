@@ -147,14 +147,16 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
     on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
     home, compiler = on_path.home, on_path.compiler
-    if not homes.is_system(home) and homes.programs_in(home, t.home_programs()):
+    is_named = any(env.get(v) for v in t.home_env)
+    main = found.home if is_named else home
+    if not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
         # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
-        if not any(env.get(v) for v in t.home_env):
-            plan.set_env.update((v, str(mirror_of(home))) for v in t.home_env)
+        if not is_named:
+            plan.set_env.update((v, str(mirror_of(main))) for v in t.home_env)
         for variable, program in t.implied_compilers(env).items():
-            place = next(iter(homes.programs_in(home, [program])), None)
+            place = next(iter(homes.programs_in(main, [program])), None)
             if place and not env.get(variable):
-                plan.set_env[variable] = str(mirror_of(home) / place)
+                plan.set_env[variable] = str(mirror_of(main) / place)
     if Path(compiler[0]).name != tool and t.home_programs().get(f"bin/{Path(compiler[0]).name}") == HOST.name:
         return  # a compiler of the host's by its name: `plan_host` has it
     own = {p[len("bin/") :] for p in programs if p.startswith("bin/") and lookup.is_program(f"{home}/{p}")}
