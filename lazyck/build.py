@@ -52,7 +52,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     if request.archs:
         wanted = resolve_native(request.archs, interception.found, env)
         toolchain, archs = parse_archs(wanted, [f.toolchain for f in interception.found])
-        build_env = {**toolchain.arch_environment(archs), **build_env}
+        build_env = {**toolchain.arch_settings(archs), **build_env}
     settings = replace(
         settings,
         archs=archs,

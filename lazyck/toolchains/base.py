@@ -82,7 +82,7 @@ class Toolchain(ABC):
         """The archs of a list as users write it, normalised. Raises `UsageError`."""
         return ()
 
-    def arch_environment(self, archs: Sequence[str]) -> dict[str, str]:
+    def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
         """The variables of `arch_env` that ask a build for `archs`, each in its own spelling."""
         return {variable: ";".join(archs) for variable in self.arch_env}
 

@@ -117,9 +117,9 @@ class RocmToolchain(GnuToolchain):
                 )
         return tuple(dict.fromkeys(archs))
 
-    def arch_environment(self, archs: Sequence[str]) -> dict[str, str]:
+    def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
         # hipcc puts this one into a shell's command line as it is: no semicolons
-        return {**super().arch_environment(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
+        return {**super().arch_settings(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
 
     def names_native(self, words: Sequence[str]) -> bool:
         items = (i for i in self.table.split(words) if i.name in _ARCH_OPTIONS)
