@@ -114,64 +114,78 @@ def plan_host(plan: _Plan, tmp: Path, env: Mapping[str, str]) -> None:
             plan.add(tmp / "bin", HOST, (path,), name)
 
 
-def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env: Mapping[str, str]) -> None:
-    """Shim homes for what the environment calls the toolchain's home, and for its compiler on PATH."""
-    t, tool = found.toolchain, found.toolchain.tools[0]
-    mirrors: dict[str, Path] = {}
-    # Two toolchains may share a home: each of its shim homes then has the shims of both.
-    programs = {place: name for o in others for place, name in o.toolchain.home_programs().items()}
+@dataclass
+class _ShimHomes:
+    """The shim homes of one toolchain. Where two share a home, each of its shim homes has the shims of both."""
 
-    def add_shims(target: Path, home: str, places: Mapping[str, str]) -> None:
+    plan: _Plan
+    tmp: Path
+    toolchain: Toolchain
+    programs: Mapping[str, str]  # place below a home → toolchain of its shim
+    made: dict[str, Path] = field(default_factory=dict)
+
+    def add_shims(self, target: Path, home: str, places: Mapping[str, str]) -> None:
         for place, program in places.items():
-            toolchain = by_name(programs[program])
-            plan.add((target / place).parent, toolchain, (f"{home}/{place}",), Path(place).name)
+            toolchain = by_name(self.programs[program])
+            self.plan.add((target / place).parent, toolchain, (f"{home}/{place}",), Path(place).name)
 
-    def mirror_of(home: str) -> Path:
+    def of(self, home: str) -> Path:
+        """The shim home that stands for the whole of `home`."""
         home = os.path.normpath(home)
-        if home not in mirrors:
+        if home not in self.made:
             # a dot in the name: tools that search a project for packages pass such directories by, and do not follow
             # the links in it through the whole toolchain
-            target = tmp / (f"home.{t.name}" + (f"-{len(mirrors) + 1}" if mirrors else ""))
-            places = homes.programs_in(home, programs)
+            target = self.tmp / (f"home.{self.toolchain.name}" + (f"-{len(self.made) + 1}" if self.made else ""))
+            places = homes.programs_in(home, self.programs)
             homes.mirror(Path(home), target, places)
-            add_shims(target, home, places)
-            plan.home_map[str(target)] = home
-            mirrors[home] = target
-        return mirrors[home]
+            self.add_shims(target, home, places)
+            self.plan.home_map[str(target)] = home
+            self.made[home] = target
+        return self.made[home]
 
-    for variable in t.home_env:
-        if env.get(variable, ""):
-            home, below = t.whole_home(str(Path(env[variable]).absolute()))
-            if homes.programs_in(home, t.home_programs()):
-                plan.set_env[variable] = str(mirror_of(home) / below)
+
+def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env: Mapping[str, str]) -> None:
+    """Shim homes for what the environment calls the toolchain's home, and for its compiler on PATH."""
+    t = found.toolchain
+    programs = {place: name for o in others for place, name in o.toolchain.home_programs().items()}
+    made = _ShimHomes(plan, tmp, t, programs)
+    named = [v for v in t.home_env if env.get(v)]
+    for variable in named:
+        home, below = t.whole_home(str(Path(env[variable]).absolute()))
+        if homes.programs_in(home, t.home_programs()):
+            plan.set_env[variable] = str(made.of(home) / below)
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
     on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
-    home, compiler = on_path.home, on_path.compiler
-    is_named = any(env.get(v) for v in t.home_env)
-    main = found.home if is_named else home
+    main = (found if named else on_path).home
     if not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
         # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
-        if not is_named:
-            plan.set_env.update((v, str(mirror_of(main))) for v in t.home_env)
+        if not named:
+            plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
         for variable, program in t.implied_compilers(env).items():
             place = next(iter(homes.programs_in(main, [program])), None)
             if place and not env.get(variable):
-                plan.set_env[variable] = str(mirror_of(main) / place)
-    if Path(compiler[0]).name != tool and t.home_programs().get(f"bin/{Path(compiler[0]).name}") == HOST.name:
-        return  # a compiler of the host's by its name: `plan_host` has it
-    own = {p[len("bin/") :] for p in programs if p.startswith("bin/") and lookup.is_program(f"{home}/{p}")}
-    if compiler == (f"{home}/bin/{tool}",) and homes.hides_nothing(Path(home), own, env):
-        plan.path_dirs.append(mirror_of(home) / "bin")
+                plan.set_env[variable] = str(made.of(main) / place)
+    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_host` has it
+        plan_bare_name(made, on_path, env)
+
+
+def plan_bare_name(made: _ShimHomes, on_path: Found, env: Mapping[str, str]) -> None:
+    """A directory for PATH in which the toolchain's compiler is a shim: its shim home's `bin`, where that hides nothing
+    that PATH has; else one of a shim home with less in its `bin`."""
+    t, tool, home = on_path.toolchain, on_path.toolchain.tools[0], on_path.home
+    own = {p[len("bin/") :] for p in made.programs if p.startswith("bin/") and lookup.is_program(f"{home}/{p}")}
+    if on_path.compiler == (f"{home}/bin/{tool}",) and homes.hides_nothing(Path(home), own, env):
+        made.plan.path_dirs.append(made.of(home) / "bin")
         return
-    target = tmp / f"path.{t.name}"
+    target = made.tmp / f"path.{t.name}"
     hidden = homes.on_path(home, env)
-    places = {} if homes.is_system(home) else homes.programs_in(home, programs)
+    places = {} if homes.is_system(home) else homes.programs_in(home, made.programs)
     places = {p: program for p, program in places.items() if p not in (f"bin/{n}" for n in (*hidden, tool))}
     homes.mirror(Path(home), target, [*places, f"bin/{tool}"], hidden=hidden)
-    add_shims(target, home, places)
-    plan.add(target / "bin", t, compiler, tool)
-    plan.home_map[str(target)] = home
-    plan.path_dirs.append(target / "bin")
+    made.add_shims(target, home, places)
+    made.plan.add(target / "bin", t, on_path.compiler, tool)
+    made.plan.home_map[str(target)] = home
+    made.plan.path_dirs.append(target / "bin")
 
 
 def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[str, str]) -> None:

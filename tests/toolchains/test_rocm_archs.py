@@ -76,6 +76,10 @@ def test_a_build_that_names_no_arch_has_that_of_its_environment(lazyck: Lazyck, 
     build = build_hip(lazyck, tmp_path, "./build.sh", env)
     assert inspect(lazyck, build.library)["archs"] == ["gfx90a"]
     assert_calls_reach_hip(build)
+    (tmp_path / "target.lst").write_text("gfx90a\n")
+    env["ROCM_TARGET_LST"] = str(tmp_path / "target.lst")  # a GPU, as far as the real enumerator can tell
+    listed = lazyck("prebuild", "list", "--manifest", build.library, "--gpu-archs", "native", env=env)
+    assert "scale_float_3\tgfx90a" in listed.stdout, listed.stderr
 
 
 @pytest.mark.hip
