@@ -70,7 +70,7 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
     if found is None:
         return Health(toolchain.name, False, "", (), "", (), (), tuple(checks))
     try:
-        identity = toolchain.identity(found.compiler, found.home)
+        identity = toolchain.identity(found.compiler, found.home, env)
     except ToolchainError:
         identity = ""
     archs, gpus = toolchain.known_archs(found, env), toolchain.present_archs(found, env)

@@ -108,7 +108,8 @@ class Recipes:
         recipe = self._made.get(key)
         if recipe is None:
             where = self._places[toolchain.name]
-            identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home)
+            called_in = toolchain.tool_env(blob, environment())
+            identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
             recipe = bundle.make_recipe(blob, base, toolchain, identity, self._link, self._links_library, where)
             self._made[key] = recipe
             self._index.setdefault(recipe, len(self._index))

@@ -153,12 +153,12 @@ class Toolchain(ABC):
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         """argv with placeholders that makes the blob's `.so` of its object, next to the library of `link`."""
 
-    def identity(self, compiler: Sequence[str], home: str) -> str:
+    def identity(self, compiler: Sequence[str], home: str, env: Mapping[str, str] | None = None) -> str:
         """Short readable name of the compiler with a digest of what its `--version` says; holds no path.
 
-        Raises `ToolchainError` if it does not say its version.
+        In `env`, which can decide what a driver runs. Raises `ToolchainError` if it does not say its version.
         """
-        return _identity(tuple(compiler))
+        return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())))
 
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         """The archs that the compiler says it can compile for; () if it does not say, or there are none."""
@@ -178,14 +178,14 @@ class Toolchain(ABC):
             return [Check("compiler", State.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:
-            return [Check("compiler", State.OK, f"{shown} ({self.identity(found.compiler, found.home)})")]
+            return [Check("compiler", State.OK, f"{shown} ({self.identity(found.compiler, found.home, env)})")]
         except ToolchainError as e:
             return [Check("compiler", State.MISSING, e.message, install_line(self.install))]
 
 
 @lru_cache(maxsize=64)
-def _identity(compiler: tuple[str, ...]) -> str:
-    shown = proc.run([*compiler, "--version"])
+def _identity(compiler: tuple[str, ...], env: tuple[tuple[str, str], ...] | None) -> str:
+    shown = proc.run([*compiler, "--version"], env=None if env is None else dict(env))
     if shown.status != 0:
         raise ToolchainError(
             f"{compiler[0]}: `--version` ended with status {shown.status}: {shown.stderr.strip()[-500:]}",

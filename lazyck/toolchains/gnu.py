@@ -163,10 +163,12 @@ class GnuToolchain(Toolchain):
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         kept = own_library_items(self.table.split(base[1:]))
-        extra = ["-fPIC"]
-        if accepts((base[0],), ("-fno-gnu-unique",), "c++"):
-            extra.append("-fno-gnu-unique")
-        return (base[0], *join(kept), *extra)
+        return (base[0], *join(kept), "-fPIC", *self._unique_flags(base))
+
+    def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        """What keeps statics of templates from being one for all libraries of a process."""
+        flag = "-fno-gnu-unique"
+        return (flag,) if accepts((base[0],), (flag,), "c++") else ()
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         kept = []

@@ -158,6 +158,9 @@ class RocmToolchain(GnuToolchain):
         common = (*base, "--cuda-device-only", "-w", "-M", "-MF", output, source)
         return [(*common, f"--offload-arch={arch}") for arch in archs] or [common]
 
+    def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        return ()  # clang makes no such symbols; and hipcc, asked here without the blob's environment, may be nvcc
+
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         # hipcc says this by itself; clang needs it to add HIP's runtime library
         return () if Path(base[0]).name.startswith("hipcc") else ("--hip-link",)

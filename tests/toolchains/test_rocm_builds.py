@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from hip_builds import SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
-from rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6
+from ops_library import inspect
+from rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6, script
 from support import Lazyck
 
 pytestmark = pytest.mark.hip
@@ -36,6 +37,16 @@ def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Pa
     (entry,) = build.entries()
     assert b"amdgcn-amd-amdhsa--gfx1030" in entry.read_bytes()
     assert b"amdgcn-amd-amdhsa--gfx90a" not in entry.read_bytes()  # only for the device present
+
+
+def test_the_platform_that_only_the_compiles_were_told_is_the_blobs_own(lazyck: Lazyck, tmp_path: Path) -> None:
+    command = 'HIPCC="env HIP_PLATFORM=amd hipcc" LINKER=c++ LDFLAGS=-lamdhip64 ./build.sh'
+    nvcc = script(tmp_path / "cuda/bin/nvcc", "#!/bin/sh\necho 'nvcc: NVIDIA (R) Cuda compiler driver'\n")
+    build = build_hip(lazyck, tmp_path, command, {"CUDA_PATH": str(nvcc.parent.parent)})
+    (recipe,) = inspect(lazyck, build.library)["recipes"]
+    assert recipe["toolchain_id"].startswith("clang15")  # not the nvcc that hipcc is where nothing says amd
+    assert recipe["env"]["HIP_PLATFORM"] == "amd"
+    assert_calls_reach_hip(build)
 
 
 def test_rocm_5_by_hip_path_alone(lazyck: Lazyck, tmp_path: Path) -> None:

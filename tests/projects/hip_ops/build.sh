@@ -1,5 +1,5 @@
 #!/bin/sh
-# A build as many HIP projects have it. HIPCC, ARCHS, OFFLOAD, CXXFLAGS and LDFLAGS vary it; OUT is where it goes.
+# A build as many HIP projects have it. HIPCC, ARCHS, OFFLOAD, CXXFLAGS, LINKER and LDFLAGS vary it; OUT is where it goes.
 set -eu
 cd "$(dirname "$0")"
 out=${OUT:-build}
@@ -16,4 +16,4 @@ flags="-O2 -std=c++17 -fPIC -Iinclude ${CXXFLAGS-}"
 for source in dispatch.cpp "$out"/blob/*.cpp; do
     $hipcc $flags $offload ${LANGUAGE-} -c "$source" -o "$out/$(basename "$source" .cpp).o"
 done
-$hipcc -shared $offload "$out"/*.o -o "$out/libhipops.so" ${LDFLAGS-}
+${LINKER:-$hipcc $offload} -shared "$out"/*.o -o "$out/libhipops.so" ${LDFLAGS-}
