@@ -57,8 +57,9 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
         settings,
         archs=archs,
         env_archs=archs_of_environment(interception.found, env),
-        homes=tuple((f.toolchain.name, f.home) for f in interception.found),
+        homes=tuple((f.toolchain.name, f.origin or f.home) for f in interception.found),
         shim_homes=tuple(interception.home_map.items()),
+        composed=tuple((f.home, f.origin) for f in interception.found if f.origin),
     )
     save_settings(settings)
     with ThreadPoolExecutor(max_workers=len(request.commands)) as pool:

@@ -20,7 +20,7 @@ class BuildSettings:
 
     `archs` are those of --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
     commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
-    mirrors.
+    mirrors, `composed` a home that lazyck made for the build to the real one that recipes name.
     """
 
     tmp_dir: str
@@ -33,11 +33,18 @@ class BuildSettings:
     verbose: bool = False
     homes: tuple[tuple[str, str], ...] = ()
     shim_homes: tuple[tuple[str, str], ...] = ()
+    composed: tuple[tuple[str, str], ...] = ()
     version: int = SETTINGS_VERSION
 
     @property
     def tmp(self) -> Path:
         return Path(self.tmp_dir)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Homes that builds see → the real ones that recipes name."""
+        composed = dict(self.composed)
+        return {shim: composed.get(home, home) for shim, home in self.shim_homes} | composed
 
     def home(self, toolchain: str) -> str:
         """The real home of `toolchain`, or ""."""
@@ -63,8 +70,8 @@ def load_settings(tmp: Path) -> BuildSettings:
             raise FormatError(
                 f"{path}: written by another lazyck (version {raw.get('version')})", "run `lazyck build full` again"
             )
-        for key in ("homes", "shim_homes"):
-            raw[key] = tuple((a, b) for a, b in raw[key])
+        for key in ("homes", "shim_homes", "composed"):
+            raw[key] = tuple((a, b) for a, b in raw.get(key, ()))
         raw["archs"] = tuple(raw["archs"])
         raw["env_archs"] = tuple((name, tuple(archs)) for name, archs in raw["env_archs"])
         return replace(BuildSettings(**raw), tmp_dir=str(tmp))

@@ -142,7 +142,7 @@ def make_recipe(
         compile=tuple(compile_words),
         link=tuple(link_words),
         arch_flags=toolchain.arch_flags,
-        env=blob.call.env,
+        env=toolchain.base_env(blob),
         drop_env=toolchain.flag_env,
     )
 

@@ -81,7 +81,7 @@ def describe(
 
 def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
     """Per toolchain, where files go; the bundle's tree starts at the deepest directory that holds all of them."""
-    shims = dict(settings.shim_homes)
+    shims = settings.origins
     toolchains = {p.blob.call.toolchain for p in lazy}
     first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
     reached = {p.blob.source for p in lazy}
@@ -104,7 +104,7 @@ class Recipes:
         """How `blob` is compiled at run time."""
         toolchain = by_name(blob.call.toolchain)
         base = toolchain.base_words(blob)
-        key = (base, blob.call.cwd, blob.call.env, toolchain.name)
+        key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
         recipe = self._made.get(key)
         if recipe is None:
             where = self._places[toolchain.name]
@@ -125,19 +125,14 @@ class Recipes:
 
 
 def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The archs that the build's own commands name, `native` included; else those that its environment asks for."""
-    calls = [p.blob.call for p in lazy]
-    named = dict.fromkeys(a for c in calls for a in by_name(c.toolchain).archs_in(c.argv[c.prefix :]))
-    asking = [c for c in calls if any("native" in word for word in c.argv)]
-    for name in dict.fromkeys(c.toolchain for c in asking):
-        toolchain = by_name(name)
-        if any(toolchain.names_native(c.argv[c.prefix :]) for c in asking if c.toolchain == name):
-            found = toolchain.find(env)
-            named.update(dict.fromkeys(toolchain.present_archs(found, env) if found else ()))
+    """The archs that the build's own commands ask for; else those that its environment does; else the compiler's."""
+    blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
+    named = dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.archs_of(blob, env))
     if named:
         return tuple(named)
-    used = {c.toolchain for c in calls}
-    return tuple(dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs))
+    used = {p.blob.call.toolchain for p in lazy}
+    asked = dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs)
+    return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
 
 
 def unique_names(blobs: Sequence[CompileCommand], prefix: str) -> list[str]:

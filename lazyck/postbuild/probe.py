@@ -126,27 +126,28 @@ def _cpu_seconds() -> float:
 
 def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
     """Blobs by all that decides how their text is read."""
+    env = environment()
     members: dict[tuple[object, ...], dict[str, dict[CompileCommand, None]]] = {}
     for blob in blobs:
         toolchain = toolchains.by_name(blob.call.toolchain)
         base = toolchain.base_words(blob)
         cwd = blob.call.cwd if _reads_cwd(toolchain, base) else ""
         suffix = os.path.splitext(blob.source)[1]
-        key = (toolchain.name, base, toolchain.archs_in(blob.call.argv), cwd, blob.call.env, suffix)
+        key = (toolchain.name, base, toolchain.archs_of(blob, env), cwd, toolchain.base_env(blob), suffix)
         members.setdefault(key, {}).setdefault(blob.source, {})[blob] = None
     groups = []
     for sources in members.values():
         first = next(iter(next(iter(sources.values()))))
         toolchain = toolchains.by_name(first.call.toolchain)
         default = toolchain.default_arch()
-        archs = toolchain.archs_in(first.call.argv) or ((default,) if default else ())
+        archs = toolchain.archs_of(first, env) or ((default,) if default else ())
         groups.append(
             Group(
                 toolchain=toolchain,
                 base=toolchain.base_words(first),
                 archs=archs,
                 cwd=first.call.cwd,
-                env=toolchain.tool_env(first, environment()),
+                env=toolchain.tool_env(first, env, for_base=True),
                 suffix=os.path.splitext(first.source)[1],
                 sources={s: tuple(commands) for s, commands in sources.items()},
             )

@@ -21,11 +21,15 @@ _DEPEND = frozenset({Role.DEPEND, Role.DEPEND_FILE, Role.DEPEND_TARGET, Role.DEP
 
 @dataclass(frozen=True)
 class Found:
-    """A toolchain on this machine: its home ("" for host) and the argv prefix of its compiler, [0] absolute."""
+    """A toolchain on this machine: its home ("" for host) and the argv prefix of its compiler, [0] absolute.
+
+    `origin` is the home that recipes name, where `home` is a tree of links to it that lacks nothing ("": `home`).
+    """
 
     toolchain: Toolchain
     home: str
     compiler: tuple[str, ...]
+    origin: str = ""
 
 
 class Toolchain(ABC):
@@ -36,8 +40,9 @@ class Toolchain(ABC):
     home_env: tuple[str, ...] = ()
     compiler_env: tuple[str, ...] = ()
     flag_env: tuple[str, ...] = ()
-    # those of `flag_env` whose words are options that the driver adds to its own
-    option_env: tuple[str, ...] = ()
+    # those of `flag_env` whose words are options that the driver adds to a compile's own: before them, after them
+    prepend_env: tuple[str, ...] = ()
+    append_env: tuple[str, ...] = ()
     arch_env: tuple[str, ...] = ()
     path_options: frozenset[str]
     source_suffixes: tuple[str, ...]
@@ -94,16 +99,46 @@ class Toolchain(ABC):
         """The archs that a command line compiles for, as far as it says them by name."""
         return ()
 
+    def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The archs that `cmd` asks for, by name or as what is in the machine."""
+        words = self.all_words(cmd)
+        named = self.archs_in(words)
+        if any("native" in word for word in words) and self.names_native(words):
+            found = self.find(env)
+            named += self.present_archs(found, env) if found else ()
+        return tuple(dict.fromkeys(named))
+
+    def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The archs that the compiler takes for `cmd`, which asks for none, as far as it says them."""
+        return ()
+
     def default_arch(self) -> str:
         """The arch when nothing says one."""
         return ""
 
+    @property
+    def option_env(self) -> tuple[str, ...]:
+        """Variables whose words count like options of a compile command."""
+        return (*self.prepend_env, *self.append_env)
+
+    def split_option_env(self, text: str) -> list[str]:
+        """The words that the driver makes of the value of a variable of `option_env`."""
+        return text.split()
+
+    def all_words(self, cmd: CompileCommand | LinkCommand) -> tuple[str, ...]:
+        """The words after the compiler with those of `option_env` where the driver puts them."""
+        call, env = cmd.call, dict(cmd.call.env)
+        before = (w for name in self.prepend_env for w in self.split_option_env(env.get(name, "")))
+        after = (w for name in self.append_env for w in self.split_option_env(env.get(name, "")))
+        return (*before, *call.argv[call.prefix :], *after)
+
     def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
-        """Compiler and options of `cmd`: without source, output, `-c`, depfile options and arch flags."""
+        """Compiler and options of `cmd`, those of `option_env` among them: without source, output, `-c`, depfile
+        options and arch flags. `base_env` goes with it."""
         call = cmd.call
         kept: list[Item] = []
         past_source = False
-        for item in self.table.split(call.argv[call.prefix :]):
+        for item in self.table.split(self.all_words(cmd)):
             if not item.name:
                 past_source = past_source or item.value is not None
                 continue
@@ -117,10 +152,15 @@ class Toolchain(ABC):
     def _is_dropped(self, item: Item) -> bool:
         return item.name in self._dropped
 
-    def tool_env(self, cmd: CompileCommand, env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the flag-carrying variables as they were when the build called the compiler."""
+    def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
+        """The flag-carrying variables that go with `base_words`: those whose words are not in there."""
+        return tuple((k, v) for k, v in cmd.call.env if k not in self.option_env)
+
+    def tool_env(self, cmd: CompileCommand, env: Mapping[str, str], *, for_base: bool = False) -> dict[str, str]:
+        """`env` with the flag-carrying variables as they were when the build called the compiler; `for_base`: as they
+        go with `base_words`."""
         kept = {k: v for k, v in env.items() if k not in self.flag_env}
-        return kept | dict(cmd.call.env)
+        return kept | dict(self.base_env(cmd) if for_base else cmd.call.env)
 
     @abstractmethod
     def host_preprocess_command(

@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
 from lazyck import abi, proc
-from lazyck.command import LinkCommand
-from lazyck.config import environment
+from lazyck.command import CompileCommand, LinkCommand
+from lazyck.config import environment, tools_dir
 from lazyck.errors import BuildError, CommandError, UsageError
-from lazyck.toolchains import lookup, nvcc_options
+from lazyck.toolchains import cuda_wheels, lookup, nvcc_options
 from lazyck.toolchains.base import Found, Toolchain, accepts
 from lazyck.toolchains.gnu import own_library_items
 from lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
 _DEFAULT_HOME = "/usr/local/cuda"
+_RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
+_ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
 
 
 def _both(*shorts: str) -> frozenset[str]:
@@ -60,7 +64,8 @@ class CudaToolchain(Toolchain):
         "LIBRARY_PATH",
         "SOURCE_DATE_EPOCH",
     )
-    option_env = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+    prepend_env = ("NVCC_PREPEND_FLAGS",)
+    append_env = ("NVCC_APPEND_FLAGS",)
     arch_env = ("TORCH_CUDA_ARCH_LIST", "CUDAARCHS")
     path_options = _both("-I", "-isystem", "-include")
     source_suffixes = (".cu", ".c", ".cc", ".cpp", ".cxx", ".C")
@@ -70,6 +75,18 @@ class CudaToolchain(Toolchain):
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:
+        found = self._find(env)
+        if found is None:
+            return None
+        home = self._completed(found.home, env)
+        if home == found.home:
+            return found
+        first = found.compiler[0]
+        if first == f"{found.home}/bin/nvcc":
+            first = f"{home}/bin/nvcc"
+        return Found(self, home, (first, *found.compiler[1:]), found.home)
+
+    def _find(self, env: Mapping[str, str]) -> Found | None:
         compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
         homes = [h for h in (env.get(v, "") for v in self.home_env) if h]
         for home in homes if compiler else ():
@@ -81,12 +98,27 @@ class CudaToolchain(Toolchain):
             path = str(Path(home, "bin", "nvcc").absolute())
             if lookup.is_program(path) and not lookup.is_shim(path):
                 return Found(self, str(Path(home).absolute()), (path,))
-        default = f"{_DEFAULT_HOME}/bin/nvcc"
-        path = lookup.which("nvcc", env) or (default if lookup.is_program(default) else "")
-        return Found(self, _home_of(path, env), (path,)) if path else None
+        path = lookup.which("nvcc", env) or ""
+        if path:
+            return Found(self, _home_of(path, env), (path,))
+        # What was installed for lazyck goes before what merely lies there: only the default place is not on PATH.
+        home = cuda_wheels.find_home(sys.path) or _DEFAULT_HOME
+        return Found(self, home, (f"{home}/bin/nvcc",)) if lookup.is_program(f"{home}/bin/nvcc") else None
+
+    def whole_home(self, home: str) -> tuple[str, str]:
+        return self._completed(home, environment()), ""
+
+    def _completed(self, home: str, env: Mapping[str, str]) -> str:
+        """`home`, or one made for builds if it is a tree of wheels that lacks what they look for."""
+        if not cuda_wheels.lacks(home):
+            return home
+        try:
+            return cuda_wheels.compose(home, tools_dir(env))
+        except OSError:  # no place to make it in: most builds work with what the wheels have
+            return home
 
     def searched(self) -> str:
-        return f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, {_DEFAULT_HOME}"
+        return f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {_DEFAULT_HOME}"
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         archs = []
@@ -105,11 +137,46 @@ class CudaToolchain(Toolchain):
 
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         found: list[str] = []
+        arch = code = ""
         for item in self.table.split(words):
-            if item.name in _ARCH_OPTIONS and item.value:
-                codes = re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", item.value)
-                found += codes or re.findall(r"\bcompute_(\d+[a-f]?)", item.value)
-        return tuple(dict.fromkeys(found))
+            value = item.value or ""
+            if item.name in _both("-gencode"):
+                found += _codes(value.partition("code=")[2] or value)
+            elif item.name in _both("-arch"):
+                arch = value  # the last one counts
+            elif item.name in _both("-code"):
+                code += " " + value
+        return tuple(dict.fromkeys([*_codes(code or arch), *found]))
+
+    def names_native(self, words: Sequence[str]) -> bool:
+        values = [i.value for i in self.table.split(words) if i.name in _both("-arch")]
+        return values[-1:] == ["native"]
+
+    def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        words = self.all_words(cmd)
+        named = self.archs_in(words)
+        if not any(word.endswith(_ASKED) for word in words):
+            return named
+        return self._ask_for_archs(cmd, env) or named
+
+    def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        return self._ask_for_archs(cmd, env)
+
+    def _ask_for_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """What nvcc says that it would compile for, given those words of `cmd` that say something of archs."""
+        items = self.table.split(self.all_words(cmd))
+        kept = join(i for i in items if i.name in _ARCH_OPTIONS or i.name in _both("-ccbin"))
+        env = self.tool_env(cmd, env, for_base=True)
+        return _archs_by_dryrun((cmd.call.argv[0], *kept), tuple(sorted(env.items())))
+
+    def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
+        dotted = [re.sub(r"(\d)([a-f]?)$", r".\1\2", arch) for arch in archs]  # torch knows 9.0a, not 90a
+        return {"TORCH_CUDA_ARCH_LIST": ";".join(dotted), "CUDAARCHS": ";".join(archs)}
+
+    def split_option_env(self, text: str) -> list[str]:
+        # as nvcc does: blanks inside "..." do not separate, but the quotes stay; a backslash takes the next character
+        words = re.findall(r'(?:"(?:\\.|[^"\\])*"|\\.|[^\s"\\])+', text, re.S)
+        return [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in words]
 
     def _flags_for(self, archs: Sequence[str]) -> list[str]:
         return [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in self.arch_flags]
@@ -162,6 +229,9 @@ class CudaToolchain(Toolchain):
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         kept = [i for i in _without_hiding(self.table.split(base[1:])) if i.name in _LINK_OPTIONS]
         kind = self._cudart(link)
+        soname = _RUNTIME_SONAMES.get(_release(base[0]), "") if kind == "shared" else ""
+        # by its soname: `-cudart shared` wants libcudart.so, which wheels and machines for running only do not have
+        runtime = ("-Xlinker", f"-l:{soname}") if soname else ()
         return (
             base[0],
             *join(kept),
@@ -169,7 +239,7 @@ class CudaToolchain(Toolchain):
             "-Xcompiler",
             "-fPIC",
             "-cudart",
-            kind,
+            "none" if runtime else kind,
             "-Xlinker",
             "-Bsymbolic",
             "-o",
@@ -177,6 +247,7 @@ class CudaToolchain(Toolchain):
             abi.PH_INPUT,
             "-Xlinker",
             "--no-as-needed",
+            *runtime,
             # by way of the linker: nvcc refuses files whose suffix it does not know (libx.so.1)
             "-Xlinker",
             abi.PH_LIBRARY,
@@ -184,18 +255,36 @@ class CudaToolchain(Toolchain):
 
     def _cudart(self, link: LinkCommand) -> str:
         """Which CUDA runtime the main library links: a blob follows, so that there is one copy of its state."""
-        words = link.call.argv[link.call.prefix :]
         if link.call.tool == "nvcc":
-            for item in self.table.split(words):
-                if item.name in ("-cudart", "--cudart") and item.value:
+            for item in reversed(self.table.split(self.all_words(link))):
+                if item.name in _both("-cudart") and item.value:
                     return item.value.lower()
             return "static"
-        names = [w.rpartition("/")[2] for w in words]
+        names = [w.rpartition("/")[2] for w in link.call.argv[link.call.prefix :]]
         if any(n in ("-lcudart_static", "libcudart_static.a") for n in names):
             return "static"
-        if any(n == "-lcudart" or n.startswith("libcudart.so") for n in names):
+        if any(n == "-lcudart" or n.removeprefix("-l:").startswith("libcudart.so") for n in names):
             return "shared"
         return "none"
+
+
+def _codes(text: str) -> list[str]:
+    """The archs of a list of codes: those with machine code; where there are none, those with PTX."""
+    return re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", text) or re.findall(r"\bcompute_(\d+[a-f]?)", text)
+
+
+@lru_cache(maxsize=64)
+def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    shown = proc.run([*argv, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=dict(env)).stderr
+    codes = re.findall(r"\bkind=elf,sm=(\d+[a-f]?)", shown) or re.findall(r"\bkind=ptx,sm=(\d+[a-f]?)", shown)
+    return tuple(sorted(set(codes), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+
+
+@lru_cache(maxsize=64)
+def _release(nvcc: str) -> str:
+    """The major release of an nvcc, as `13`; "" if it does not say."""
+    match = re.search(r"release (\d+)\.", proc.run([nvcc, "--version"]).stdout)
+    return match[1] if match else ""
 
 
 def _without_hiding(items: Iterable[Item]) -> list[Item]:

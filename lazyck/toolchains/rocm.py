@@ -36,7 +36,7 @@ class RocmToolchain(GnuToolchain):
         "HIP_DEVICE_LIB_PATH",
         "DEVICE_LIB_PATH",
     )
-    option_env = ("HIPCC_COMPILE_FLAGS_APPEND",)
+    append_env = ("HIPCC_COMPILE_FLAGS_APPEND",)
     arch_env = ("GPU_ARCHS", "PYTORCH_ROCM_ARCH", "AMDGPU_TARGETS", "HCC_AMDGPU_TARGET")
     path_options = GnuToolchain.path_options | {"--rocm-path", "--hip-path", "--rocm-device-lib-path"}
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}

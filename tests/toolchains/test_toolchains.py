@@ -64,7 +64,7 @@ def test_archs_of_command_lines() -> None:
     assert ROCM.archs_in(("--offload-arch=gfx942", "--no-offload-arch=all", "--offload-arch=gfx950")) == ("gfx950",)
     words = ("-gencode", "arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]")
     assert CUDA.archs_in(words) == ("80", "90a")
-    assert CUDA.archs_in(("-arch", "sm_86", "--gpu-architecture=native")) == ("86",)
+    assert CUDA.archs_in(("--gpu-architecture=native", "-arch", "sm_86")) == ("86",)  # the last one counts
     assert CUDA.archs_in(("-arch=compute_75",)) == ("75",)
 
 
