@@ -98,16 +98,22 @@ static void parse(const Conf* conf, Command* cmd) {
     }
 }
 
-// Variables whose words the driver adds to its own options can turn a compile into something else, too.
+// Variables whose words the driver adds to its own options can turn a compile into something else, too. What would name
+// its files from there is more than a record can say.
 static void parse_environment(const Conf* conf, Command* cmd) {
     for (size_t i = 0; i < conf->option_env.n; i++) {
         const char* text = getenv(conf->option_env.v[i]);
+        const Rule* waiting = NULL;  // an option whose value is the next word
         while (text && *text) {
             size_t n = strcspn(text, " \t\n'\"");
             char* word = copy_text(text, n);
-            const Rule* rule = word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
+            const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
+            if (waiting && n && waiting->role == 'T') take_option(cmd, waiting, word);
+            if (n) waiting = rule && rule->mode == 's' ? rule : NULL;
             if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
             if (rule && rule->role == 'T' && rule->mode == 'p') take_option(cmd, rule, word + rule->size);
+            if (rule && rule->role == 'r') refuse(&cmd->compile_refusal, "response-file");
+            if (rule && strchr("oxdDtqw", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
             text += n + (text[n] != 0);
         }
     }

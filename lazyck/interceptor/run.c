@@ -1,5 +1,7 @@
 // Leaving the shim: exec of the real compiler or of the post-build, in the environment that there would be without us.
 #include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +33,16 @@ static bool is_shim_dir(const Conf* conf, const char* dir) {
     return false;
 }
 
+// CMake asks nvcc which host compiler it would link with, and looks it up on the PATH that nvcc says it has: there it
+// must find a shim, because CMake links CUDA targets by that program's absolute path ever after.
+static bool is_asked_for_its_path(void) {
+    char cwd[PATH_MAX];
+    return getcwd(cwd, sizeof cwd) && !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
+}
+
 static void clean_path(const Conf* conf) {
     const char* path = getenv("PATH");
-    if (!path) return;
+    if (!path || is_asked_for_its_path()) return;
     Buffer b = {0};
     append(&b, "", 0);
     bool first = true;
@@ -79,10 +88,20 @@ static _Noreturn void start(char** argv) {
     _exit(why == ENOENT ? 127 : 126);
 }
 
+// A compiler that is given another compiler (`-ccbin X`, `-ccbin=X`) is given the real one.
+static const char* real_word(const Conf* conf, const char* word) {
+    const char* equals = strchr(word, '=');
+    const char* path = equals && word[0] == '-' ? equals + 1 : word;
+    for (size_t i = 0; i + 1 < conf->path_map.n; i += 2)
+        if (!strcmp(path, conf->path_map.v[i]))
+            return join_text(copy_text(word, (size_t)(path - word)), conf->path_map.v[i + 1], "");
+    return word;
+}
+
 void run_real(const Conf* conf, char* const* args) {
     List argv = {0};
     for (size_t i = 0; i < conf->real.n; i++) push(&argv, conf->real.v[i]);
-    for (; *args; args++) push(&argv, *args);
+    for (; *args; args++) push(&argv, real_word(conf, *args));
     clean_environment(conf);
     start(argv.v);
 }

@@ -20,7 +20,7 @@ _NO_CCACHE = "CCACHE_DISABLE"
 # variable that names a compiler → toolchain
 _COMPILER_VARIABLES = {variable: t for t in ALL for variable in t.compiler_env}
 # further variables in which a build may hand one of our paths to a compiler
-_PASSED_ON = ("CUDAHOSTCXX", "HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
+_PASSED_ON = ("NVCC_CCBIN", "HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ const Rule* find_rule(const Conf* conf, const char* word) {
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Words of a response file: blanks separate, ' and " quote, a backslash takes the next character as it is, inside
-// quotes too (libiberty's buildargv, clang's TokenizeGNUCommandLine).
-static void split_file(const char* p, const char* end, List* out) {
+// quotes too (libiberty's buildargv, clang's TokenizeGNUCommandLine). nvcc's `--options-file` is another language: ' is
+// a character like any other, and what a backslash protects is looked at again, so that \" and \\ leave nothing.
+static void split_file(const char* p, const char* end, List* out, bool is_nvcc) {
     while (p < end) {
         while (p < end && is_blank(*p)) p++;
         if (p == end) return;
@@ -34,10 +35,11 @@ static void split_file(const char* p, const char* end, List* out) {
         char quote = 0;
         for (; p < end && (quote || !is_blank(*p)); p++) {
             if (*p == '\\' && p + 1 < end) {
-                append(&word, ++p, 1);
+                p++;
+                if (!is_nvcc || (*p != '"' && *p != '\\')) append(&word, p, 1);
             } else if (quote && *p == quote) {
                 quote = 0;
-            } else if (!quote && (*p == '\'' || *p == '"')) {
+            } else if (!quote && ((*p == '\'' && !is_nvcc) || *p == '"')) {
                 quote = *p;
             } else {
                 append(&word, p, 1);
@@ -51,7 +53,7 @@ enum { k_most_files = 2000 };
 
 static bool expand(const Conf* conf, char* const* words, List* out, int* budget, int depth);
 
-static bool expand_file(const Conf* conf, const char* path, List* out, int* budget, int depth) {
+static bool expand_file(const Conf* conf, const char* path, List* out, int* budget, int depth, bool is_nvcc) {
     char* data;
     size_t size;
     List inner = {0};
@@ -59,7 +61,7 @@ static bool expand_file(const Conf* conf, const char* path, List* out, int* budg
     // A pipe, as of `@<(command)`, can be read but once, and by the compiler.
     if (stat(path, &st) || !S_ISREG(st.st_mode)) return false;
     if (--*budget < 0 || depth > 100 || !read_file(path, &data, &size)) return false;
-    split_file(data, data + size, &inner);
+    split_file(data, data + size, &inner, is_nvcc);
     return !inner.n || expand(conf, inner.v, out, budget, depth + 1);
 }
 
@@ -69,7 +71,7 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
         if (word[0] == '@' && word[1]) {
             if (access(word + 1, R_OK)) {
                 push(out, word);  // no such file: the word stands for itself
-            } else if (!expand_file(conf, word + 1, out, budget, depth)) {
+            } else if (!expand_file(conf, word + 1, out, budget, depth, false)) {
                 return false;
             }
             continue;
@@ -83,7 +85,7 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
         if (!files) return false;
         while (*files) {
             size_t n = strcspn(files, ",");
-            if (n && !expand_file(conf, copy_text(files, n), out, budget, depth)) return false;
+            if (n && !expand_file(conf, copy_text(files, n), out, budget, depth, true)) return false;
             files += n + (files[n] == ',');
         }
     }

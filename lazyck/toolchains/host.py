@@ -34,7 +34,6 @@ class HostToolchain(GnuToolchain):
 
     name = "host"
     tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
-    compiler_env = ("CXX", "CC")
     install: ClassVar[Mapping[str, str]] = {
         "apt": "apt install g++",
         "dnf": "dnf install gcc-c++",
@@ -42,6 +41,8 @@ class HostToolchain(GnuToolchain):
         "pacman": "pacman -S gcc",
         "apk": "apk add g++",
     }
+    # CUDAHOSTCXX: nvcc's host compiler, with which CMake links CUDA targets
+    compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
     # clang compiles HIP by itself: such a blob follows rocm's recipes
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm"}
     source_suffixes = tuple(s for s in SOURCES if s != ".cu")
