@@ -37,8 +37,14 @@ extern "C" int hipGetDeviceProperties(char* p, int) {
 }
 """
 CUDA = r"""
+#include <cstdlib>
 extern "C" int cudaGetDevice(int* d) { *d = 0; return STATUS; }
-extern "C" int cudaDeviceGetAttribute(int* v, int a, int) { *v = a == 75 ? 9 : 0; return 0; }
+extern "C" int cudaDeviceGetAttribute(int* v, int a, int) {
+    const char* capability = std::getenv("TEST_CAPABILITY");
+    const int number = capability ? std::atoi(capability) : 90;
+    *v = a == 75 ? number / 10 : number % 10;
+    return 0;
+}
 """
 
 
@@ -66,7 +72,6 @@ def arch_directories(lib: LazyLibrary) -> list[str]:
         ("rocm", HIP_R0600, ["gfx942", "gfx950"], "gfx942"),
         ("rocm", HIP_OLD, ["gfx942"], "gfx90a"),
         ("cuda", CUDA, ["80", "90"], "90"),
-        ("cuda", CUDA, ["80", "90a"], "90a"),
     ],
 )
 def test_present_device_decides(
@@ -79,6 +84,37 @@ def test_present_device_decides(
     commands = [line for line in lib.calls.read_text().splitlines() if " -c " in line]
     assert all(f"-DFOR_{expected} " in c and c.count("-DFOR_") == 1 for c in commands)
     assert f"compiling arch for {expected} ..." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        # newer than all that was built; older; and code of a family (100f) runs on its later members, which 10.1 is not
+        (
+            ["80", "90a", "100f"],
+            {"80": "80", "86": "86", "90": "90a", "100": "100f", "103": "100f", "101": "101", "121": "121"},
+        ),
+        # code for one arch alone is dearer than that of a family, and where only that was built, its kin is like it
+        (["100a", "120f", "120a"], {"100": "100a", "103": "103a", "120": "120a", "121": "120f", "90": "90"}),
+    ],
+)
+def test_a_device_keeps_what_the_build_chose_of_its_kind(
+    tmp_path: Path, objects_dir: Path, built: list[str], expected: dict[str, str]
+) -> None:
+    lib = build(tmp_path, objects_dir, "cuda", CUDA, 0, built)
+    for capability, arch in expected.items():
+        lib.call(tmp_path / "main", env={"TEST_CAPABILITY": capability, "LAZYCK_CACHE_DIR": str(tmp_path / capability)})
+        made = {p.name.partition("-")[0] for p in (tmp_path / capability).glob("v1/demo/*")}
+        assert made == {arch}, capability
+
+
+def test_an_arch_that_the_compiler_does_not_know_is_said_so(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir, "cuda", CUDA, 0, ["80"])
+    source = next(tmp_path.rglob("arch.cpp"))
+    source.write_text("#error Unsupported gpu architecture 'compute_130'\n")
+    done = lib.call(tmp_path / "main", env={"TEST_CAPABILITY": "130"})
+    assert done.returncode == 3
+    assert "does not know the arch 130" in done.stdout and "LAZYCK_ARCHS" in done.stdout
 
 
 def test_without_answer_the_builds_archs_make_one_entry(tmp_path: Path, objects_dir: Path) -> None:

@@ -158,15 +158,41 @@ std::string ask_cuda() {
     return ask_cuda_driver();
 }
 
-// A build for 90a has code that only sm_90a, not sm_90, can run: compile for what the build chose of this device.
+// `90a`, `100f`: the number, and the letter if there is one; 0 for a name of another form.
+struct Capability {
+    int number = 0;
+    char variant = 0;
+};
+
+Capability capability_of(const std::string& name) {
+    Capability found;
+    std::size_t i = 0;
+    while (i < name.size() && i < 4 && name[i] >= '0' && name[i] <= '9')
+        found.number = found.number * 10 + name[i++] - '0';
+    if (i + 1 == name.size()) found.variant = name[i];
+    return i == name.size() || found.variant != 0 ? found : Capability();
+}
+
+// Whether code of both runs on devices of one family. 10.1 (Thor) has the major number of 10.0 without being its kin.
+bool is_kin(int a, int b) { return a / 10 == b / 10 && (a == 101) == (b == 101); }
+
+// What to compile for on a device of capability `arch`. A build for 90a has code that only sm_90a, not sm_90, can hold,
+// and code of a family (100f) runs on its later members (10.3): what the build chose of this device's kind is kept.
 std::string as_built(const std::string& arch, const Strings& built) {
+    const int device = capability_of(arch).number;
+    if (device == 0) return arch;
+    bool is_own_specific = false, has_kin_specific = false;
+    int family = 0;
     for (const std::string& name : built) {
-        if (name.size() == arch.size() + 1 && name.compare(0, arch.size(), arch) == 0 &&
-            (name.back() == 'a' || name.back() == 'f')) {
-            return name;
-        }
+        const Capability b = capability_of(name);
+        if (!is_kin(b.number, device)) continue;
+        if (b.variant == 'a') (b.number == device ? is_own_specific : has_kin_specific) = true;
+        if (b.variant == 'f' && b.number <= device) family = std::max(family, b.number);
     }
-    return arch;
+    if (is_own_specific) return arch + "a";
+    if (family != 0) return std::to_string(family) + "f";
+    const bool is_plain = std::find(built.begin(), built.end(), arch) != built.end();
+    return has_kin_specific && !is_plain ? arch + "a" : arch;
 }
 
 std::string machine_name() {
@@ -175,6 +201,14 @@ std::string machine_name() {
 }
 
 }  // namespace
+
+std::string advice_on_arch(const std::string& message, const Strings& archs) {
+    const auto has = [&](const char* text) { return message.find(text) != std::string::npos; };
+    if (archs.empty() || (!has("Unsupported gpu architecture") && !has("not defined for option 'gpu-"))) return "";
+    return "this nvcc does not know the arch " + join(archs, ", ") +
+           ": use a newer CUDA toolkit, or set " LAZYCK_ENV_ARCHS
+           " to an older arch of the same major number, whose code this GPU can run";
+}
 
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
     if (!manifest.has_arch_flags(recipe)) return {machine_name()};

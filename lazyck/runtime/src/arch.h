@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "manifest_view.h"
 #include "text.h"
@@ -12,5 +13,8 @@ namespace lazyck::rt {
 // `may_ask`, else the archs of the build. A recipe without arch flags makes host code: the machine's name. Takes the
 // dynamic loader's lock. Throws CompileError when nothing says an arch.
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
+
+// What to tell the user beside `message`, a compiler's error, if it is about `archs` themselves; else "".
+std::string advice_on_arch(const std::string& message, const Strings& archs);
 
 }  // namespace lazyck::rt

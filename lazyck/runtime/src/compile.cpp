@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "arch.h"
 #include "entry.h"
 #include "failure.h"
 #include "files.h"
@@ -89,7 +90,8 @@ class Compilation {
                       "");
         }
         const std::string first = first_error(read_text(m_staged_log).substr(before));
-        fail_here(first, reason);
+        const std::string advice = advice_on_arch(first, m_request.archs);
+        fail_here(first, advice.empty() ? reason : advice);
     }
 
     // The line by which a reader would know what is wrong. The last line of `output` is ours; the driver's own
