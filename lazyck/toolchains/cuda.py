@@ -14,9 +14,10 @@ from typing import ClassVar
 from lazyck import abi, proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import environment, tools_dir
-from lazyck.errors import BuildError, CommandError, UsageError
-from lazyck.toolchains import cuda_wheels, lookup, nvcc_options
+from lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
+from lazyck.toolchains import cuda_checks, cuda_wheels, lookup, nvcc_options
 from lazyck.toolchains.base import Found, Toolchain, accepts
+from lazyck.toolchains.check import Check, State
 from lazyck.toolchains.gnu import own_library_items
 from lazyck.toolchains.options import Item, join
 
@@ -48,6 +49,7 @@ class CudaToolchain(Toolchain):
     """nvcc. Archs are named by their number: `80`, `90a`."""
 
     name = "cuda"
+    install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
     response = ("-optf", "")
     tools = ("nvcc",)
     home_env = ("CUDA_HOME", "CUDA_PATH")
@@ -119,6 +121,32 @@ class CudaToolchain(Toolchain):
 
     def searched(self) -> str:
         return f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {_DEFAULT_HOME}"
+
+    def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        try:
+            shown = proc.run([*found.compiler, "--list-gpu-code"], env=env).stdout
+        except ToolchainError:
+            return ()
+        return tuple(sorted(re.findall(r"\bsm_(\d+[a-f]?)", shown), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+
+    def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        return cuda_checks.capabilities(found.compiler, env)
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        checks = super().checks(found, env)
+        if found is None or checks[0].state is State.MISSING:
+            return checks
+        if found.origin:
+            detail = f"wheels at {found.origin}; builds see {found.home}, which has lib64 and libcudart.so too"
+            checks.append(Check("home", State.OK, detail))
+        checks += cuda_checks.parts(found.compiler, env)
+        checks.append(cuda_checks.driver(env))
+        archs = self.present_archs(found, env)
+        seen = Check("GPU", State.OK, " ".join(archs))
+        return [
+            *checks,
+            seen if archs else Check("GPU", State.NOTE, "none here: LAZYCK_ARCHS says what to compile for"),
+        ]
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         archs = []
@@ -236,6 +264,7 @@ class CudaToolchain(Toolchain):
             base[0],
             *join(kept),
             "-shared",
+            "-nodlink",  # it would add an image for nvcc's default arch
             "-Xcompiler",
             "-fPIC",
             "-cudart",

@@ -29,7 +29,9 @@ _VALUES = (
     "--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector -device-stack-protector;"
     "--compress-mode -compress-mode;--frandom-seed -frandom-seed;--sanitize -sanitize;--options-file -optf;"
     "--output-file -o;--dependency-output -MF;--dependency-target-name -MT;--maxregcount -maxregcount;"
-    "--compiler-library -cclib;--machine-options -march"
+    "--compiler-library -cclib;--machine-options -march;--tile-preview -tile-preview;--tileiras-options -Xtileiras;"
+    "--stdlib -stdlib;--apply-controls -apply-controls;--nvprune-options -Xnvprune;--fmax-errors -fmax-errors;"
+    "--fdevice-time-trace-granularity -fdevice-time-trace-granularity;--fdevice-sanitize -fdevice-sanitize"
 )
 _ROLES = {
     "-o": Role.OUTPUT,

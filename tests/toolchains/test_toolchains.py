@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -196,6 +197,18 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
         ["readelf", "-dW", "--dyn-syms", "k.so"], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert "libmain.so" in shown.stdout and "_Z1kPi" in shown.stdout
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
+def test_the_table_has_every_option_of_this_nvcc_that_takes_a_value() -> None:
+    found = CUDA.find(os.environ)
+    assert found is not None
+    text = subprocess.run([*found.compiler, "--help"], check=True, capture_output=True, text=True).stdout
+    listed = re.findall(r"^(--[\w+-]+)[ \t]+(\S[^\n]*?)[ \t]*\((-[\w+-]+)\)", text, re.M)
+    assert len(listed) > 40
+    known = {rule.text for rule in CUDA.table.rules}
+    assert not [(long, short) for long, value, short in listed if value[0] in "<{" and not {long, short} <= known]
 
 
 # -- identity and look-up ------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""What tests need of CUDA: this machine's toolkit, a copy of it in the layout of PyPI's wheels, what is in device code.
+
+TEST_CUDA_HOME names another toolkit to test with, TEST_CUDA_WHEELS a site-packages that has the real wheels.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from lazyck.toolchains import CUDA, cuda_wheels
+
+_FOUND = CUDA.find({**os.environ, **({"CUDA_HOME": h} if (h := os.environ.get("TEST_CUDA_HOME")) else {})})
+_FATBIN, _PTX, _ELF = 0xBA55ED50, 1, 2
+
+needs_nvcc = pytest.mark.skipif(_FOUND is None, reason="nvcc is not installed (pip install 'lazyck[cuda]')")
+
+
+def cuda_home() -> Path:
+    """The toolkit to test with: a directory with `bin/nvcc`."""
+    assert _FOUND is not None
+    return Path(_FOUND.home)
+
+
+def release() -> int:
+    """The toolkit's major release."""
+    return 13 if any(cuda_home().glob("lib*/libcudart.so.13")) else 12
+
+
+def cuda_environment(work: Path) -> dict[str, str]:
+    """An environment in which only `CUDA_HOME` leads to a CUDA compiler, with a cache and a home of its own."""
+    return {**bare_environment(work), "CUDA_HOME": str(cuda_home())}
+
+
+def bare_environment(work: Path) -> dict[str, str]:
+    """The same without any CUDA compiler, on PATH or elsewhere."""
+    path = [d for d in os.environ["PATH"].split(os.pathsep) if not os.access(Path(d, "nvcc"), os.X_OK)]
+    # what lazyck compiles for itself is kept per user: tests may share it, it is made of the sources' digest
+    return {"PATH": os.pathsep.join(path), "LAZYCK_CACHE_DIR": str(work / "cache")}
+
+
+def wheels(site: Path) -> Path:
+    """This machine's toolkit, laid out below `site` as wheels of CUDA 13 are: without `lib64` and `libcudart.so`."""
+    if (real := os.environ.get("TEST_CUDA_WHEELS")) is not None:
+        return Path(cuda_wheels.find_home([real]))
+    home, made = cuda_home(), site / "nvidia" / f"cu{release()}"
+    (made / "bin").mkdir(parents=True)
+    (made / "lib").mkdir()
+    for program in (home / "bin").iterdir():
+        (made / "bin" / program.name).symlink_to(program)
+    (made / "bin" / "nvcc.profile").unlink()
+    (made / "bin" / "nvcc.profile").write_text(
+        "TOP = $(_HERE_)/..\nCICC_PATH = $(TOP)/nvvm/bin\nNVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice\n"
+        "PATH += $(CICC_PATH):$(_HERE_):\n"
+        'INCLUDES += "-I$(TOP)/include" $(_SPACE_)\nSYSTEM_INCLUDES += "-isystem" "$(TOP)/include/cccl" $(_SPACE_)\n'
+        'LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"\n'
+    )
+    for library in (home / "lib64").iterdir():
+        if library.name in (f"libcudart.so.{release()}", "libcudart_static.a", "libcudadevrt.a"):
+            (made / "lib" / library.name).symlink_to(library)
+    for name in ("include", "nvvm"):
+        (made / name).symlink_to(home / name)
+    return made
+
+
+def device_code(file: Path) -> list[str]:
+    """What the fat binaries of `file` hold, as `elf 90` and `ptx 80`, in order; those without code are left out."""
+    with file.open("rb") as f:
+        section = ELFFile(f).get_section_by_name(".nv_fatbin")
+        data = section.data() if section is not None else b""
+    found = []
+    at = 0
+    while at + 16 <= len(data):
+        magic, _, header, size = struct.unpack_from("<IHHQ", data, at)
+        if magic != _FATBIN:
+            at += 8
+            continue
+        at, end = at + header, at + header + size
+        while at < end:
+            kind, _, header, size = struct.unpack_from("<HHIQ", data, at)
+            (arch,) = struct.unpack_from("<I", data, at + 28)
+            found.append(f"{ {_PTX: 'ptx', _ELF: 'elf'}.get(kind, str(kind)) } {arch}")
+            at += header + size
+    return found
+
+
+def project(name: str, work: Path) -> Path:
+    """A copy of `tests/projects/<name>`."""
+    return Path(shutil.copytree(Path(__file__).parent / "projects" / name, work / name))

@@ -1,0 +1,163 @@
+"""CUDA projects with the real nvcc: built lazily, first call compiled. Without a GPU a call ends in CUDA's error 35."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import ninja
+import pytest
+from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
+from support import REPOSITORY, Lazyck
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+# no driver; no device (a driver without a GPU); or, on a GPU, success up to the null pointer that the kernel is given
+REACHED_CUDA = ("35", "100", "0")
+
+
+def build(lazyck: Lazyck, work: Path, env: Mapping[str, str], *command: str, blobs: str = "*/blob/*") -> str:
+    done = lazyck("build", "full", "--blobs", blobs, "--", *(command or ("./build.sh",)), cwd=work, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+def inspected(lazyck: Lazyck, library: Path) -> dict[str, object]:
+    shown: dict[str, object] = json.loads(lazyck("inspect", library, "--json").stdout)
+    return shown
+
+
+def program(work: Path, library: Path) -> Path:
+    made = work / "main-program"
+    words = [str(library), f"-Wl,-rpath,{library.parent}", "-Wl,--allow-shlib-undefined"]
+    subprocess.run(["c++", str(work / "main.cpp"), *words, "-o", str(made)], check=True)
+    return made
+
+
+def call(program: Path, env: Mapping[str, str]) -> str:
+    """What a call of the library returns, in a process of its own; an error of lazyck ends the test."""
+    libraries = str(cuda_home() / "lib64")
+    done = subprocess.run([program], env={**env, "LD_LIBRARY_PATH": libraries}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def ninja_program() -> str:
+    return str(Path(ninja.BIN_DIR) / "ninja")
+
+
+def entries(env: Mapping[str, str]) -> list[Path]:
+    return sorted(Path(env["LAZYCK_CACHE_DIR"]).glob("v1/*/*/*.so"))
+
+
+def unique_symbols(file: Path) -> list[str]:
+    shown = subprocess.run(["readelf", "-sW", file], check=True, capture_output=True, text=True).stdout
+    return [line for line in shown.splitlines() if " UNIQUE " in line]
+
+
+def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path, lazyck: Lazyck) -> None:
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+    (work / "options").write_text('-gencode=arch=compute_75,code=sm_75 -DNAMED="a b" -I\'nowhere\n')
+    flags = "-gencode arch=compute_80,code=[sm_80,compute_80] -optf options"
+    full = {**env, "NVCCFLAGS": flags, "NVCC_APPEND_FLAGS": "-gencode arch=compute_86,code=[sm_86,compute_86] -DN=1"}
+    build(lazyck, work, full)
+    library = work / "build/libcudaops.so"
+    shown = inspected(lazyck, library)
+    assert shown["archs"] == ["80", "75", "86"]
+    main = program(work, library)
+    # flags of the job's own environment reach no entry either
+    job = {**env, "LAZYCK_ARCHS": "87", "NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
+    assert call(main, job) in REACHED_CUDA
+    (entry,) = entries(env)
+    assert device_code(entry) == ["elf 87"]
+    assert not unique_symbols(entry)
+    # what it would be otherwise
+    aot = ["-std=c++17", "-Iinclude", "-Xcompiler", "-fPIC", "-c", "blob/scale_float_2.cu", "-o", "aot.o"]
+    subprocess.run([cuda_home() / "bin/nvcc", *aot], cwd=work, check=True)
+    assert unique_symbols(work / "aot.o")
+
+
+def test_flags_of_the_environment_are_part_of_the_key(tmp_path: Path, lazyck: Lazyck) -> None:
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+
+    def recipe_and_keys(**flags: str) -> tuple[list[str], list[str]]:
+        build(lazyck, work, {**env, **flags})
+        shown = inspected(lazyck, work / "build/libcudaops.so")
+        (recipe,) = shown["recipes"]  # type: ignore[misc]
+        assert not [name for name in recipe["env"] if name.startswith("NVCC")]
+        return recipe["compile"], [b["digest"] for b in shown["blobs"]]  # type: ignore[attr-defined]
+
+    before, first = recipe_and_keys(NVCC_PREPEND_FLAGS="-DN=1")
+    after, second = recipe_and_keys(NVCC_APPEND_FLAGS='-DN=1 -arch=sm_80 -DS="x y"')
+    assert before.index("-DN=1") < before.index("-O2") and after.index("-DN=1") > after.index("-O2")
+    assert '-DS="x y"' in after and not any("sm_80" in word for word in after)
+    assert not set(first) & set(second)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "./build.sh",
+        "LDFLAGS='-cudart shared' ./build.sh",
+        'LINK=c++ LDFLAGS="-L$CUDA_HOME/lib64 -lcudart" ./build.sh',
+    ],
+    ids=["static", "shared", "shared-by-c++"],
+)
+def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str) -> None:
+    work, site = project("cuda_ops", tmp_path), tmp_path / "site"
+    home = wheels(site)
+    assert not (home / "lib64").exists() and not (home / "lib/libcudart.so").exists()
+    # lazyck and the wheels in one Python environment, as `pip install lazyck[cuda]` leaves them
+    env = {**bare_environment(tmp_path), "PYTHONPATH": f"{REPOSITORY}:{home.parent.parent}"}
+    build(lazyck, work, env, "sh", "-c", script)
+    composed = json.loads((work / ".lazyck-build/settings.json").read_text())["composed"]
+    for made, _ in composed:  # what was made for the build is not needed to compile
+        shutil.rmtree(made)
+    shown = inspected(lazyck, work / "build/libcudaops.so")
+    assert [recipe["home"] for recipe in shown["recipes"]] == [str(home)]  # type: ignore[attr-defined]
+    main = program(work, work / "build/libcudaops.so")
+    assert call(main, {**env, "LAZYCK_ARCHS": "80"}) in REACHED_CUDA
+    (entry,) = entries(env)
+    assert device_code(entry) == ["elf 80"]
+    needed = subprocess.run(["readelf", "-d", entry], check=True, capture_output=True, text=True).stdout
+    assert ("libcudart.so" in needed) == (script != "./build.sh")
+
+
+@pytest.mark.parametrize(
+    ("generator", "words"),
+    [("Ninja", ["-DCMAKE_CUDA_ARCHITECTURES=75;80"]), ("Unix Makefiles", ["-DCMAKE_CUDA_RUNTIME_LIBRARY=Shared"])],
+)
+def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, words: list[str]) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+    # by PATH with one generator, by path with the other, which also gets response files
+    compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="$CUDA_HOME/bin/nvcc"'
+    responses = [f"-DCMAKE_CUDA_USE_RESPONSE_FILE_FOR_{w}=1" for w in ("INCLUDES", "OBJECTS", "LIBRARIES")]
+    words = [*words, "-DCMAKE_MAKE_PROGRAM=" + ninja_program()] if generator == "Ninja" else [*words, *responses]
+    script = f"cmake -S . -B b -G '{generator}' {compiler} \"$@\" && cmake --build b"
+    build(lazyck, work, env, "sh", "-c", script, "sh", *words)
+    log = (work / ".lazyck-build/intercept.log").read_text()
+    assert "try-compile" in log and log.count("defer\tblob\tnvcc") == 3
+    assert len(inspected(lazyck, work / "b/libcudaops.so")["blobs"]) == 3  # type: ignore[arg-type]
+    assert call(work / "b/main", env) in REACHED_CUDA
+    assert {code.split()[0] for entry in entries(env) for code in device_code(entry)} == {"elf"}
+
+
+def test_relocatable_device_code_is_compiled_as_always(tmp_path: Path, lazyck: Lazyck) -> None:
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+    build(lazyck, work, {**env, "NVCC_APPEND_FLAGS": "-rdc true"})
+    log = (work / ".lazyck-build/intercept.log").read_text()
+    assert log.count("pass\trelocatable-device-code") == 4 and "defer" not in log
+    assert call(program(work, work / "build/libcudaops.so"), env) in REACHED_CUDA
+
+
+def test_a_device_that_nvcc_does_not_know(tmp_path: Path, lazyck: Lazyck) -> None:
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+    build(lazyck, work, env)
+    main = program(work, work / "build/libcudaops.so")
+    done = subprocess.run([main], env={**env, "LAZYCK_ARCHS": "990"}, capture_output=True, text=True)
+    assert "does not know the arch 990: use a newer CUDA toolkit" in done.stderr
