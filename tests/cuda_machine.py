@@ -34,7 +34,7 @@ def release() -> int:
 
 def cuda_environment(work: Path) -> dict[str, str]:
     """An environment in which only `CUDA_HOME` leads to a CUDA compiler, with a cache and a home of its own."""
-    return {**bare_environment(work), "CUDA_HOME": str(cuda_home())}
+    return {**bare_environment(work), "CUDA_HOME": str(cuda_home()), "LD_LIBRARY_PATH": str(cuda_home() / "lib64")}
 
 
 def bare_environment(work: Path) -> dict[str, str]:

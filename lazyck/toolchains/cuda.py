@@ -163,6 +163,18 @@ class CudaToolchain(Toolchain):
             archs.append(match[1].replace(".", "") + match[2].lower())
         return tuple(dict.fromkeys(archs))
 
+    def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
+        words = super().base_words(cmd)
+        kept: list[Item] = []
+        for item in self.table.split(words[cmd.call.prefix :]):
+            # nvcc takes lists where others take one path; whoever maps paths expects one
+            several = item.value.split(",") if item.name in self.path_options and item.value else []
+            if len(several) > 1:
+                kept += [Item((item.name, path), item.name, path) for path in several if path]
+            else:
+                kept.append(item)
+        return (*words[: cmd.call.prefix], *join(kept))
+
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         found: list[str] = []
         arch = code = ""

@@ -69,6 +69,73 @@ def test_archs_of_command_lines() -> None:
     assert CUDA.archs_in(("-arch=compute_75",)) == ("75",)
 
 
+@pytest.mark.parametrize(
+    ("line", "archs"),
+    [
+        (
+            "-gencode arch=compute_80,code=[sm_80,compute_80] --generate-code=arch=compute_90a,code=sm_90a",
+            ("80", "90a"),
+        ),
+        ('-gencode=arch=compute_80,code=\\"sm_80,sm_86\\"', ("80", "86")),
+        ("-gencode arch=compute_100f,code=sm_100f", ("100f",)),
+        ("-gencode arch=compute_80,code=compute_80", ("80",)),  # PTX only
+        ("-gencode arch=compute_80,code=lto_80", ("80",)),
+        ("-arch=sm_80 -gencode arch=compute_90,code=sm_90", ("80", "90")),
+        ("-arch compute_80 -code sm_86,compute_80", ("86",)),
+        ("--gpu-architecture=compute_80 --gpu-code=sm_80", ("80",)),
+        ("-arch=sm_80 -arch=sm_90", ("90",)),
+        ("-arch=all-major", ()),
+        ("-O2 -DX=sm_80", ()),
+    ],
+)
+def test_archs_in_all_spellings_of_nvcc_are_read_and_left_out(line: str, archs: tuple[str, ...]) -> None:
+    words = line.replace("\\", "").split()
+    assert CUDA.archs_in(words) == archs
+    assert not [
+        w for w in base(CUDA, f"{line} -c k.cu -o k.o".replace("\\", "")) if "_" in w and not w.startswith("-D")
+    ]
+
+
+def test_words_of_option_variables_are_words_of_the_command() -> None:
+    env = (
+        ("CPATH", "/x"),
+        ("NVCC_APPEND_FLAGS", '-arch=sm_80 -DA="b c" -DQ=it\\\'s'),
+        ("NVCC_PREPEND_FLAGS", "-O1 -DP"),
+    )
+    cmd = CompileCommand(Invocation("nvcc", "cuda", "/w", ("nvcc", "-O2", "-c", "k.cu", "-o", "k.o"), 1, env), "", "")
+    assert CUDA.base_words(cmd) == ("nvcc", "-O1", "-DP", "-O2", '-DA="b c"', "-DQ=it's")
+    assert CUDA.archs_of(cmd) == ("80",)
+    assert CUDA.base_env(cmd) == (("CPATH", "/x"),)
+    env = (("HIPCC_COMPILE_FLAGS_APPEND", "--offload-arch=gfx942 -DX"),)
+    cmd = CompileCommand(
+        Invocation("hipcc", "rocm", "/w", ("hipcc", "-O2", "-c", "k.cpp", "-o", "k.o"), 1, env), "", ""
+    )
+    assert ROCM.base_words(cmd) == ("hipcc", "-O2", "-DX") and ROCM.archs_of(cmd) == ("gfx942",)
+
+
+def test_archs_are_handed_on_as_each_build_writes_them() -> None:
+    assert CUDA.arch_settings(("80", "90a", "120f")) == {
+        "TORCH_CUDA_ARCH_LIST": "8.0;9.0a;12.0f", "CUDAARCHS": "80;90a;120f",
+    }  # fmt: skip
+    assert ROCM.arch_settings(("gfx942", "gfx90a"))["PYTORCH_ROCM_ARCH"] == "gfx942;gfx90a"
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
+def test_nvcc_says_what_it_compiles_for_where_the_command_does_not(tmp_path: Path) -> None:
+    found = CUDA.find(os.environ)
+    assert found is not None
+
+    def archs(*words: str) -> tuple[str, ...]:
+        call = Invocation("nvcc", "cuda", str(tmp_path), (*found.compiler, *words, "-c", "k.cu", "-o", "k.o"), 1, ())
+        return CUDA.archs_of(CompileCommand(call, "/w/k.cu", "/w/k.o"))
+
+    known = CUDA.known_archs(found, os.environ)
+    assert len(archs()) == 1 and archs()[0] in known
+    assert {"80", "90"} <= set(archs("-arch=all-major")) <= set(archs("-arch=all")) <= set(known)
+    assert archs("-arch=native") == (CUDA.present_archs(found, os.environ) or archs())
+
+
 # -- base words --------------------------------------------------------------------------------------
 
 
@@ -83,6 +150,17 @@ def test_base_words_are_what_does_not_name_this_one_compile() -> None:
         "-compress-all --generate-dependencies-with-compile --dependency-output k.d -c k.cu -o=k.o --keep -ccbin g++"
     )
     assert base(CUDA, line) == ["--threads", "4", "-Xfatbin", "-compress-all", "-ccbin", "g++"]
+    assert base(CUDA, "-I /a,/b -isystem=/c,/d -DX=a,b") == [
+        "-I",
+        "/a",
+        "-I",
+        "/b",
+        "-isystem",
+        "/c",
+        "-isystem",
+        "/d",
+        "-DX=a,b",
+    ]
 
 
 def separate(toolchain: Toolchain) -> set[str]:
@@ -132,9 +210,15 @@ def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
      ("c++", "-shared a.o -lcudart", "shared"), ("c++", "/c/lib64/libcudart.so", "shared"),
      ("c++", "-lcudart_static", "static"), ("c++", "-shared a.o", "none")],
 )  # fmt: skip
-def test_a_cuda_blob_follows_the_library_s_runtime(tool: str, line: str, kind: str) -> None:
+def test_a_cuda_blob_follows_the_library_s_runtime(tmp_path: Path, tool: str, line: str, kind: str) -> None:
     call = Invocation(tool, "host", "/w", (f"/usr/bin/{tool}", *line.split()), 1, ())
-    words = CUDA.link_words(("/c/bin/nvcc", "-O3", "-ccbin", "g++-12", "-x", "cu"), LinkCommand(call, "/w/lib.so"))
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    nvcc.chmod(0o755)
+    words = CUDA.link_words((str(nvcc), "-O3", "-ccbin", "g++-12", "-x", "cu"), LinkCommand(call, "/w/lib.so"))
+    if kind == "shared":  # by its soname, which is there even where `libcudart.so` is not
+        assert "-l:libcudart.so.12" in words
+        kind = "none"
     assert words[words.index("-cudart") + 1] == kind
     assert "-x" not in words and words[1:3] == ("-ccbin", "g++-12")
 
