@@ -192,6 +192,7 @@ static const char* language_refusal(const Conf* conf, const Command* cmd, const 
         *toolchain = pair_value(&conf->suffixes, suffix);
         if (!*toolchain) return is_assembler_suffix(suffix) ? "assembly" : "no-source";
     }
+    if (**toolchain == '!') return *toolchain + 1;
     if (!**toolchain) *toolchain = conf->toolchain;
     return NULL;
 }

@@ -66,7 +66,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
 
 
 def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:
-    followed = [n for n in (*toolchain.languages.values(), *toolchain.foreign_suffixes.values()) if n]
+    followed = [n for n in (*toolchain.languages.values(), *toolchain.foreign_suffixes.values()) if n and n[0] != "!"]
     names = (*toolchain.flag_env, *(v for n in followed for v in by_name(n).flag_env))
     return tuple(dict.fromkeys(names))
 

@@ -14,13 +14,13 @@ import lazyck
 from lazyck.errors import ToolchainError, UsageError
 from lazyck.interceptor import homes, shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
-from lazyck.toolchains import ALL, HOST, Found, Toolchain, by_name, lookup
+from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, lookup
 
 _NO_CCACHE = "CCACHE_DISABLE"
 # variable that names a compiler → toolchain
 _COMPILER_VARIABLES = {variable: t for t in ALL for variable in t.compiler_env}
 # further variables in which a build may hand one of our paths to a compiler
-_PASSED_ON = ("NVCC_CCBIN", "HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
+_PASSED_ON = ("HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     present = {f.toolchain: f for f in found}
     for variable, toolchain in _COMPILER_VARIABLES.items():
         words = lookup.resolve(variable, env) if toolchain in present else ()
-        if words and toolchain.name == "cuda" and "nvcc" not in Path(lookup.without_launchers(words)[0]).name:
-            continue  # clang as a CUDA compiler: no recipes for it
+        if words and toolchain is CUDA and not CUDA.is_nvcc(lookup.without_launchers(words)):
+            toolchain = HOST  # clang: its shim passes CUDA on, with the reason
         if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):
             words = present[toolchain].compiler
         if not words:

@@ -36,8 +36,8 @@ typedef struct {
     List real;       // argv prefix that runs in the shim's place
     List compiler;   // the same without compiler caches, for records
     List blobs;      // globs
-    List suffixes;   // pairs: suffix, toolchain
-    List languages;  // pairs: value of -x, toolchain
+    List suffixes;   // pairs: suffix, toolchain; or `!` and the reason to pass such a source on
+    List languages;  // pairs: value of -x, the same
     List flag_env, option_env;
     List path_map;   // pairs: path of a shim or shim home, what it stands for
     List env_names;  // variables to which path_map applies

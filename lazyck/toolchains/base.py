@@ -46,7 +46,8 @@ class Toolchain(ABC):
     arch_env: tuple[str, ...] = ()
     path_options: frozenset[str]
     source_suffixes: tuple[str, ...]
-    # language (value of -x) → toolchain whose recipes a compile in it follows
+    # language (value of -x) → toolchain whose recipes a compile in it follows ("": this one), or `!` and a reason code:
+    # it has no recipes
     languages: ClassVar[Mapping[str, str]]
     # source suffix → toolchain, where it is another one
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}

@@ -90,6 +90,8 @@ class CudaToolchain(Toolchain):
 
     def _find(self, env: Mapping[str, str]) -> Found | None:
         compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
+        if compiler and not self.is_nvcc(compiler):
+            compiler = ()
         homes = [h for h in (env.get(v, "") for v in self.home_env) if h]
         for home in homes if compiler else ():
             if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from the one named
@@ -106,6 +108,11 @@ class CudaToolchain(Toolchain):
         # What was installed for lazyck goes before what merely lies there: only the default place is not on PATH.
         home = cuda_wheels.find_home(sys.path) or _DEFAULT_HOME
         return Found(self, home, (f"{home}/bin/nvcc",)) if lookup.is_program(f"{home}/bin/nvcc") else None
+
+    @staticmethod
+    def is_nvcc(words: Sequence[str]) -> bool:
+        """Whether a compiler's words name nvcc, or a wrapper of it, rather than clang."""
+        return "nvcc" in Path(words[0]).name
 
     def whole_home(self, home: str) -> tuple[str, str]:
         return self._completed(home, environment()), ""

@@ -43,10 +43,10 @@ class HostToolchain(GnuToolchain):
     }
     # CUDAHOSTCXX: nvcc's host compiler, with which CMake links CUDA targets
     compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
-    # clang compiles HIP by itself: such a blob follows rocm's recipes
-    languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm"}
-    source_suffixes = tuple(s for s in SOURCES if s != ".cu")
-    foreign_suffixes: ClassVar[Mapping[str, str]] = {".hip": "rocm"}
+    # clang compiles HIP by itself: such a blob follows rocm's recipes. For CUDA by clang there are none.
+    languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cuda": "!cuda-by-clang"}
+    source_suffixes = SOURCES
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {".hip": "rocm", ".cu": "!cuda-by-clang"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.without_launchers(lookup.resolve("CXX", env))

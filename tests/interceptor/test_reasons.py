@@ -56,13 +56,15 @@ PASSED = [
     ("c++ -v", "no-input"),
     ("c++", "no-input"),
     ("c++ -c -x objective-c blob/k.cpp -o k.o", "language"),
-    ("c++ -c -x cuda blob/k.cpp -o k.o", "language"),
+    ("c++ -c -x go blob/k.cpp -o k.o", "language"),
     ("c++ -c src/m.cpp -o m.o", "not-a-blob"),
     ("c++ -c blob/gone.cpp -o k.o", "source-unreadable"),
     (f"c++ -working-directory src {K}", "unsupported-option"),
     ("c++ -c -o k.o -- blob/k.cpp", "unsupported-option"),
     ("c++ -c blob/k.cpp -o", "unsupported-option"),
     ("c++ -c blob/k.cpp @src -o k.o", "response-file"),
+    ("clang++ -x cuda -c blob/k.cpp -o k.o", "cuda-by-clang"),
+    ("clang++ --cuda-gpu-arch=sm_80 -c blob/k.cu -o k.o", "cuda-by-clang"),
     ("c++ -shared blob/k.cpp -o k.so", "compile-and-link"),
     ("c++ -shared plain.o -o k.so", "link-without-blobs"),
     ("c++ -r plain.o -o k.o", "relocatable-link"),
@@ -127,9 +129,22 @@ def test_options_in_variables_count(fake: Project) -> None:
     assert fake.last.reason == "relocatable-device-code"
     fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_PREPEND_FLAGS="--dryrun")
     assert fake.last.reason == "dry-run"
+    fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-rdc true")
+    assert fake.last.reason == "relocatable-device-code"
+    for flags, reason in (("-optf opts", "response-file"), ("-MD -MF x.d", "unsupported-option")):
+        fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS=flags)
+        assert fake.last.reason == reason
     fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-O3")
     assert fake.last.action == "defer"
     assert fake.compile("k.o").call.env == (("NVCC_APPEND_FLAGS", "-O3"),)
+
+
+def test_options_files_are_read_as_nvcc_reads_them(fake: Project) -> None:
+    # nvcc 12.4 and 13.0, by --dryrun: ' is a character like any other, a protected " or backslash leaves nothing
+    fake.write("opts", """-DA="e f" -DB=it's "-DC=a b" -DD=a\\ b -DE=\\"s\\" -DF=a\\\\b -I"/x y"\n""")
+    fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", "--options-file", "opts")
+    words = list(fake.compile("k.o").call.argv)
+    assert words[-7:] == ["-DA=e f", "-DB=it's", "-DC=a b", "-DD=a b", "-DE=s", "-DF=ab", "-I/x y"]
 
 
 def test_a_missing_directory_is_an_error_like_a_compiler_s(fake: Project) -> None:
