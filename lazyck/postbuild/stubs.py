@@ -9,16 +9,18 @@ renderer in `_RENDERERS` and one trampoline.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lazyck import abi
 from lazyck.errors import BuildError
 
 
-def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "") -> str:
+def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "", protected: Collection[str] = ()) -> str:
     """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`.
 
-    `manifest_file` is embedded by `.incbin` when the text is assembled. Raises `BuildError` for a machine
+    `protected` stubs are exported, but the library's own calls always reach them: what an ahead-of-time build hides,
+    no other library may interpose, yet the library's blobs must find it. `manifest_file` is embedded by `.incbin` when
+    the text is assembled. Raises `BuildError` for a machine
     (default: this one) without a renderer, and for a name that no assembler line can hold.
     """
     machine = machine or platform.machine()
@@ -26,7 +28,8 @@ def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "") 
     if renderer is None:
         known = ", ".join(sorted(_RENDERERS))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build on one of: {known}")
-    return "\n".join([*renderer(symbols), *_render_data(symbols, manifest_file), ""])
+    visibility = [f" .protected {_quote(s)}" for s in symbols if s in protected]
+    return "\n".join([*renderer(symbols), *visibility, *_render_data(symbols, manifest_file), ""])
 
 
 def _quote(text: str) -> str:

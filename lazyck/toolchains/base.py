@@ -186,6 +186,15 @@ class Toolchain(ABC):
         """argvs, each of which leaves in `output` a make rule of all that device passes read; read it each time."""
         return []
 
+    def hides_symbols(self, base: Sequence[str]) -> bool:
+        """Whether what a blob defines stays within its library unless its source says otherwise."""
+        values = [i.value for i in self._host_items(base) if i.name == "-fvisibility"]
+        return bool(values) and values[-1] != "default"
+
+    def _host_items(self, base: Sequence[str]) -> list[Item]:
+        """The options of `base` that reach the compiler of host code."""
+        return self.table.split(base[1:])
+
     @abstractmethod
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         """`base` adjusted for a blob that becomes a library of its own."""

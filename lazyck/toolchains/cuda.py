@@ -266,6 +266,14 @@ class CudaToolchain(Toolchain):
     ) -> list[tuple[str, ...]]:
         return [(*base, *self._flags_for(archs), "-w", "-M", "-MF", output, source)]  # covers every pass at once
 
+    def _host_items(self, base: Sequence[str]) -> list[Item]:
+        items = []
+        for item in self.table.split(base[1:]):
+            items.append(item)
+            if item.name in _HOST_OPTIONS and item.value is not None:
+                items += [_host_item(part) for part in re.split(r"[,\s]+", item.value) if part]
+        return items
+
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         host = [i for i in self.table.split(base[1:]) if i.name in _both("-ccbin")]
         flags = ["-Xcompiler", "-fPIC"]
@@ -354,7 +362,8 @@ def _without_hiding(items: Iterable[Item]) -> list[Item]:
 
 def _host_item(part: str) -> Item:
     word = part.strip("'\"")
-    return Item((word,), word.partition("=")[0])
+    name, equals, value = word.partition("=")
+    return Item((word,), name, value if equals else None)
 
 
 def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
