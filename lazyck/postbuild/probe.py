@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -52,16 +51,18 @@ class Unprobed:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """CPU seconds are lazyck's own and its compilers'; the peak is that of the largest single process."""
+    """CPU seconds are lazyck's own and its compilers'; the peak is that of the largest single process. `texts` are the
+    preprocessed batches of each group: they stay in the work directory."""
 
     probed: tuple[Probed, ...]
     eager: tuple[Unprobed, ...]
     cpu_seconds: float
     peak_rss_kib: int
+    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
 
 
 def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeResult:
-    """Probe `blobs`, with at most `jobs` compilers at a time; writes below `work` only.
+    """Probe `blobs`, with at most `jobs` compilers at a time; writes below `work` only, which the caller removes.
 
     Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot be started.
     """
@@ -106,13 +107,15 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
                     eager[blob] = Unprobed(blob, f"the files that it reads cannot be listed: {unlisted[source]}")
                 else:
                     probed[blob] = replace(probed[blob], headers=files)
-    for _, at in numbered:
-        shutil.rmtree(at, ignore_errors=True)
+    for (_, at), answer in pairs:
+        for file in set(at.iterdir()) - set(answer.texts):
+            file.unlink()
     return ProbeResult(
         tuple(probed[b] for b in dict.fromkeys(blobs) if b in probed),
         tuple(eager[b] for b in dict.fromkeys(blobs) if b in eager),
         _cpu_seconds() - before,
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
+        tuple((group, tuple(answer.texts)) for (group, _), answer in pairs),
     )
 
 

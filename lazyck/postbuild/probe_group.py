@@ -54,13 +54,14 @@ class Doubt:
 @dataclass
 class Answers:
     """What is known of a group's sources: symbols found, reasons to be eager, doubts; `files` that those in
-    `read` read."""
+    `read` read; `texts`: preprocessed batches, which hold each of `read` at least once."""
 
     found: dict[str, probe_unit.Found] = field(default_factory=dict)
     eager: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
+    texts: list[Path] = field(default_factory=list)
 
 
 def probe_group(group: Group, work: Path) -> Answers:
@@ -98,7 +99,7 @@ def _preprocess(
         if result.status == 0:
             with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
                 split = probe_text.split(lines, left, group.cwd)
-            output.unlink()
+            answers.texts.append(output.rename(work / f"text{len(answers.texts)}.ii"))
             answers.files |= split.files
             answers.read |= split.texts.keys()
             return split

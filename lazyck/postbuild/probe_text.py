@@ -97,11 +97,12 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
     return "\n".join(lines) + "\n", where
 
 
-_BATCH, _OWN, _SHARED, _DIRECT = range(4)
+_BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
 
 
-def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
-    """Take the preprocessed batch apart by its line markers."""
+def split(lines: Iterable[str], blobs: Iterable[str], cwd: str, headers: list[str] | None = None) -> Split:
+    """Take the preprocessed batch apart by its line markers; lines of shared headers that are no system headers are
+    added to `headers`."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
@@ -114,6 +115,8 @@ def split(lines: Iterable[str], blobs: Iterable[str], cwd: str) -> Split:
                 parts.append(line)
             elif mode == _DIRECT:
                 header.append(line)
+            if headers is not None and mode in (_SHARED, _DIRECT):
+                headers.append(line)
             continue
         flags = m[3].split()
         if "1" in flags:
@@ -146,7 +149,7 @@ def _enter(
     if parent == _BATCH and path in wanted:
         return _OWN
     if path.startswith("<"):
-        return _SHARED
+        return _FOREIGN
     full = os.path.join(cwd, path)
     if parent == _OWN and _is_owned(full, flags):
         if is_guarded(full):
@@ -155,7 +158,7 @@ def _enter(
         return _OWN
     out.files.add(full)
     if _SYSTEM in flags:
-        return _SHARED
+        return _FOREIGN
     out.shared.add(full)
     return _DIRECT if parent == _OWN else _SHARED
 

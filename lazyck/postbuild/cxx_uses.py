@@ -1,0 +1,167 @@
+"""Which names the code of a preprocessed text uses, declaration by declaration: an over-approximation that needs no
+types. What merely declares a name does not use it; what a function's body, an initializer or a type mentions, it uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lazyck.postbuild.cxx_lexer import IDENTIFIER, STRUCTURE, flat, template_prefixes, top_level, without_attributes
+
+_SCOPE = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^=]*|extern\s*"C(?:\+\+)?"\s*)$')
+_CLASS = re.compile(r"(?:\w+\s+)*?(?:struct|class|union)\b")
+_ACCESS = re.compile(r"^(?:\s*(?:public|protected|private)\s*:(?!:))+")
+_WIDTH = re.compile(r"\[|(?<!:):(?!:)")  # of an array, of a bit field
+_BASES = re.compile(r"(?<!:):(?!:)")
+_OPERATOR = re.compile(r"\boperator\b")
+_ASSIGN = re.compile(r"(?<![=!<>])=(?!=)")
+_QUALIFIED = re.compile(r"(?:[A-Za-z_]\w*\s*(?:<[^;{}()]*>\s*)?::\s*)*~?\s*[A-Za-z_]\w*\s*$")
+_GOES_ON = (",", ";", ")", "(", ".", "=", "{")
+_WORDS = re.compile(
+    r"alignas|auto|bool|char|class|const|constexpr|double|enum|explicit|extern|float|friend|inline|int|long|namespace"
+    r"|noexcept|operator|private|protected|public|return|short|signed|sizeof|static|struct|template|this|typedef|typename"
+    r"|union|unsigned|using|virtual|void|volatile|std|__attribute__|__inline__|__host__|__device__|__forceinline__"
+)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One declaration: its text up to the first brace, all of it, and the classes that it is a member of."""
+
+    head: str
+    text: str
+    owners: tuple[str, ...] = ()
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """Every identifier in it."""
+        return frozenset(IDENTIFIER.findall(self.text))
+
+    @cached_property
+    def _declarator(self) -> str:
+        """The qualified name of what is declared; "" for operators and for what has none."""
+        before = _ASSIGN.split(without_attributes(_ACCESS.sub("", self.head)), maxsplit=1)[0]
+        rest = template_prefixes(before)[1]
+        if _OPERATOR.search(rest):
+            return ""
+        paren = flat(rest).find("(")
+        found = _QUALIFIED.search(_without_arguments(rest[:paren] if paren >= 0 else _WIDTH.split(rest)[0]))
+        return found[0] if found else ""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names by which other code can reach it."""
+        found = frozenset(IDENTIFIER.findall(self._declarator)).union(self.owners)
+        if not found:  # a free operator is reached through its operands
+            found = frozenset(IDENTIFIER.findall(self.head))
+        return frozenset(n for n in found if not _WORDS.fullmatch(n))
+
+    def uses(self, names: frozenset[str]) -> frozenset[str]:
+        """Those of `names` that it uses."""
+        found = self.mentioned & names
+        own = IDENTIFIER.findall(self._declarator)[-1:] if found else []
+        if own and own[0] in found and len(re.findall(rf"\b{own[0]}\b", self.text)) == 1:
+            return found - {own[0]}
+        return found
+
+
+def _without_arguments(text: str) -> str:
+    """`text` without what stands between angle brackets at its end: `f<int, 3>` names f."""
+    if ">" not in text:
+        return text
+    return top_level(text.rstrip())
+
+
+@dataclass
+class _Walk:
+    scopes: list[tuple[str, ...]] = field(default_factory=lambda: [()])
+    start: int = 0
+    opened: int = -1  # the first brace of the declaration at hand
+    depth: int = 0
+    parens: int = 0
+
+
+def declarations(text: str) -> Iterator[Code]:
+    """The declarations of `text`, members of classes one by one; it never fails, whatever the text is."""
+    w = _Walk()
+    for m in STRUCTURE.finditer(text):
+        c = m[0][0]
+        if c == "(":
+            w.parens += 1
+        elif c == ")":
+            w.parens = max(0, w.parens - 1)
+        elif c == "#" and w.depth == 0 and w.opened < 0 and not text[w.start : m.start()].strip():
+            w.start = m.end()
+        elif c == "{":
+            if w.depth == 0 and w.parens == 0 and w.opened < 0:
+                head = text[w.start : m.start()]
+                inner = _scope_of(head)
+                if inner is not None:
+                    if inner:
+                        yield Code(head, head, w.scopes[-1])
+                    w.scopes.append(w.scopes[-1] + inner)
+                    w.start = m.end()
+                    continue
+                w.opened = m.start()
+            w.depth += 1
+        elif c == "}":
+            if w.depth == 0:
+                if len(w.scopes) > 1:
+                    w.scopes.pop()
+                w.start, w.opened, w.parens = m.end(), -1, 0
+                continue
+            w.depth -= 1
+            if w.depth or w.parens:
+                continue
+            rest = text[m.end() : m.end() + 80].lstrip()
+            head = text[w.start : w.opened]
+            goes_on = rest.startswith(("catch", *_GOES_ON)) or re.search(r"=\s*$", head)
+            if goes_on and not (rest.startswith(";") and _is_function(head)):
+                continue
+            yield Code(text[w.start : w.opened], text[w.start : m.end()], w.scopes[-1])
+            w.start, w.opened = m.end(), -1
+        elif c == ";" and w.depth == 0 and w.parens == 0:
+            statement = text[w.start : m.start()]
+            if statement.strip():
+                head = statement if w.opened < 0 else text[w.start : w.opened]
+                yield Code(head, statement, w.scopes[-1])
+            w.start, w.opened = m.end(), -1
+
+
+def _scope_of(head: str) -> tuple[str, ...] | None:
+    """The names that a scope adds to what its members are reached by; None for braces that open no scope."""
+    if _SCOPE.match(head):
+        return ()
+    if "class" not in head and "struct" not in head and "union" not in head:
+        return None
+    plain = without_attributes(template_prefixes(head)[1])
+    m = _CLASS.match(plain)
+    if not m or "(" in top_level(_BASES.split(plain)[0]):
+        return None
+    words = IDENTIFIER.findall(_without_arguments(_BASES.split(plain[m.end() :])[0]))
+    named = [w for w in words if w != "final"]
+    return (named[-1],) if named else ("",)
+
+
+def _is_function(head: str) -> bool:
+    return "(" in top_level(without_attributes(head)) and not _ASSIGN.search(top_level(without_attributes(head)))
+
+
+def reaching(code: Sequence[Code], names: frozenset[str]) -> frozenset[str]:
+    """`names`, and those of all declarations in `code` that use one of them, directly or through others."""
+    found, fresh = names, names
+    left = list(code)
+    while fresh:
+        added: set[str] = set()
+        kept = []
+        for c in left:
+            if c.uses(fresh):
+                added |= c.names
+            else:
+                kept.append(c)
+        left, fresh = kept, frozenset(added - found - {""})
+        found |= fresh
+    return found

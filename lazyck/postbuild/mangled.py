@@ -1,0 +1,149 @@
+"""By which identifiers a source text can refer to a mangled symbol: as much of the Itanium C++ ABI as that takes."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"\d+")
+_THUNK = re.compile(r"T(?:h|v)n?\d+_(?:n?\d+_)?")
+_LITERAL = re.compile(r"L[a-z]n?\d*E")
+_VALUE = re.compile(r"n?\d*E")
+_SUBSTITUTION = re.compile(r"S(?:[tabsiod]|[0-9A-Z]*_)")
+_PARAMETER = re.compile(r"T[0-9A-Z]*_")
+_BUILTIN_D = re.compile(r"DF\d+[_bx]|Dv\d+_|D[a-su-z]")
+_ARRAY = re.compile(r"A\d*_")
+_WORD = re.compile(r"\w+")
+
+
+class _Unreadable(Exception):
+    """A name of a shape that is not followed here."""
+
+
+def identifiers(symbol: str) -> frozenset[str]:
+    """One of these stands in every source text that uses `symbol` by name.
+
+    That is its last name, or its class's where it has none (constructors, operators). Names that are not understood
+    give all the identifiers that they hold.
+    """
+    if not symbol.startswith("_Z"):
+        return frozenset({symbol})
+    try:
+        return frozenset({_last_name(symbol, _start(symbol))})
+    except (_Unreadable, IndexError):
+        return frozenset(_all_names(symbol))
+
+
+def is_of_the_standard_library(symbol: str) -> bool:
+    """Whether `symbol` stands in namespace `std` or belongs to the compiler's own support library."""
+    return (
+        re.match(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)", symbol)
+        is not None
+    )
+
+
+def _start(symbol: str) -> int:
+    if symbol[2] == "T":
+        thunk = _THUNK.match(symbol, 2)
+        if thunk:
+            return thunk.end()
+        if symbol[3] in "VIST":
+            return 4
+        raise _Unreadable
+    if symbol[2] == "G":
+        if symbol[3] in "VR":
+            return 4
+        raise _Unreadable
+    return 2
+
+
+def _last_name(s: str, i: int) -> str:
+    is_nested = s[i] == "N"
+    if is_nested:
+        i += 1
+        while s[i] in "rVK":
+            i += 1
+        if s[i] in "RO":
+            i += 1
+    last = ""
+    while True:
+        c = s[i]
+        if c.isdigit():
+            last, i = _source_name(s, i)
+        elif c == "S":
+            i = _take(_SUBSTITUTION, s, i)
+        elif c == "T":
+            i = _take(_PARAMETER, s, i)
+        elif c == "I":
+            i = _past_end(s, i + 1)
+        elif c == "B":
+            i = _source_name(s, i + 1)[1]
+        elif c == "L":
+            i += 1
+        elif c in "CD" and is_nested and s[i + 1] in "012345":
+            i += 2
+        elif is_nested and (c == "E" or (c.islower() and last)):  # an operator is known by its class
+            break
+        else:
+            raise _Unreadable
+        if not is_nested and last and s[i : i + 1] not in ("B", "I"):
+            break
+    if not last:
+        raise _Unreadable
+    return last
+
+
+def _take(pattern: re.Pattern[str], s: str, i: int) -> int:
+    m = pattern.match(s, i)
+    if m is None:
+        raise _Unreadable
+    return m.end()
+
+
+def _source_name(s: str, i: int) -> tuple[str, int]:
+    m = _NUMBER.match(s, i)
+    if m is None or m.end() + int(m[0]) > len(s):
+        raise _Unreadable
+    end = m.end() + int(m[0])
+    return s[m.end() : end], end
+
+
+def _past_end(s: str, i: int) -> int:
+    """Index behind the `E` that ends the list of types, names or template arguments which goes on at `i`."""
+    while s[i] != "E":
+        i = _past_one(s, i)
+    return i + 1
+
+
+def _past_one(s: str, i: int) -> int:
+    c = s[i]
+    if c.isdigit():
+        return _source_name(s, i)[1]
+    if c == "L":
+        m = _LITERAL.match(s, i)
+        return m.end() if m else _take(_VALUE, s, _past_one(s, i + 1))
+    if c in "NIJF":
+        return _past_end(s, i + 1)
+    if c == "S":
+        return _take(_SUBSTITUTION, s, i)
+    if c == "T":
+        return _take(_PARAMETER, s, i)
+    if c == "D":
+        return _take(_BUILTIN_D, s, i)
+    if c == "A":
+        return _take(_ARRAY, s, i)
+    if c in "UuB":
+        return _source_name(s, i + 1)[1]
+    if c in "XZ_":
+        raise _Unreadable
+    return i + 1
+
+
+def _all_names(s: str) -> set[str]:
+    found = set()
+    for m in _NUMBER.finditer(s):
+        for start in range(m.start(), m.end()):
+            size = int(s[start : m.end()])
+            name = s[m.end() : m.end() + size]
+            if 0 < size == len(name) and not name[0].isdigit() and _WORD.fullmatch(name):
+                found.add(name)
+    return found

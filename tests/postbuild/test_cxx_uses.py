@@ -1,0 +1,102 @@
+"""Which names a text uses: what is only declared does not count, what code mentions does."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyck.postbuild.cxx_uses import declarations, reaching
+from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
+
+H = frozenset({"hidden"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "float hidden(Args a, int s);",
+        "namespace n { extern int hidden; }",
+        'extern "C" { int hidden(const char* text); }',
+        "struct S { void hidden(); int x; };",
+        "template <typename T> float hidden(T t, int n = 3);",
+        "template <> float hidden<int>(int x) { return x; }",
+    ],
+)
+def test_a_declaration_is_no_use(text: str) -> None:
+    assert not [c.text for c in declarations(text) if c.uses(H)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("inline int f(int x) { return hidden(x); }", {"f"}),
+        ("namespace n { template <typename T> auto g(T t) -> T { if (t) { hidden(t); } return t; } }", {"g"}),
+        ("static int value = hidden(3);", {"value"}),
+        ("int f(int x = hidden());", {"f"}),
+        ("auto call = [](int x) { return hidden(x); };", {"call"}),
+        ("struct S { int m() const { return hidden; } };", {"S", "m"}),
+        ("struct S { S() : a(hidden()) {} int a; };", {"S"}),
+        ("struct S { S() : a{hidden()}, b{2} {} int a, b; };", {"S"}),
+        ("struct S { public: int x = hidden(); };", {"S", "x"}),
+        ("struct S : hidden {};", {"S"}),
+        ("using Alias = std::vector<hidden>;", {"Alias"}),
+        ("typedef hidden Alias;", {"Alias"}),
+        ("hidden make(int);", {"make"}),
+        ("template <typename T> void Box<T>::go() { hidden(); }", {"Box", "go"}),
+        ("inline bool operator<(const Foo& a, const Foo& b) { return hidden(a, b); }", {"Foo", "a", "b"}),
+        ("inline int f() try { return hidden(); } catch (...) { return 1; }", {"f"}),
+        ("inline int hidden(float x) { return hidden(int(x)); }", {"hidden"}),
+        ("inline int before() { return 1; } inline int f() { return hidden(); }", {"f"}),
+        ("struct A { int x; }; struct B { struct C { void f() { hidden(); } }; };", {"B", "C", "f"}),
+    ],
+)
+def test_code_that_uses_a_name_is_known_by_its_own_names(text: str, names: set[str]) -> None:
+    found = [c for c in declarations(text) if c.uses(H)]
+    assert [set(c.names) for c in found] == [names]
+
+
+def test_a_name_is_reached_through_others() -> None:
+    text = """
+    int hidden(int);
+    inline int check(int x) { return hidden(x); }
+    struct Guard { Guard() { check(1); } };
+    inline int unrelated(int x) { return x; }
+    template <typename T> void run(T t) { Guard g; }
+    """
+    assert reaching(list(declarations(text)), H) == {"hidden", "check", "Guard", "run"}
+
+
+def test_any_text_is_read_to_its_end() -> None:
+    for text in ("}}}", "{{{", "(((", "int f( { ; }", "#pragma once\nint x;", 'R"(unclosed', "'", "template <"):
+        list(declarations(text))
+
+
+@pytest.mark.parametrize(
+    ("symbol", "names"),
+    [
+        ("plain_c", {"plain_c"}),
+        ("_Z5twiceILi2EEii", {"twice"}),
+        ("_ZN2ns6RunnerIfLi2EE3runEi", {"run"}),
+        ("_ZN2ns6RunnerC2Ev", {"Runner"}),
+        ("_ZNK2ns1AplERKS0_", {"A"}),
+        ("_ZTVN2ns6WidgetE", {"Widget"}),
+        ("_ZN2ns5levelE", {"level"}),
+        (
+            "_Z9fmha_fwd_I10fmha_traitILi64EDF16_Lb1EN7ck_tile4ModeE0EE6gfx9_tEfRKN7ck_tile13stream_configE4args",
+            {"fmha_fwd_"},
+        ),
+        ("_Z4nameB5cxx11i", {"name"}),
+        ("_ZThn16_N1B3fooEv", {"foo"}),
+    ],
+)
+def test_identifiers_of_mangled_names(symbol: str, names: set[str]) -> None:
+    assert identifiers(symbol) == names
+
+
+def test_names_that_are_not_understood_give_all_that_they_hold() -> None:
+    assert {"outer", "inner"} <= identifiers("_ZZ5outervENKUlvE_clEv_5inner")
+
+
+def test_the_standard_librarys_names_are_known() -> None:
+    assert is_of_the_standard_library("_ZNSt6vectorIiSaIiEE9push_backERKi")
+    assert is_of_the_standard_library("_ZNKSs4sizeEv") and is_of_the_standard_library("_ZSt4movei")
+    assert not is_of_the_standard_library("_ZN2ns3runESt6vectorIiE")
