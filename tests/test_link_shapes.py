@@ -156,17 +156,6 @@ def test_a_needed_symbol_of_a_blob_that_cannot_be_understood_is_an_error_with_su
     assert not (tmp_path / "libx.so").exists()
 
 
-def test_dispatchers_that_are_lto_objects_make_every_blob_eager(lazyck: Lazyck, tmp_path: Path) -> None:
-    write_project(tmp_path, [1])
-    script = (
-        COMPILE + "c++ -flto -fPIC -I. -c dispatch.cpp -o dispatch.o\nc++ -flto -shared -o libx.so dispatch.o v1.o\n"
-    )
-    done = build(lazyck, tmp_path, script)
-    assert done.returncode == 0, done.stderr
-    assert "LTO" in done.stderr
-    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
-
-
 def test_a_weak_definition_in_a_dispatcher_keeps_the_call_where_it_was(lazyck: Lazyck, tmp_path: Path) -> None:
     write_project(tmp_path, [1, 2])
     with (tmp_path / "dispatch.cpp").open("a") as f:

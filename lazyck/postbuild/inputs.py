@@ -17,8 +17,9 @@ class LinkInputs:
 
     `items` are its options and inputs. `deferred` are the indices of those inputs that are deferred objects, `kept` of
     those that are other objects or archives. `objects` and `archives` are the paths of all real ones,
-    also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and
-    of deferred members of archives, in link order, each source once.
+    also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`), `libraries` the shared ones with the indices
+    of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
+    order, each source once.
     """
 
     items: tuple[Item, ...]
@@ -28,6 +29,7 @@ class LinkInputs:
     kept: frozenset[int]
     objects: tuple[str, ...]
     archives: tuple[str, ...]
+    libraries: tuple[tuple[int, str], ...]
     blobs: tuple[CompileCommand, ...]
 
 
@@ -39,6 +41,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     kept: set[int] = set()
     objects: dict[str, None] = {}
     archives: dict[str, None] = {}
+    libraries: list[tuple[int, str]] = []
     blobs: dict[str, CompileCommand] = {}
     for i, item in enumerate(items):
         for path in files_of(item, link, directories):
@@ -50,6 +53,8 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
                     deferred.add(i)
             elif kind in ("object", "bitcode"):
                 objects[path] = None
+            elif kind == "shared":
+                libraries.append((i, path))
             if kind in ("archive", "object"):
                 blobs.update((b.source, b) for b in elf.deferred_records(path))
             if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
@@ -62,6 +67,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         frozenset(kept),
         tuple(objects),
         tuple(archives),
+        tuple(libraries),
         tuple(blobs.values()),
     )
 

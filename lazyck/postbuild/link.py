@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,14 @@ from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import runtime_source
 from lazyck.errors import BuildError
 from lazyck.files import encode, write_atomic
-from lazyck.postbuild import bundle, elf, missing, relink, state, summary, words
-from lazyck.postbuild.describe import Target, describe
-from lazyck.postbuild.eager import EagerObject, compile_eagerly
+from lazyck.postbuild import bundle, missing, relink, state, summary, symbols
+from lazyck.postbuild.describe import Description, Target, describe
 from lazyck.postbuild.inputs import LinkInputs, library_name, read_inputs
-from lazyck.postbuild.ownership import NOT_NEEDED, Offer, Ownership, assign
 from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
+from lazyck.postbuild.reach import Demands, Reach
+from lazyck.postbuild.settle import Settled, Settler
 from lazyck.postbuild.stubs import render_stubs
+from lazyck.postbuild.words import link_words
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import by_name
@@ -41,7 +42,8 @@ class Clock:
         """Time what runs inside."""
         begun, cpu = time.monotonic(), self.cpu_so_far()
         yield
-        self.walls[name], self.cpus[name] = time.monotonic() - begun, self.cpu_so_far() - cpu
+        self.walls[name] = self.walls.get(name, 0.0) + time.monotonic() - begun
+        self.cpus[name] = self.cpus.get(name, 0.0) + self.cpu_so_far() - cpu
 
     @staticmethod
     def cpu_so_far() -> float:
@@ -50,81 +52,49 @@ class Clock:
         return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-@dataclass(frozen=True)
-class Symbols:
-    """What the real objects of a link define and leave undefined, and which of them are LTO objects."""
+def link_lazily(
+    link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
+) -> summary.LinkSummary:
+    """Do in place of `link` what makes its output a lazy library; `say` hears of work that takes its time.
 
-    defined: frozenset[str]
-    undefined: frozenset[str]
-    lto: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Which blobs own which symbols, and the objects of the blobs that are eager."""
-
-    owned: Ownership
-    objects: tuple[EagerObject, ...]
-
-    @property
-    def compiled(self) -> list[EagerObject]:
-        return [made for made in self.objects if made.error is None]
-
-    @property
-    def failed(self) -> list[EagerObject]:
-        return [made for made in self.objects if made.error is not None]
-
-
-def link_lazily(link: LinkCommand, settings: BuildSettings, env: Mapping[str, str]) -> summary.LinkSummary:
-    """Do in place of `link` what makes its output a lazy library. Raises `LazyckError`."""
+    Raises `LazyckError`.
+    """
     clock = Clock()
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
     directory = library_dir(link, settings)
     directory.mkdir(parents=True, exist_ok=True)
-    name = library_name(link.output)
+    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
     with clock.step("probe"):
-        symbols = read_symbols(inputs)
-        probed = probe_blobs(inputs, symbols, directory, settings)
-    with clock.step("eager"):
-        settled = settle(probed, symbols, directory, settings, env)
-    lazy = [p for p in probed.probed if p.blob.source in settled.owned.lazy]
+        found = symbols.read_symbols(inputs, reader)
+        probed = probe_blobs(inputs, found, directory, settings)
+    settler = Settler(probed, found, reader, directory / "eager", settings, env)
+    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, env, say)
     compiler = host_compiler(env)
-    with clock.step("bundle"):
-        soname = (inputs.soname or os.path.basename(link.output)) if inputs.shared else ""
-        target = Target(name, soname, settings.root or str(directory / "bundle"))
-        made = describe(lazy, settled.owned, link, target, settled.objects, settings)
-        data = manifest.encode(made.manifest)
-        bundle_bytes = bundle.write(directory / "bundle", made.files, data, name)
-        if lazy:
-            assemble(directory, data, [s for s, _ in made.manifest.symbols], compiler)
-    with clock.step("link"):
-        runtime = runtime_source() if lazy else None
-        objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
-        places = bundle.Places("", dict(settings.shim_homes), name)
-        eager_names = [e.object.name for e in settled.compiled]
-        st = state.LinkState(
-            library=name,
-            file_name=os.path.basename(link.output),
-            output=state.relative(link.output, directory),
-            installed=state.relative(settings.install_dir, directory),
-            words=tuple(words.link_words(link, inputs, eager_names, directory, places, soname, bool(lazy))),
-            runtime=source_digest(runtime) if runtime else "",
-            runtime_compiler=compiler,
-            env=link.call.env,
-            response=by_name(link.call.toolchain).response,
-            keeps_root=bool(settings.root),
-        )
-        relink.relink(st, directory, objects, Path(link.call.cwd), env)
-        if settled.failed:
-            missing.check(st, directory, settled.failed, env)
-        state.save(st, directory)
-        delivered = relink.deliver(st, directory)
+    demands = Demands()
+    while True:
+        with clock.step("eager"):
+            settled = settler.settle(demands.eager, demands.needed)
+        with clock.step("bundle"):
+            made, bundle_bytes = write(link, inputs, settled, directory, settings, compiler)
+        with clock.step("link"):
+            st = link_once(link, inputs, settled, demands, directory, settings, compiler, env)
+        with clock.step("probe"):
+            before = demands
+            if settled.lazy:
+                demands = reach.demands(directory / st.file_name, settled, settler.real(), before)
+        if demands == before:
+            break
+    if settled.failed:
+        missing.check(st, directory, settled.failed, env)
+    state.save(st, directory)
+    delivered = relink.deliver(st, directory)
+    shutil.rmtree(directory / "probe", ignore_errors=True)
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     done = summary.LinkSummary(
-        library=name,
+        library=st.library,
         output=link.output,
         deferred=len(inputs.blobs),
-        lazy=len(lazy),
+        lazy=len(settled.lazy),
         symbols=len(made.manifest.symbols),
         spare=len(settled.owned.spare),
         eager=made.manifest.eager,
@@ -152,77 +122,19 @@ def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
     return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
 
-def read_symbols(inputs: LinkInputs) -> Symbols:
-    """What the real objects and archives of the link define and need.
-
-    An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
-    no more), but not for what they define: an object always wins over an archive's member.
-    """
-    defined: set[str] = set()
-    undefined: set[str] = set()
-    lto = []
-    for path in inputs.objects:
-        found = elf.read_object(path)
-        defined.update(found.defined)
-        undefined.update(found.undefined)
-        if found.is_lto:
-            lto.append(path)
-    for path in inputs.archives:
-        for _, member in elf.read_archive(path):
-            undefined.update(member.undefined)
-    return Symbols(frozenset(defined), frozenset(undefined), tuple(lto))
-
-
-def probe_blobs(inputs: LinkInputs, symbols: Symbols, directory: Path, settings: BuildSettings) -> ProbeResult:
-    """The symbols of the link's blobs; none where LTO objects hide what is needed of them."""
-    if symbols.lto:
-        reason = f"the link takes LTO objects, which hide their symbols ({os.path.basename(symbols.lto[0])})"
+def probe_blobs(inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings) -> ProbeResult:
+    """The symbols of the link's blobs; none where blobs cannot be loaded, or what is needed of them is not known."""
+    reason = ""
+    if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
+        reason = "a statically linked program cannot load blobs at run time"
+    elif found.unread:
+        reason = f"the link takes LTO objects that no nm at hand can read ({os.path.basename(found.unread)})"
+    if reason:
         return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0.0, 0)
     work = directory / "probe"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     return probe(inputs.blobs, work, jobs=settings.jobs)
-
-
-# -- deciding --------------------------------------------------------------------------------------
-
-
-def settle(
-    probed: ProbeResult, symbols: Symbols, directory: Path, settings: BuildSettings, env: Mapping[str, str]
-) -> Settled:
-    """Which blobs stay lazy, and the objects of those that do not.
-
-    Eager blobs are real objects: what they leave undefined can make another blob needed, so they are compiled in
-    rounds: those that had to be eager first, then those whose functions real objects define too.
-    """
-    shutil.rmtree(directory / "eager", ignore_errors=True)
-    offers = [Offer(p.blob.source, p.symbols, p.weak) for p in probed.probed]
-    by_source = {p.blob.source: p.blob for p in probed.probed}
-    objects: list[EagerObject] = []
-    defined, undefined = set(symbols.defined), set(symbols.undefined)
-
-    def compile_round(blobs: Sequence[tuple[CompileCommand, str]]) -> None:
-        fresh = compile_eagerly(blobs, directory / "eager", env, settings.jobs)
-        objects.extend(fresh)
-        for made in fresh:
-            if made.error is None:
-                found = elf.read_object(made.object)
-                defined.update(found.defined)
-                undefined.update(found.undefined)
-
-    compile_round([(u.blob, u.reason) for u in probed.eager])
-    while True:
-        owned = assign(offers, undefined, defined)
-        reasons = {source: NOT_NEEDED for source in owned.unneeded}
-        needed = undefined - defined
-        for p in probed.probed:
-            used = needed.intersection(p.unreachable)
-            if used and p.blob.source in owned.lazy:
-                reasons[p.blob.source] = f"no stub can stand for {min(used)}, which the link needs"
-        if not reasons:
-            return Settled(owned, tuple(objects))
-        compile_round([(by_source[source], reason) for source, reason in reasons.items()])
-        offers = [o for o in offers if o.source not in reasons]
 
 
 def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
@@ -246,12 +158,80 @@ def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def assemble(directory: Path, manifest_data: bytes, symbols: Sequence[str], compiler: Sequence[str]) -> None:
+def write(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    directory: Path,
+    settings: BuildSettings,
+    compiler: Sequence[str],
+) -> tuple[Description, int]:
+    """Lay out the bundle and make stubs.o: what the library will hold, and the bundle's size in bytes."""
+    name = library_name(link.output)
+    target = Target(name, soname_for(link, inputs), settings.root or str(directory / "bundle"))
+    made = describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
+    data = manifest.encode(made.manifest)
+    size = bundle.write(directory / "bundle", made.files, data, name)
+    if settled.lazy:
+        hiding = {p.blob.source for p in settled.lazy if is_hiding(p.blob)}
+        protected = {s for source in hiding for s in settled.owned.lazy[source]}
+        assemble(directory, data, [s for s, _ in made.manifest.symbols], protected, compiler)
+    return made, size
+
+
+def soname_for(link: LinkCommand, inputs: LinkInputs) -> str:
+    """The soname of the library that `link` makes; "" for an executable."""
+    return (inputs.soname or os.path.basename(link.output)) if inputs.shared else ""
+
+
+def is_hiding(blob: CompileCommand) -> bool:
+    """Whether what `blob` defines is hidden in an ahead-of-time build."""
+    toolchain = by_name(blob.call.toolchain)
+    return toolchain.hides_symbols(toolchain.base_words(blob))
+
+
+def assemble(
+    directory: Path, manifest_data: bytes, names: Sequence[str], protected: Collection[str], compiler: Sequence[str]
+) -> None:
     """Make stubs.o, which holds the stubs, the slots and the manifest."""
     write_atomic(directory / "manifest", manifest_data)
-    write_atomic(directory / "stubs.S", render_stubs(symbols, "manifest").encode("utf-8", "surrogateescape"))
+    text = render_stubs(names, "manifest", protected=protected)
+    write_atomic(directory / "stubs.S", text.encode("utf-8", "surrogateescape"))
     argv = [*compiler, "-c", "-x", "assembler", "stubs.S", "-o", "stubs.o"]
     proc.check("assembling the stubs", argv, cwd=directory)
+
+
+def link_once(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    demands: Demands,
+    directory: Path,
+    settings: BuildSettings,
+    compiler: tuple[str, ...],
+    env: Mapping[str, str],
+) -> state.LinkState:
+    """Link the library into `directory`: with which words, the state says."""
+    runtime = runtime_source() if settled.lazy else None
+    objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
+    places = bundle.Places("", dict(settings.shim_homes), library_name(link.output))
+    eager_names = [e.object.name for e in settled.compiled]
+    demanded = demands if settled.lazy else None
+    words = link_words(link, inputs, eager_names, directory, places, soname_for(link, inputs), demanded)
+    st = state.LinkState(
+        library=library_name(link.output),
+        file_name=os.path.basename(link.output),
+        output=state.relative(link.output, directory),
+        installed=state.relative(settings.install_dir, directory),
+        words=tuple(words),
+        runtime=source_digest(runtime) if runtime else "",
+        runtime_compiler=compiler,
+        env=link.call.env,
+        response=by_name(link.call.toolchain).response,
+        keeps_root=bool(settings.root),
+    )
+    relink.relink(st, directory, objects, Path(link.call.cwd), env)
+    return st
 
 
 def host_compiler(env: Mapping[str, str]) -> tuple[str, ...]:

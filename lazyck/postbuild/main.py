@@ -36,9 +36,13 @@ def run(record: Path) -> None:
         raise FormatError(f"{record}: not one link record", "report this: it is a fault of lazyck")
     settings = load_settings(record.parent.parent)
     env = environment()
-    done = link_lazily(found[0], settings, env)
-    if settings.verbose:
-        sys.stderr.write(f"lazyck: linked {done.output}: {done.lazy} lazy blobs, {len(done.eager)} eager\n")
+
+    def say(line: str) -> None:
+        if settings.verbose:
+            sys.stderr.write(f"lazyck: {line}\n")
+
+    done = link_lazily(found[0], settings, env, say)
+    say(f"linked {done.output}: {done.lazy} lazy blobs, {len(done.eager)} eager")
 
 
 if __name__ == "__main__":

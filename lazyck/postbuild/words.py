@@ -14,6 +14,7 @@ from lazyck.files import encode
 from lazyck.postbuild import state
 from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
 from lazyck.toolchains.options import Item, Role
 
@@ -27,15 +28,15 @@ def link_words(
     directory: Path,
     places: Places,
     soname: str,
-    is_lazy: bool,
+    demands: Demands | None,
 ) -> list[str]:
-    """The command that links the library into `directory`, with stubs and runtime if any blob `is_lazy`.
+    """The command that links the library into `directory`, with stubs, runtime and what lazy blobs demand if any is.
 
     `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
     """
     keeper = Keeper(link, directory, places)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
-    mine = [f"{state.HERE}/stubs.o", RUNTIME] if is_lazy else []
+    mine = [f"{state.HERE}/stubs.o", RUNTIME] if demands else []
     mine += [f"{state.HERE}/eager/{name}" for name in eager_objects]
     words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
     first = min(inputs.deferred, default=len(inputs.items))
@@ -48,7 +49,30 @@ def link_words(
     if first == len(inputs.items):  # they all came out of archives
         words += mine
     words += ["-o", output]
-    return words + _tail(link, inputs, soname) if is_lazy else words
+    if demands is None:
+        return words
+    return words + _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
+
+
+def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str]:
+    """What only blobs need of the link: members of archives, and shared libraries, wanted by no real object."""
+    words: list[str] = []
+    for symbol in sorted(demands.pulled):
+        words += ["-Xlinker", "-u", "-Xlinker", symbol]
+    kept: list[str] = []
+    for index in demands.kept:
+        item = inputs.items[index]
+        if item.role is Role.LINKER:
+            paths = [path for i, path in inputs.libraries if i == index]
+            kept += [word for path in paths for word in ("-Xlinker", keeper.library(path))]
+        else:
+            kept += keeper.item(item)
+    if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
+        kept.append("-lm")  # every machine has it, and blobs in C have it from here only
+    if kept:
+        linker = ["-Xlinker", "--push-state", "-Xlinker", "--no-as-needed"]
+        words += [*linker, *kept, "-Xlinker", "--pop-state"]
+    return words
 
 
 def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
@@ -98,6 +122,10 @@ class Keeper:
         if len(item.words) == 2:
             return [item.words[0], value]
         return [item.words[0][: len(item.words[0]) - len(item.value)] + value]
+
+    def library(self, path: str) -> str:
+        """The word that names the shared library at `path`."""
+        return self._places.real(path)
 
     def _library_or_script(self, word: str) -> str:
         path = self._link.call.path(word)

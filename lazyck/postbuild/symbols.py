@@ -1,0 +1,110 @@
+"""What the real objects and archives of a link define and leave undefined; of LTO objects, `nm` tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lazyck import proc
+from lazyck.errors import ToolchainError
+from lazyck.postbuild import elf
+from lazyck.postbuild.inputs import LinkInputs
+
+
+@dataclass(frozen=True)
+class Names:
+    """Global names of some object code. `strong`: those of `defined` that are neither weak nor merged."""
+
+    defined: frozenset[str] = frozenset()
+    undefined: frozenset[str] = frozenset()
+    strong: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The names of a link's real objects, and of the members of its archives, which are linked only where they are
+    needed. `unread` is the path of an LTO object that cannot be read, or ""."""
+
+    objects: Names
+    members: Names
+    unread: str = ""
+
+
+def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
+    """Read all objects and archives of a link. Raises `LazyckError` for damaged ones.
+
+    An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
+    no more), but not for what they define: an object always wins over an archive's member.
+    """
+    objects = {path: reader.object(path) for path in inputs.objects}
+    members = {path: reader.archive(path) for path in inputs.archives}
+    unread = [path for path, names in {**objects, **members}.items() if names is None]
+    return Symbols(together(objects.values()), together(members.values()), unread[0] if unread else "")
+
+
+def together(parts: Iterable[Names | None]) -> Names:
+    """All names of `parts`."""
+    known = [p for p in parts if p is not None]
+    return Names(
+        frozenset().union(*(p.defined for p in known)),
+        frozenset().union(*(p.undefined for p in known)),
+        frozenset().union(*(p.strong for p in known)),
+    )
+
+
+class Reader:
+    """Reads objects; LTO objects by the `nm` that knows them: GNU's with the link driver's own plugin, or LLVM's."""
+
+    def __init__(self, driver: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
+        self._driver, self._cwd, self._env = driver, cwd, env
+        self._tools: dict[bool, tuple[str, ...]] = {}
+
+    def object(self, path: str) -> Names | None:
+        """The names of an object; None for an LTO object that no tool can read."""
+        found = elf.read_object(path)
+        return self._read_lto(path, [found]) if found.is_lto else _names(found)
+
+    def archive(self, path: str) -> Names | None:
+        """The names of an archive's members, deferred ones left out; None where some cannot be read."""
+        found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
+        if any(m.is_lto for m in found):
+            return self._read_lto(path, found)
+        return together(map(_names, found))
+
+    def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> Names | None:
+        try:
+            shown = proc.run([*self._tool(is_llvm=not all(m.defined for m in found)), "-P", path], env=self._env)
+        except ToolchainError:
+            return None
+        read = parse_nm(shown.stdout)
+        return read if shown.status == 0 and (read.defined or read.undefined) else None
+
+    def _tool(self, *, is_llvm: bool) -> tuple[str, ...]:
+        if is_llvm not in self._tools:
+            if is_llvm:
+                self._tools[True] = (self._ask("-print-prog-name=llvm-nm") or "llvm-nm",)
+            else:
+                plugin = self._ask("-print-file-name=liblto_plugin.so")
+                options = ("--plugin", plugin) if os.path.isabs(plugin) else ()
+                self._tools[False] = (self._ask("-print-prog-name=nm") or "nm", *options)
+        return self._tools[is_llvm]
+
+    def _ask(self, question: str) -> str:
+        shown = proc.run([*self._driver, question], cwd=self._cwd, env=self._env)
+        return shown.stdout.strip() if shown.status == 0 else ""
+
+
+def _names(found: elf.ObjectSymbols) -> Names:
+    strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
+    return Names(frozenset(found.defined), found.undefined, strong)
+
+
+def parse_nm(text: str) -> Names:
+    """The global names of `nm -P` output."""
+    rows: Sequence[list[str]] = [line.split() for line in text.splitlines() if not line.endswith(":")]
+    kinds = [(row[0], row[1]) for row in rows if len(row) > 1 and len(row[1]) == 1]
+    undefined = frozenset(name for name, kind in kinds if kind in "Uwv")
+    defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind == "u"))
+    strong = frozenset(name for name, kind in kinds if name in defined and kind not in "WVu")
+    return Names(defined, undefined, strong)
