@@ -84,7 +84,7 @@ class Reach:
         if not wanted:
             return {}
         names = frozenset().union(*map(identifiers, wanted))
-        lazy = {p.blob.source for p in settled.lazy}
+        lazy = dict.fromkeys(p.blob.source for p in settled.lazy)  # in link order
         candidates = self._mentions.candidates(names)
         self._compile({s: g for s, g in candidates.items() if s in lazy})
         found = {s: self._needs[s] & wanted for s in lazy if s in self._needs}

@@ -14,6 +14,7 @@
 #include "arch.h"
 #include "failure.h"
 #include "lazyck_abi.h"
+#include "load_error.h"
 #include "messages.h"
 #include "parallel.h"
 #include "places.h"
@@ -179,7 +180,8 @@ void Library::load(BlobId blob, const Entry& entry) {
     void* const handle = dlopen(entry.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* const reason = dlerror();
-        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + (reason ? reason : entry.path),
+        fail("lazyck: cannot load blob '" + std::string(description.name) +
+                 "': " + explain_load_error(reason ? reason : entry.path, m_path),
              {description.name, "", ""});
     }
     const std::uintptr_t base = load_base(handle);

@@ -1,0 +1,143 @@
+"""Blobs that call each other, and blobs that need what the main library keeps to itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from link_project import FLAGS, HEADER, SHARED, Project, body
+from support import Lazyck
+
+
+@pytest.fixture
+def project(lazyck: Lazyck, tmp_path: Path) -> Project:
+    return Project(lazyck, tmp_path)
+
+
+@pytest.mark.parametrize("flags", [FLAGS, FLAGS + " -fvisibility=hidden"], ids=["default", "hidden"])
+def test_a_blob_calls_what_only_another_blob_defines_in_a_circle(project: Project, flags: str) -> None:
+    project.write(
+        {
+            1: body(1, "twice<2>(x) + 1"),
+            2: "int only_blobs_know(int x);\n" + body(2, "x > 3 ? only_blobs_know(x) : x"),
+            3: "int only_blobs_know(int x) { return twice<1>(x - 1) * 10; }\n",
+            4: "int only_blobs_know(int);\n"
+            + body(4, "[](int (*f)(int), int y) { return f(y); }(&only_blobs_know, x)"),
+        },
+        calls=[1, 4],
+    ).build(SHARED, flags)
+    assert "4 blobs deferred, 4 lazy with 5 symbols, 0 eager" in project.report
+    assert [project.call(1, 3), project.call(1, 5), project.call(4, 3)] == ["4", "411", "30"]
+
+
+def test_blobs_of_two_libraries_call_each_other(project: Project) -> None:
+    project.write({1: "int far(int);\n" + body(1, "far(x) + 1"), 2: "int far(int x) { return x * 100; }\n"}, calls=[1])
+    project.build(
+        "c++ -shared -o libfar.so v2.o\nc++ -shared -o libx.so dispatch.o v1.o -L. -lfar -Wl,-rpath,'$ORIGIN'"
+    )
+    assert project.report.count("1 lazy with 1 symbols") == 2
+    assert project.call(1, 3) == "301"
+
+
+def test_two_libraries_of_hidden_kernels_with_equal_names_each_reach_their_own(project: Project) -> None:
+    flags = FLAGS + " -fvisibility=hidden"
+    for n, name in enumerate(("one", "two"), 1):
+        other = Project(project.lazyck, project.where / name)
+        other.write({5: body(5, f"x + {n}")})
+        other.build("c++ -shared -o libx.so dispatch.o v5.o", flags)
+        shutil.copy(other.where / "libx.so", project.where / f"lib{name}.so")
+    code = (
+        "import ctypes\n"
+        "one, two = (ctypes.CDLL(f'./{n}/libx.so', ctypes.RTLD_GLOBAL) for n in ('one', 'two'))\n"
+        "print(one.run(5, 10), two.run(5, 10))"
+    )
+    called = subprocess.run(["python3", "-c", code], cwd=project.where, capture_output=True, text=True)
+    assert called.stdout == "11 12\n", called.stderr
+
+
+HIDDEN = "int helper(int x) { return x * 7; }\nint other_helper(int x) { return x; }\nint level = 5;\n"
+HIDDEN += "Keeper::Keeper() : value(4) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("link", "flags", "more"),
+    [
+        (SHARED, FLAGS + " -fvisibility=hidden", HIDDEN),
+        (
+            SHARED,
+            FLAGS,
+            "#pragma GCC visibility push(hidden)\n" + HIDDEN.replace("int helper", 'extern "C++" int helper'),
+        ),
+        (SHARED + " -Wl,--version-script=api.map", FLAGS, HIDDEN),
+        ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a -Wl,--exclude-libs,ALL", FLAGS, ""),
+    ],
+    ids=["command-line", "pragma", "version-script", "exclude-libs"],
+)
+def test_a_blob_that_needs_a_hidden_symbol_is_eager_and_the_symbol_is_named(
+    project: Project, link: str, flags: str, more: str
+) -> None:
+    project.write({1: body(1, "helper(x)"), 2: body(2, "x * 2"), 3: body(3, "checked(x)")}, more=more)
+    if not more:
+        project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
+    project.file("api.map", "{ global: run; local: *; };\n")
+    if "pragma" in more:
+        project.file(
+            "api.hpp", HEADER.replace("int helper(int x);", '__attribute__((visibility("hidden"))) int helper(int x);')
+        )
+    project.build(link, flags)
+    assert "3 blobs deferred, 1 lazy with 1 symbols, 2 eager" in project.report, project.report
+    assert project.eager() == ["lazyck:   eager, needs helper(int), which libx.so does not export: 2 (v1, v3)"]
+    assert [project.call(n, -3) for n in (1, 2, 3)] == ["-21", "-6", "-21"]
+
+
+def test_hidden_data_constructors_and_functions_behind_eager_blobs_count(project: Project) -> None:
+    project.write(
+        {
+            1: body(1, "level + x"),
+            2: body(2, "Keeper().value + x"),
+            3: "int table[2] = {1, 2};\nint quiet(int x) { return table[x]; }\n" + body(3, "x"),
+            4: "int quiet(int);\n" + body(4, "quiet(x)"),
+            5: body(5, "x"),
+        },
+        more=HIDDEN,
+    ).build(SHARED, FLAGS + " -fvisibility=hidden")
+    assert "1 lazy with 1 symbols, 4 eager" in project.report, project.report
+    assert [project.call(n, 1) for n in (1, 2, 3, 4, 5)] == ["6", "5", "1", "2", "1"]
+
+
+def test_what_shared_headers_only_declare_makes_no_blob_a_candidate(project: Project) -> None:
+    project.write({n: body(n, f"x + {n}") for n in (1, 2, 3)}, more=HIDDEN)
+    project.build(SHARED, FLAGS + " -fvisibility=hidden")
+    assert "3 lazy with 3 symbols, 0 eager" in project.report
+    words = ["build", "full", "--verbose", "--toolchain", "host", "--tmp-dir", project.where / "tmp2"]
+    done = project.lazyck(*words, "--", "sh", "build.sh", cwd=project.where)
+    assert done.returncode == 0
+    assert "for the host" not in done.stdout + done.stderr
+
+
+def test_an_instantiated_class_that_only_another_blob_uses_gets_stubs(project: Project) -> None:
+    box = "template <int N> struct Box { int get(int x); };\n"
+    project.write(
+        {
+            1: box + "extern template struct Box<3>;\n" + body(1, "Box<3>().get(x)"),
+            2: box
+            + "template <int N> int Box<N>::get(int x) { return x + N; }\ntemplate struct Box<3>;\n"
+            + body(2, "x"),
+        },
+    ).build(SHARED)
+    assert "2 lazy with 3 symbols, 0 eager" in project.report, project.report
+    assert project.call(1, 4) == "7"
+
+
+def test_an_undefined_symbol_at_load_is_explained(project: Project) -> None:
+    project.write({1: "int from_elsewhere(int);\n" + body(1, "from_elsewhere(x)")}).build(SHARED)
+    done = subprocess.run(
+        ["python3", "-c", "import ctypes; ctypes.CDLL('./libx.so').run(1, 1)"],
+        cwd=project.where, capture_output=True, text=True, env={"LAZYCK_ON_ERROR": "abort", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "cannot load blob 'v1'" in done.stderr
+    assert "from_elsewhere(int)" in done.stderr
+    assert "keep the blob out of --blobs" in done.stderr

@@ -1,0 +1,154 @@
+"""Libraries, archives and objects that nothing but blobs needs; LTO objects; executables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from link_project import FLAGS, Project, body
+from support import Lazyck
+
+
+@pytest.fixture
+def project(lazyck: Lazyck, tmp_path: Path) -> Project:
+    return Project(lazyck, tmp_path)
+
+
+FOO = "int foo(int x) { return x * 1000; }\n"
+MAKE_FOO = "g++ -shared -fPIC -Wl,-soname,libfoo.so -o libfoo.so"
+USES_FOO = "int foo(int);\n" + body(1, "foo(x) + 1")
+
+
+def prepared(project: Project, make: str) -> Project:
+    """With `foo` in a library or archive, made before lazyck comes."""
+    (project.where / "ext").mkdir()
+    project.file("ext/foo.cpp", FOO)
+    project.file("ext/bar.cpp", "int bar() { return 1; }\n")
+    subprocess.run(["sh", "-ec", make], cwd=project.where / "ext", check=True)
+    return project
+
+
+@pytest.mark.parametrize("how", ["-Lext -lfoo", "ext/libfoo.so", "-Wl,ext/libfoo.so"])
+def test_a_shared_library_that_only_a_blob_needs_stays_needed(project: Project, how: str) -> None:
+    prepared(project, f"{MAKE_FOO} foo.cpp; g++ -shared -fPIC -o libbar.so bar.cpp")
+    project.write({1: USES_FOO, 2: body(2, "x")})
+    project.build(f"c++ -shared -o libx.so *.o -Wl,--as-needed {how} -Lext -lbar -Wl,-rpath,$PWD/ext")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report
+    assert project.call(1, 3) == "3001"
+    dynamic = subprocess.run(["readelf", "-d", "libx.so"], cwd=project.where, capture_output=True, text=True).stdout
+    assert "libfoo.so" in dynamic
+    assert "libbar.so" not in dynamic, "nobody needs it: the linker dropped it, as it does ahead of time"
+
+
+def test_a_member_of_an_archive_that_only_a_blob_needs_is_pulled_in_once(project: Project) -> None:
+    prepared(project, "g++ -c -fPIC foo.cpp bar.cpp; ar rcs libfoo.a foo.o bar.o")
+    project.write({1: USES_FOO, 2: body(2, "x")})
+    project.build("c++ -shared -o libx.so *.o -Lext -lfoo")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report
+    assert project.call(1, 3) == "3001"
+    symbols = subprocess.run(["nm", "-D", "libx.so"], cwd=project.where, capture_output=True, text=True).stdout
+    assert "_Z3fooi" in symbols
+    assert "_Z3barv" not in symbols
+
+
+def test_a_hidden_member_of_an_archive_makes_the_blob_eager(project: Project) -> None:
+    prepared(project, "g++ -c -fPIC -fvisibility=hidden foo.cpp; ar rcs libfoo.a foo.o")
+    project.write({1: USES_FOO, 2: body(2, "x")})
+    project.build("c++ -shared -o libx.so *.o ext/libfoo.a")
+    assert project.eager() == ["lazyck:   eager, needs foo(int), which libx.so does not export: 1 (v1)"]
+    assert [project.call(1, 3), project.call(2, 3)] == ["3001", "3"]
+
+
+def test_the_maths_library_of_a_blob_in_c(project: Project) -> None:
+    project.write(
+        {2: body(2, "x")}, more='extern "C" { double cosine(double); int nearly(int x) { return cosine(x) * 100; } }\n'
+    )
+    project.file("blob/c.c", "double cos(double);\ndouble cosine(double x) { return cos(x); }\n")
+    project.build("cc -O0 -fPIC -fno-builtin -c blob/c.c -o c.o\ncc -shared -o libx.so *.o -Wl,--as-needed -lm")
+    done = subprocess.run(
+        ["python3", "-c", "import ctypes; print(ctypes.CDLL('./libx.so').nearly(0))"],
+        cwd=project.where, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "100\n", done.stderr
+
+
+@pytest.mark.parametrize("flags", ["-flto", "-flto -ffat-lto-objects"])
+@pytest.mark.parametrize("cxx", ["g++", "clang++"])
+def test_dispatchers_and_blobs_that_are_lto_objects(project: Project, cxx: str, flags: str) -> None:
+    tools, driver = project.where / "tools", cxx
+    tools.mkdir()
+    if cxx == "clang++":
+        driver = "clang++ -fuse-ld=lld-19"
+        clang = shutil.which("clang++-19")
+        if not clang or not shutil.which("ld.lld-19"):
+            pytest.skip("needs clang++-19 and lld-19")
+        (tools / cxx).symlink_to(os.path.realpath(clang))
+    blobs = {1: body(1, "x + 1"), 2: "int weigh(int);\n" + body(2, "weigh(x)")}
+    project.write(blobs, more="int weigh(int x) { return x * 5; }\n")
+    project.build(f"{driver} {flags} -shared -o libx.so *.o", f"{FLAGS} {flags}", cxx, str(tools))
+    assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report
+    assert [project.call(1, 3), project.call(2, 3)] == ["4", "15"]
+
+
+def test_lto_objects_that_nothing_can_read_make_every_blob_eager(project: Project) -> None:
+    project.write({1: body(1, "x + 1")})
+    (project.where / "tools").mkdir()
+    project.file("tools/nm", "#!/bin/sh\nexit 1\n")
+    (project.where / "tools" / "nm").chmod(0o755)
+    project.build("PATH=$PWD/tools:$PATH c++ -flto -shared -o libx.so *.o", FLAGS + " -flto")
+    assert "eager, the link takes LTO objects that no nm at hand can read (dispatch.o)" in project.report
+    assert project.call(1, 3) == "4"
+
+
+MAIN = """
+#include <cstdio>
+typedef int (*fn)(int);
+fn table[] = {twice<1>, twice<2>};
+int shared_level = 3;
+int main() { std::printf("%d %d %d\\n", run(1, 5), table[1](5), table[0] == &twice<1>); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("compile_flags", "link_flags"), [("-fPIE", "-pie"), ("-fno-pie", "-no-pie"), ("-fPIE", "-pie -s")]
+)
+def test_executables(project: Project, compile_flags: str, link_flags: str) -> None:
+    project.write(
+        {1: "extern int shared_level;\n" + body(1, "x + shared_level"), 2: body(2, "twice<1>(x) * 2")}, more=MAIN
+    )
+    project.build(f"c++ {link_flags} -o prog *.o", f"-I. {compile_flags}")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report
+    done = subprocess.run(["./prog"], cwd=project.where, capture_output=True, text=True)
+    assert done.stdout == "8 16 1\n", done.stderr
+
+
+def test_a_hidden_function_of_an_executable_makes_the_blob_eager(project: Project) -> None:
+    more = MAIN + '__attribute__((visibility("hidden"))) int secret(int x) { return x + 3; }\n'
+    project.write({1: "int secret(int);\n" + body(1, "secret(x)"), 2: body(2, "x * 3")}, more=more)
+    project.build("c++ -o prog *.o", "-I.")
+    assert project.eager() == ["lazyck:   eager, needs secret(int), which prog does not export: 1 (v1)"]
+    assert subprocess.run(["./prog"], cwd=project.where, capture_output=True, text=True).stdout == "8 15 1\n"
+
+
+@pytest.mark.parametrize("flag", ["-static", "-static-pie"])
+def test_a_static_executable_has_eager_blobs(project: Project, flag: str) -> None:
+    project.write({1: body(1, "x + 1"), 2: body(2, "x + 2")}, more=MAIN).build(f"c++ {flag} -o prog *.o", "-I. -fPIE")
+    assert "eager, a statically linked program cannot load blobs at run time: 2 (v1, v2)" in project.report
+    assert subprocess.run(["./prog"], cwd=project.where, capture_output=True, text=True).stdout == "6 7 1\n"
+
+
+def test_quick_links_again_with_all_that_blobs_demand(project: Project, lazyck: Lazyck) -> None:
+    prepared(
+        project,
+        "g++ -shared -fPIC -o libfoo.so foo.cpp; g++ -c -fPIC bar.cpp; ar rcs libbar.a bar.o",
+    )
+    project.write({1: USES_FOO, 2: "int bar();\n" + body(2, "bar() + x")})
+    project.build("c++ -shared -o libx.so *.o -Wl,--as-needed -Lext -lfoo -lbar -Wl,-rpath,$PWD/ext")
+    (project.where / "libx.so").unlink()
+    next((project.where / "tmp" / "libs").glob("*/libx.so")).unlink()
+    done = lazyck("build", "quick", "--tmp-dir", project.where / "tmp")
+    assert done.returncode == 0, done.stderr
+    assert [project.call(1, 3), project.call(2, 3)] == ["3001", "4"]
