@@ -18,6 +18,7 @@
 #include "messages.h"
 #include "parallel.h"
 #include "places.h"
+#include "unwinder.h"
 
 // Made by lazyck/postbuild/stubs.py.
 extern "C" {
@@ -184,6 +185,7 @@ void Library::load(BlobId blob, const Entry& entry) {
                  "': " + explain_load_error(reason ? reason : entry.path, m_path),
              {description.name, "", ""});
     }
+    introduce_unwinders(handle);
     const std::uintptr_t base = load_base(handle);
     std::vector<void*> functions;
     for (std::uint32_t i = 0; i < description.symbol_count; ++i) {

@@ -1,0 +1,23 @@
+// With -static-libgcc a library has its own copy of the unwinder. An exception that another copy throws is caught by
+// way of functions of the catching frame's copy (_Unwind_SetGR), which abort unless that copy has unwound something
+// before: libgcc fills its table of register sizes when it first does. So each copy is made to look at one frame.
+#include "unwinder.h"
+
+#include <dlfcn.h>
+#include <unwind.h>
+
+namespace lazyck::rt {
+
+namespace {
+
+_Unwind_Reason_Code stop(_Unwind_Context*, void*) { return _URC_END_OF_STACK; }
+
+}  // namespace
+
+void introduce_unwinders(void* handle) {
+    _Unwind_Backtrace(stop, nullptr);
+    const auto theirs = reinterpret_cast<decltype(&_Unwind_Backtrace)>(dlsym(handle, "_Unwind_Backtrace"));
+    if (theirs != nullptr && theirs != &_Unwind_Backtrace) theirs(stop, nullptr);
+}
+
+}  // namespace lazyck::rt
