@@ -98,7 +98,7 @@ def link_lazily(
         symbols=len(made.manifest.symbols),
         spare=len(settled.owned.spare),
         eager=made.manifest.eager,
-        warnings=tuple(warnings(settled, inputs)),
+        warnings=tuple(warnings(settled)),
         probe_seconds=clock.walls["probe"],
         bundle_seconds=clock.walls["bundle"],
         eager_seconds=clock.walls["eager"],
@@ -137,7 +137,7 @@ def probe_blobs(inputs: LinkInputs, found: symbols.Symbols, directory: Path, set
     return probe(inputs.blobs, work, jobs=settings.jobs)
 
 
-def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
+def warnings(settled: Settled) -> list[str]:
     """What the user should know although the library links."""
     doubles = settled.owned.doubles
     found = [
@@ -150,8 +150,6 @@ def warnings(settled: Settled, inputs: LinkInputs) -> list[str]:
         f"({e.reason})"
         for e in settled.failed
     ]
-    if not inputs.shared and settled.owned.lazy:
-        found.append("the output is an executable: its lazily compiled blobs see only symbols that it exports")
     return found
 
 

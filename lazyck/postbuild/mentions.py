@@ -3,14 +3,18 @@ spells, often too many. What a blob really refers to, a host-only compile of it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lazyck.postbuild import probe_text
-from lazyck.postbuild.cxx_lexer import IDENTIFIER
+from lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
 from lazyck.postbuild.cxx_uses import Code, declarations, reaching
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_group import Group
+
+_EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
+_CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
 class _Batch:
@@ -34,6 +38,16 @@ class _Batch:
             names = reaching(self._code, names)
         return [s for s, words in self._in_blobs.items() if words & names and self._uses(s, names)]
 
+    def declared_instances(self) -> set[str]:
+        """Names of the templates of which an instance is declared, so that it must come from elsewhere."""
+        found = set()
+        for text in (self._headers, *self._texts.values()):
+            for m in _EXTERN_TEMPLATE.finditer(text) if "template" in text else ():
+                plain = without_attributes(m[1])
+                of_class = _CLASS_NAME.match(plain)
+                found.add(of_class[1] if of_class else declarator(plain)[0])
+        return found
+
     def _uses(self, source: str, names: frozenset[str]) -> bool:
         return any(code.uses(names) for code in declarations(self._texts[source]))
 
@@ -47,9 +61,16 @@ class Mentions:
 
     def candidates(self, names: frozenset[str]) -> dict[str, Group]:
         """The sources that may refer to one of `names`, with their groups."""
+        return {source: batch.group for batch in self._all() for source in batch.sources(names)}
+
+    def declared_instances(self) -> frozenset[str]:
+        """Names of the templates of which some text says `extern template`."""
+        return frozenset().union(*(batch.declared_instances() for batch in self._all()))
+
+    def _all(self) -> list[_Batch]:
         if self._batches is None:
             self._batches = [_Batch(group, path) for group, paths in self._texts for path in paths]
-        return {source: batch.group for batch in self._batches for source in batch.sources(names)}
+        return self._batches
 
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:

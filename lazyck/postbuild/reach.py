@@ -65,6 +65,7 @@ class Reach:
         handles = {kernel_handle(s) for p in settled.lazy for s in p.symbols}
         unreachable = {s for p in settled.lazy for s in p.unreachable} - handles
         hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
+        hidden |= self._instances(_own(real.defined - real.strong - image.defined.keys()))
         members = _own(self._members.strong - real.defined - stubs - image.defined.keys())
         weak = _own({s for p in settled.lazy for s in _instances(p)} - real.defined - stubs)
         eager, needed, pulled = dict(before.eager), set(before.needed), set(before.pulled)
@@ -78,6 +79,13 @@ class Reach:
                 needed |= symbols & weak
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
         return Demands(eager, frozenset(needed), frozenset(pulled), kept)
+
+    def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
+        """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""
+        if not symbols or not self._inputs.blobs:
+            return frozenset()
+        marks = [f"{len(name)}{name}" for name in self._mentions.declared_instances()]
+        return frozenset(s for s in symbols if any(mark in s for mark in marks))
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[str, frozenset[str]]:
         """The lazy blobs that refer to any of `wanted`, and to which."""

@@ -28,7 +28,7 @@ def test_a_blob_calls_what_only_another_blob_defines_in_a_circle(project: Projec
         },
         calls=[1, 4],
     ).build(SHARED, flags)
-    assert "4 blobs deferred, 4 lazy with 5 symbols, 0 eager" in project.report
+    assert "4 blobs deferred, 4 lazy with 4 symbols, 0 eager" in project.report
     assert [project.call(1, 3), project.call(1, 5), project.call(4, 3)] == ["4", "411", "30"]
 
 
@@ -105,6 +105,15 @@ def test_hidden_data_constructors_and_functions_behind_eager_blobs_count(project
     ).build(SHARED, FLAGS + " -fvisibility=hidden")
     assert "1 lazy with 1 symbols, 4 eager" in project.report, project.report
     assert [project.call(n, 1) for n in (1, 2, 3, 4, 5)] == ["6", "5", "1", "2", "1"]
+
+
+def test_a_hidden_instance_whose_template_is_declared_extern_makes_the_blob_eager(project: Project) -> None:
+    box = "template <int N> struct Box { int get(int x); };\nextern template struct Box<3>;\n"
+    defined = "template <int N> int Box<N>::get(int x) { return x + N; }\ntemplate struct Box<3>;\n"
+    project.write({1: box + body(1, "Box<3>().get(x)"), 2: body(2, "x")}, more=box + defined)
+    project.build(SHARED, FLAGS + " -fvisibility=hidden")
+    assert project.eager() == ["lazyck:   eager, needs Box<3>::get(int), which libx.so does not export: 1 (v1)"]
+    assert project.call(1, 4) == "7"
 
 
 def test_what_shared_headers_only_declare_makes_no_blob_a_candidate(project: Project) -> None:
