@@ -19,6 +19,7 @@ _BASES = re.compile(r"(?<!:):(?!:)")
 _OPERATOR = re.compile(r"\boperator\b")
 _ASSIGN = re.compile(r"(?<![=!<>])=(?!=)")
 _QUALIFIED = re.compile(r"(?:[A-Za-z_]\w*\s*(?:<[^;{}()]*>\s*)?::\s*)*~?\s*[A-Za-z_]\w*\s*$")
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _GOES_ON = (",", ";", ")", "(", ".", "=", "{")
 _WORDS = re.compile(
     r"alignas|auto|bool|char|class|const|constexpr|double|enum|explicit|extern|float|friend|inline|int|long|namespace"
@@ -37,8 +38,9 @@ class Code:
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """Every identifier in it."""
-        return frozenset(IDENTIFIER.findall(self.text))
+        """Every identifier in it; those in strings count only where assembler might read them."""
+        text = self.text if "asm" in self.text or '"' not in self.text else _STRING.sub('""', self.text)
+        return frozenset(IDENTIFIER.findall(text))
 
     @cached_property
     def _declarator(self) -> str:

@@ -19,6 +19,8 @@ H = frozenset({"hidden"})
         "struct S { void hidden(); int x; };",
         "template <typename T> float hidden(T t, int n = 3);",
         "template <> float hidden<int>(int x) { return x; }",
+        'inline void check(int x) { if (x) fail("lib/hidden.hpp", 3); }',
+        'extern "C" int other(const char* text = "hidden");',
     ],
 )
 def test_a_declaration_is_no_use(text: str) -> None:
@@ -29,6 +31,7 @@ def test_a_declaration_is_no_use(text: str) -> None:
     ("text", "names"),
     [
         ("inline int f(int x) { return hidden(x); }", {"f"}),
+        ('inline void f() { asm("call hidden"); }', {"f"}),
         ("namespace n { template <typename T> auto g(T t) -> T { if (t) { hidden(t); } return t; } }", {"g"}),
         ("static int value = hidden(3);", {"value"}),
         ("int f(int x = hidden());", {"f"}),
