@@ -189,7 +189,9 @@ def test_linkers_and_options(lazyck: Lazyck, tmp_path: Path, tools: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("linker", LINKERS)
+@pytest.mark.parametrize("compiling", COMPILES, ids=("plain", "hidden", "large", "hidden-large"))
 def test_every_linker_with_every_option(
-    lazyck: Lazyck, tmp_path: Path, tools: Path, compiler: str, linker: str
+    lazyck: Lazyck, tmp_path: Path, tools: Path, compiler: str, linker: str, compiling: str
 ) -> None:
-    check(lazyck, tmp_path, tools, [c for c in ALL if (c.compiler, c.linker) == (compiler, linker)])
+    wanted = (compiler, linker, compiling)
+    check(lazyck, tmp_path, tools, [c for c in ALL if (c.compiler, c.linker, c.compiling) == wanted])
