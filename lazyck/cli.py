@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from lazyck import __version__, abi, aiter, build, doctor
+from lazyck import __version__, abi, aiter, build, doctor, toolchains
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
@@ -45,7 +45,9 @@ def build_group() -> None:
 @click.option(
     "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
 )
-@click.option("--toolchain", type=click.Choice(["auto", "rocm", "cuda", "host"]), default="auto", show_default=True)
+@click.option(
+    "--toolchain", type=click.Choice(["auto", *(t.name for t in toolchains.ALL)]), default="auto", show_default=True
+)
 @click.option(
     "--tmp-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -40,7 +40,8 @@ class SharedConf:
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
     """The bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
     t = shim.toolchain
-    suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes]
+    suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)]
+    languages = [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)]
     entries: dict[str, Sequence[str]] = {
         "tool": [shim.tool],
         "toolchain": [t.name],
@@ -52,7 +53,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "python": [shared.python],
         "bootstrap": [shared.bootstrap],
         "suffixes": _flat(suffixes),
-        "languages": _flat(t.languages.items()),
+        "languages": _flat(languages),
         "flag_env": _flag_env(t),
         "option_env": t.option_env,
         "path_map": _flat(shared.path_map),

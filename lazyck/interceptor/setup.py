@@ -64,10 +64,13 @@ def set_up(
     for name in ("bin", "named"):
         shutil.rmtree(tmp / name, ignore_errors=True)
     plan = _Plan()
-    plan_host(plan, tmp, env)
-    gpu = [f for f in found if f.toolchain is not HOST]
-    for f in gpu:
-        plan_home(plan, tmp, f, gpu, env)
+    plan.path_dirs.append(tmp / "bin")
+    for toolchain in dict.fromkeys((HOST, *(f.toolchain for f in found))):
+        if not toolchain.home_env:
+            plan_on_path(plan, tmp, toolchain, env)
+    with_home = [f for f in found if f.toolchain.home_env]
+    for f in with_home:
+        plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
     shared = shared_conf(plan, tmp, found, blobs, python, env)
     program = shims.build_shim(tmp, env)
@@ -101,17 +104,17 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def plan_host(plan: _Plan, tmp: Path, env: Mapping[str, str]) -> None:
-    """Shims for the host's compilers that are on PATH, under the names that they have there."""
-    names = [*HOST.tools, *HOST.versioned(env)]
-    for variable in HOST.compiler_env:
+def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str, str]) -> None:
+    """Shims for a toolchain's compilers that are on PATH, under the names that they have there."""
+    names = [*toolchain.tools, *toolchain.versioned(env)]
+    for variable in toolchain.compiler_env:
         words = lookup.without_launchers(lookup.resolve(variable, env))
         names += [Path(w).name for w in words[:1]]
-    plan.path_dirs.append(tmp / "bin")
+    taken = {s.tool for d, s in plan.shims if d == tmp / "bin"}
     for name in dict.fromkeys(names):
         path = lookup.which(name, env)
-        if path:
-            plan.add(tmp / "bin", HOST, (path,), name)
+        if path and name not in taken:
+            plan.add(tmp / "bin", toolchain, (path,), name)
 
 
 @dataclass
@@ -165,7 +168,7 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
             place = next(iter(homes.programs_in(main, [program])), None)
             if place and not env.get(variable):
                 plan.set_env[variable] = str(made.of(main) / place)
-    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_host` has it
+    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_on_path`
         plan_bare_name(made, on_path, env)
 
 
@@ -200,7 +203,7 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
         if not words:
             continue
         same = [d / s.tool for d, s in plan.shims if s.real == words and toolchain is not HOST]
-        if toolchain is HOST and len(str(tmp).split()) > 1 and any(s.real == words for _, s in plan.shims):
+        if not toolchain.home_env and len(str(tmp).split()) > 1 and any(s.real == words for _, s in plan.shims):
             plan.set_env[variable] = Path(words[0]).name  # `$(CXX)` in a makefile stands no blanks: by way of PATH
             continue
         shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)

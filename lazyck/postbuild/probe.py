@@ -20,6 +20,7 @@ from lazyck.command import CompileCommand
 from lazyck.config import environment
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_group import Answers, Doubt, Group, first_error, probe_group
+from lazyck.postbuild.probe_ir import probe_ir
 from lazyck.postbuild.probe_object import Judgement, judge
 from lazyck.toolchains import Toolchain
 
@@ -70,7 +71,7 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
     groups = _groups(blobs)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         numbered = [(group, work / f"group{i}") for i, group in enumerate(groups)]
-        answers = list(pool.map(lambda job: probe_group(*job), numbered))
+        answers = list(pool.map(lambda job: _probe(job[0], job[1], max(1, jobs // len(groups))), numbered))
         pairs = list(zip(numbered, answers, strict=True))
         compiles = [
             (group, at / f"blob{i}.o", answer, source)
@@ -117,6 +118,11 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
         tuple((group, tuple(answer.texts)) for (group, _), answer in pairs),
     )
+
+
+def _probe(group: Group, work: Path, jobs: int) -> Answers:
+    """The probe that reads what the toolchain's sources are written in."""
+    return probe_ir(group, work, jobs) if group.toolchain.written_in == "llvm-ir" else probe_group(group, work)
 
 
 def _cpu_seconds() -> float:

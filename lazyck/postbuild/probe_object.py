@@ -10,16 +10,25 @@ from lazyck.postbuild.probe_unit import kernel_handle
 
 # Data that toolchains add to every object with kernels.
 _TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
-# Functions through which start-up code runs: looked into, rather than held against the blob.
 _START_UP = re.compile(
     r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
 )
-# What start-up code of every file may call: the toolchain's registration and <iostream>.
+# The toolchain's registration and <iostream>.
 _HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
     r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
 )
 _UNDEFINED, _RESERVED = 0, 0xFF00
+
+
+def is_start_up(name: str) -> bool:
+    """Whether start-up code runs through the function `name`: it is looked into, rather than held against the blob."""
+    return _START_UP.match(name) is not None
+
+
+def is_harmless(name: str) -> bool:
+    """Whether start-up code of every file may refer to `name`."""
+    return _HARMLESS.match(name) is not None
 
 
 @dataclass(frozen=True)
@@ -103,12 +112,12 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
             if inside is None:
                 continue
             where = inside
-        if where.type == "FUNC" and where.section != _UNDEFINED and _START_UP.match(where.name):
+        if where.type == "FUNC" and where.section != _UNDEFINED and is_start_up(where.name):
             if (where.section, where.value) not in seen:
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
         elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
             continue  # the object's own variables are what start-up code is about
-        elif not _HARMLESS.match(where.name):
+        elif not is_harmless(where.name):
             found[where.name] = None
     return list(found)

@@ -9,9 +9,10 @@ from lazyck.errors import UsageError
 from lazyck.toolchains.base import Found, Toolchain
 from lazyck.toolchains.cuda import CUDA
 from lazyck.toolchains.host import HOST
+from lazyck.toolchains.llvm import LLVM
 from lazyck.toolchains.rocm import ROCM
 
-ALL: tuple[Toolchain, ...] = (ROCM, CUDA, HOST)
+ALL: tuple[Toolchain, ...] = (ROCM, CUDA, HOST, LLVM)
 
 _BY_NAME = {t.name: t for t in ALL}
 
@@ -19,6 +20,7 @@ __all__ = [
     "ALL",
     "CUDA",
     "HOST",
+    "LLVM",
     "ROCM",
     "Found",
     "Toolchain",

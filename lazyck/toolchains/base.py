@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from lazyck import proc
 from lazyck.command import CompileCommand, LinkCommand
@@ -51,6 +51,7 @@ class Toolchain(ABC):
     languages: ClassVar[Mapping[str, str]]
     # source suffix → toolchain, where it is another one
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
+    written_in: Literal["c++", "llvm-ir"] = "c++"  # how its sources are probed
     arch_flags: tuple[str, ...] = ()
     table: OptionTable
     # how the driver is given a response file: words, to the last of which the file's name is joined
@@ -62,6 +63,10 @@ class Toolchain(ABC):
     @abstractmethod
     def find(self, env: Mapping[str, str]) -> Found | None:
         """The toolchain that a build with `env` would use, or None."""
+
+    def versioned(self, env: Mapping[str, str]) -> list[str]:
+        """Further names under which PATH has the compilers of `tools`."""
+        return []
 
     def home_programs(self) -> dict[str, str]:
         """Programs that a build may call below this toolchain's home (`bin/nvcc`) → toolchain of their shims."""
@@ -83,6 +88,10 @@ class Toolchain(ABC):
     @abstractmethod
     def searched(self) -> str:
         """Where `find` looks, for the user."""
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        """Whether `compiler`, one of this toolchain's, takes sources of `kind`: a suffix, or a value of -x."""
+        return True
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         """The archs of a list as users write it, normalised. Raises `UsageError`."""
@@ -195,6 +204,13 @@ class Toolchain(ABC):
         """The options of `base` that reach the compiler of host code."""
         return self.table.split(base[1:])
 
+    def text_command(self, base: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
+        """argv that writes `x.ll` into the working directory for each bitcode file `x.bc`, nothing in it changed.
+
+        Only of toolchains whose sources are LLVM IR.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         """`base` adjusted for a blob that becomes a library of its own."""
@@ -251,6 +267,7 @@ _KINDS = (
     ("nvcc", re.compile(r"release [\d.]+, V(\d[\w.]*)")),
     ("gcc", re.compile(r"^\S*(?:gcc|g\+\+|cc|c\+\+)\S* \(.*\) (\d[\w.]*)", re.M)),
     ("hip", re.compile(r"HIP version: (\d[\w.]*)")),
+    ("llvm", re.compile(r"LLVM version (\d[\w.]*)")),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -78,6 +79,9 @@ def rules() -> Iterable[Rule]:
         yield Rule(text, E, Role.REFUSE, "query")
     for text in ("--help=", "-print-file-name=", "-print-prog-name=", "--print-file-name=", "--print-prog-name="):
         yield Rule(text, P, Role.REFUSE, "query")
+    # a deferred object is one of this machine; the longest beginning wins
+    yield Rule("--target=", P, Role.REFUSE_COMPILE, "other-machine")
+    yield Rule(f"--target={platform.machine()}", P)
     for table, role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
         for texts, reason in table:
             yield from (Rule(text, E, role, reason) for text in texts.split())

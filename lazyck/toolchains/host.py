@@ -6,13 +6,13 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
-from lazyck.toolchains import lookup
+from lazyck.toolchains import llvm, lookup
 from lazyck.toolchains.base import Found
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain
@@ -43,10 +43,20 @@ class HostToolchain(GnuToolchain):
     }
     # CUDAHOSTCXX: nvcc's host compiler, with which CMake links CUDA targets
     compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
-    # clang compiles HIP by itself: such a blob follows rocm's recipes. For CUDA by clang there are none.
-    languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cuda": "!cuda-by-clang"}
-    source_suffixes = SOURCES
-    foreign_suffixes: ClassVar[Mapping[str, str]] = {".hip": "rocm", ".cu": "!cuda-by-clang"}
+    # clang compiles HIP and LLVM IR by itself: such a blob follows rocm's or llvm's recipes. For CUDA by clang there
+    # are none.
+    languages: ClassVar[Mapping[str, str]] = {
+        **GnuToolchain.languages,
+        "hip": "rocm",
+        "cuda": "!cuda-by-clang",
+        llvm.LANGUAGE: "llvm",
+    }
+    source_suffixes = (*SOURCES, *llvm.SUFFIXES)
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {
+        ".hip": "rocm",
+        ".cu": "!cuda-by-clang",
+        **dict.fromkeys(llvm.SUFFIXES, "llvm"),
+    }
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.without_launchers(lookup.resolve("CXX", env))
@@ -71,6 +81,9 @@ class HostToolchain(GnuToolchain):
         """The compiler, and a C++17 library made with it, as the runtime of every lazy library is."""
         done = super().checks(found, env)
         return [*done, _try(found, env)] if found and done[0].state is State.OK else done
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True
 
     def default_arch(self) -> str:
         return platform.machine()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lazyck.errors import UsageError
@@ -36,6 +38,17 @@ def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str 
         if is_program(path) and not is_shim(path) and (launchers or not is_launcher(path)):
             return path
     return None
+
+
+def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
+    """`names`, and those on PATH that are one of them with a version, as `clang-19`: the newest first."""
+    pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
+    found: dict[str, int] = {}
+    for directory in env.get("PATH", os.defpath).split(os.pathsep):
+        with contextlib.suppress(OSError):
+            matches = (pattern.fullmatch(n) for n in os.listdir(directory or "."))
+            found |= {m[0]: int(m[2]) for m in matches if m}
+    return [*names, *sorted(found, key=lambda n: (-found[n], n))]
 
 
 def is_program(path: str) -> bool:

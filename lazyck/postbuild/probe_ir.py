@@ -1,0 +1,137 @@
+"""Probes blobs of LLVM IR: what they define stands in their text. Bitcode is turned into text first, many files at a
+time, by the compiler that the project compiles it with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.postbuild.ir_text import Entity, Module, Unreadable, read_module
+from lazyck.postbuild.probe_group import Answers, Doubt, Group
+from lazyck.postbuild.probe_object import is_harmless, is_start_up
+from lazyck.postbuild.probe_unit import Found
+
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_BATCH = 64  # files for one start of a compiler
+_RUN_AT_LOAD = ("llvm.global_ctors", "llvm.global_dtors")
+# of functions: never in an object under their name, or only if the module itself uses them
+_LOCAL = frozenset({"private", "internal", "available_externally"})
+_DISCARDABLE = frozenset({"linkonce", "linkonce_odr"})
+_WEAK_DATA = frozenset({"weak", "weak_odr"}) | _LOCAL | _DISCARDABLE
+
+
+def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
+    """Probe all sources of `group`, with at most `jobs` compilers at a time; writes below `work` only."""
+    work.mkdir(parents=True, exist_ok=True)
+    answers = Answers(read=set(group.sources))
+    bitcode = [s for s in group.sources if _is_bitcode(s)]
+    texts = dict.fromkeys(set(group.sources) - set(bitcode), "") | _disassembled(group, work, bitcode, jobs)
+    for source in group.sources:
+        if source not in texts:
+            answers.doubts[source] = Doubt("its bitcode cannot be turned into text", own_initializers=True)
+            continue
+        path = Path(texts[source] or source)
+        try:
+            module = read_module(path.read_text(encoding="utf-8", errors="surrogateescape"))
+            if reason := eager_reason(module):
+                answers.eager[source] = reason
+            else:
+                answers.found[source] = functions(module)
+        except Unreadable as e:
+            answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}", own_initializers=True)
+    return answers
+
+
+# -- bitcode -------------------------------------------------------------------------------------------
+
+
+def _is_bitcode(source: str) -> bool:
+    with open(source, "rb") as f:
+        return f.read(4) in _BITCODE
+
+
+def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -> dict[str, str]:
+    """Source → file with its text; a source that the compiler refuses is missing."""
+    names = {source: f"ir{i}" for i, source in enumerate(sources)}
+    for source, name in names.items():
+        (work / f"{name}.bc").symlink_to(source)
+    # at least as many batches as there are compilers that may run
+    size = max(1, min(_BATCH, -(-len(sources) // max(1, jobs))))
+    batches = [sources[i : i + size] for i in range(0, len(sources), size)]
+
+    def one(batch: Sequence[str]) -> None:
+        argv = group.toolchain.text_command(group.base, [f"{names[s]}.bc" for s in batch])
+        proc.run(argv, cwd=work, env=group.env)
+
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        list(pool.map(one, batches))
+    made = {source: str(work / f"{name}.ll") for source, name in names.items()}
+    return {source: path for source, path in made.items() if os.path.exists(path)}
+
+
+# -- deciding ------------------------------------------------------------------------------------------
+
+
+def functions(module: Module) -> Found:
+    """The functions that the module's object will define, and those of them that no stub can stand for."""
+    symbols: list[str] = []
+    unreachable: list[str] = []
+    for name, e in module.entities.items():
+        if not e.is_defined or e.linkage in _LOCAL or name.isdigit() or module.base(e).kind == "variable":
+            continue
+        # a resolver's choice has no address that the entry's .dynsym could confirm
+        out_of_reach = e.is_hidden or e.linkage in _DISCARDABLE or module.base(e).kind == "ifunc"
+        (unreachable if out_of_reach else symbols).append(e.symbol)
+    return Found(tuple(symbols), tuple(unreachable))
+
+
+def eager_reason(module: Module) -> str:
+    """Why the module must be compiled eagerly, or "": the rules of C++ blobs, and what only IR can say."""
+    if module.has_assembler:
+        return "has assembler outside of functions, which may define anything"
+    data = [
+        e.symbol
+        for name, e in module.entities.items()
+        if e.is_defined
+        and not name.startswith("llvm.")
+        and e.linkage not in _WEAK_DATA
+        and module.base(e).kind == "variable"
+    ]
+    if data:
+        return "defines data: " + ", ".join(data[:3])
+    if called := _initializer_calls(module):
+        return "has an initializer of its own: " + ", ".join(called[:3])
+    for e in module.entities.values():
+        if (e.is_dso_local or e.is_hidden) and not e.is_defined and not is_harmless(e.symbol):
+            how = "dso_local" if e.is_dso_local else "hidden"
+            return f"declares {e.symbol} {how}: it wants it in the same file"
+        if e.is_local_exec:
+            return f"{e.symbol} is thread_local(localexec), which a library cannot have"
+    return ""
+
+
+def _initializer_calls(module: Module) -> list[str]:
+    """What the module's start-up and tear-down code refers to, apart from what every file's does."""
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    todo = [n for lead in _RUN_AT_LOAD if lead in module.entities for n in module.entities[lead].names]
+    while todo:
+        name = todo.pop()
+        if name in seen or name.startswith("llvm."):
+            continue
+        seen.add(name)
+        e = module.entities.get(name)
+        if e is None or is_harmless(e.symbol) or _is_own_variable(e):
+            continue
+        if e.kind == "function" and e.is_defined and is_start_up(e.symbol):
+            todo += e.names
+        else:
+            found[e.symbol] = None
+    return list(found)
+
+
+def _is_own_variable(e: Entity) -> bool:
+    return e.kind == "variable" and e.linkage in ("private", "internal")

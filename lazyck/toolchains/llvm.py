@@ -1,0 +1,82 @@
+"""LLVM IR, textual (.ll) and bitcode (.bc): compiled by clang, or where that is missing by lazyck-irc (llvmlite)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from lazyck import proc
+from lazyck.toolchains import lookup
+from lazyck.toolchains.base import Found
+from lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
+from lazyck.toolchains.options import join
+
+SUFFIXES = (".ll", ".bc")
+LANGUAGE = "ir"
+IRC = "lazyck-irc"
+
+
+class LlvmToolchain(GnuToolchain):
+    """clang as a compiler of IR, and lazyck-irc, which takes the same options; a blob has no arch but the machine's."""
+
+    name = "llvm"
+    tools = (IRC,)
+    compiler_env = ("CLANG",)
+    written_in = "llvm-ir"
+    source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
+    # what else $CLANG compiles
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {
+        **{s: "host" for s in SOURCES if s not in (".cu", ".hip")},
+        ".hip": "rocm",
+    }
+    languages: ClassVar[Mapping[str, str]] = {LANGUAGE: "", "none": "", "c": "host", "c++": "host", "hip": "rocm"}
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.without_launchers(lookup.resolve("CLANG", env))
+        path = next((p for n in lookup.with_versions(("clang",), env) if (p := lookup.which(n, env))), None)
+        path = path or _working_irc(env)
+        return Found(self, "", words or ((path,) if path else ())) if words or path else None
+
+    def searched(self) -> str:
+        return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        if Path(compiler[0]).name == IRC:
+            return kind in (*SUFFIXES, LANGUAGE, "none")
+        return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
+
+    def text_command(self, base: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
+        unchanged = ("-Xclang", "-disable-llvm-passes")
+        kept = own_library_items(self.table.split(base[1:]))
+        return (base[0], *join(kept), "-w", *unchanged, "-S", "-emit-llvm", *sources)
+
+    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
+        # IR says itself what is hidden and what is unique
+        return (base[0], *join(own_library_items(self.table.split(base[1:]))), "-fPIC")
+
+
+def reads_ir(compiler: str) -> bool:
+    """Whether a driver compiles LLVM IR, as clang does and gcc does not: asks it, without compiling anything."""
+    return _takes_ir(str(Path(compiler).resolve()))  # clang and clang++ are one program
+
+
+@lru_cache(maxsize=64)
+def _takes_ir(compiler: str) -> bool:
+    return proc.run([compiler, "-###", "-x", LANGUAGE, "-c", "/dev/null", "-o", "/dev/null"]).status == 0
+
+
+def irc(env: Mapping[str, str]) -> str | None:
+    """lazyck-irc: on PATH, or where this Python's programs are."""
+    beside = str(Path(sys.executable).parent / IRC)
+    return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
+
+
+def _working_irc(env: Mapping[str, str]) -> str | None:
+    path = irc(env)
+    return path if path and proc.run([path, "--version"], env=env).status == 0 else None
+
+
+LLVM = LlvmToolchain()
