@@ -36,10 +36,13 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
         path = Path(texts[source] or source)
         try:
             module = read_module(path.read_text(encoding="utf-8", errors="surrogateescape"))
+            found = functions(module)
             if reason := eager_reason(module):
                 answers.eager[source] = reason
+            elif found.unreachable and not found.symbols:
+                answers.eager[source] = "no stub can stand for " + ", ".join(found.unreachable[:3])
             else:
-                answers.found[source] = functions(module)
+                answers.found[source] = found
         except Unreadable as e:
             answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}", own_initializers=True)
     return answers
@@ -63,8 +66,10 @@ def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -
     batches = [sources[i : i + size] for i in range(0, len(sources), size)]
 
     def one(batch: Sequence[str]) -> None:
-        argv = group.toolchain.text_command(group.base, [f"{names[s]}.bc" for s in batch])
-        proc.run(argv, cwd=work, env=group.env)
+        for command in group.toolchain.disassemblers(group.base):
+            left = [names[s] for s in batch if not (work / f"{names[s]}.ll").exists()]
+            if left:
+                proc.run([*command, *(f"{name}.bc" for name in left)], cwd=work, env=group.env)
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         list(pool.map(one, batches))

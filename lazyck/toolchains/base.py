@@ -204,12 +204,11 @@ class Toolchain(ABC):
         """The options of `base` that reach the compiler of host code."""
         return self.table.split(base[1:])
 
-    def text_command(self, base: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
-        """argv that writes `x.ll` into the working directory for each bitcode file `x.bc`, nothing in it changed.
-
-        Only of toolchains whose sources are LLVM IR.
+    def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
+        """Commands that, with bitcode files `x.bc` appended, write each `x.ll` into the working directory. Each is for
+        the files that those before it could not read.
         """
-        raise NotImplementedError
+        return []
 
     @abstractmethod
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:

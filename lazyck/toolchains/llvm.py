@@ -48,10 +48,13 @@ class LlvmToolchain(GnuToolchain):
             return kind in (*SUFFIXES, LANGUAGE, "none")
         return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
 
-    def text_command(self, base: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
-        unchanged = ("-Xclang", "-disable-llvm-passes")
-        kept = own_library_items(self.table.split(base[1:]))
-        return (base[0], *join(kept), "-w", *unchanged, "-S", "-emit-llvm", *sources)
+    def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
+        kept = join(own_library_items(self.table.split(base[1:])))
+        itself = (base[0], *kept, "-w", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm")
+        # clang starts itself once more for each file; LLVM's own tool reads them all in one process, but stops at
+        # the first that it cannot read
+        beside = str(Path(base[0]).resolve().parent / "llvm-dis")
+        return [(beside,), itself] if lookup.is_program(beside) else [itself]
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         # IR says itself what is hidden and what is unique
