@@ -97,7 +97,7 @@ def call_graphs(library: Path, env: Mapping[str, str]) -> tuple[list[dict[str, A
 
 def foreign_objects(project: Path, env: Mapping[str, str], work: Path) -> None:
     """The same IR as objects of other machines, looked into; ends the demo if one is not what it should be."""
-    sources = sorted((project / "blob").glob("*_4x*.ll")) + [project / "blob" / "mlp_4.ll"]
+    sources = [*sorted((project / "blob").glob("*_4x*.ll")), project / "blob" / "mlp_4.ll"]
     for name, wanted in FOREIGN.items():
         directory = work / "objects" / name
         directory.mkdir(parents=True, exist_ok=True)
