@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from lazyck import proc
-from lazyck.toolchains import lookup
+from lazyck.toolchains import llvm_checks, lookup
 from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import Check, State
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from lazyck.toolchains.options import join
 
@@ -25,6 +26,7 @@ class LlvmToolchain(GnuToolchain):
     name = "llvm"
     tools = (IRC,)
     compiler_env = ("CLANG",)
+    install = llvm_checks.INSTALL
     written_in = "llvm-ir"
     source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
     # what else $CLANG compiles
@@ -42,6 +44,15 @@ class LlvmToolchain(GnuToolchain):
 
     def searched(self) -> str:
         return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """The compiler, a module compiled and linked by it, and lazyck-irc."""
+        done = super().checks(found, env)
+        if found is None or done[0].state is not State.OK:
+            return done
+        is_irc = Path(found.compiler[0]).name == IRC
+        others = [] if is_irc else [llvm_checks.irc_check(irc(env), env)]
+        return [*done, llvm_checks.try_module(found.compiler, env), *others]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         if Path(compiler[0]).name == IRC:

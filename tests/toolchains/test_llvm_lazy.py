@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llvm_tools import CLANG, COMPILERS, compiler, irc, needs_clang, needs_llvmlite
@@ -138,3 +140,23 @@ def test_versioned_names_are_found_newest_first(tmp_path: Path) -> None:
     found = LLVM.find(env)
     assert found is not None and found.compiler == (str(tmp_path / "clang-19"),)
     assert HOST.understands((str(tmp_path / "clang-9"),), ".cpp")
+
+
+@needs_llvmlite
+def test_doctor_says_which_compiler_of_ir_works(lazyck: Lazyck, tmp_path: Path) -> None:
+    program = irc(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for name in ("cc", "c++", "as", "ld"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+
+    def asked(path: str) -> dict[str, Any]:
+        report = json.loads(lazyck("doctor", "--json", env={"PATH": path}).stdout)
+        return next(t for t in report["toolchains"] if t["name"] == "llvm")  # type: ignore[no-any-return]
+
+    without_clang = asked(f"{tmp_path}/bin:{program.parent}")
+    assert without_clang["usable"] and without_clang["compiler"] == [str(program)]
+    assert without_clang["identity"].startswith("llvm")
+    assert [c["state"] for c in without_clang["checks"]] == ["ok", "ok"]
+    (tmp_path / "bin" / "clang-99").symlink_to("/bin/false")
+    broken = asked(f"{tmp_path}/bin:{program.parent}")
+    assert not broken["usable"] and "lazyck[llvm]" in broken["checks"][0]["install"]
