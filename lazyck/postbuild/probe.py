@@ -94,7 +94,7 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeRes
     for (group, _), answer in pairs:
         for source, found in answer.found.items():
             for blob in group.sources[source]:
-                probed[blob] = Probed(blob, found.symbols, frozenset(), found.unreachable)
+                probed[blob] = Probed(blob, found.symbols, frozenset(), found.unreachable, needs=found.needs)
         for source, reason in answer.eager.items():
             for blob in group.sources[source]:
                 eager[blob] = Unprobed(blob, reason)

@@ -4,6 +4,7 @@ time, by the compiler that the project compiles it with."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,10 @@ _RUN_AT_LOAD = ("llvm.global_ctors", "llvm.global_dtors")
 # of functions: never in an object under their name, or only if the module itself uses them
 _LOCAL = frozenset({"private", "internal", "available_externally"})
 _DISCARDABLE = frozenset({"linkonce", "linkonce_odr"})
+# llvm.exp.f32 becomes expf
+_LIBM = re.compile(r"llvm\.(\w+)\.(f32|f64|f80|f128)")
+_LIBM_NAMES = {"maxnum": "fmax", "minnum": "fmin"}
+_LIBM_SUFFIX = {"f32": "f", "f64": "", "f80": "l", "f128": "l"}
 _WEAK_DATA = frozenset({"weak", "weak_odr"}) | _LOCAL | _DISCARDABLE
 
 
@@ -90,7 +95,24 @@ def functions(module: Module) -> Found:
         # a resolver's choice has no address that the entry's .dynsym could confirm
         out_of_reach = e.is_hidden or e.linkage in _DISCARDABLE or module.base(e).kind == "ifunc"
         (unreachable if out_of_reach else symbols).append(e.symbol)
-    return Found(tuple(symbols), tuple(unreachable))
+    return Found(tuple(symbols), tuple(unreachable), _needs(module))
+
+
+def _needs(module: Module) -> frozenset[str]:
+    """What the module's object may leave undefined: what its definitions mention and it does not define."""
+    mentioned = {n for e in module.entities.values() if e.is_defined for n in e.names}
+    elsewhere = (e for n, e in module.entities.items() if not e.is_defined and n in mentioned)
+    return frozenset(_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol))
+
+
+def _is_inner(symbol: str) -> bool:
+    """Whether `symbol` is an intrinsic that calls nothing."""
+    return symbol.startswith("llvm.") and not _LIBM.fullmatch(symbol)
+
+
+def _libm_name(intrinsic: re.Match[str]) -> str:
+    """The function of libm that an intrinsic may end in."""
+    return _LIBM_NAMES.get(intrinsic[1], intrinsic[1]) + _LIBM_SUFFIX[intrinsic[2]]
 
 
 def eager_reason(module: Module) -> str:

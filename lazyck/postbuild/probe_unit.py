@@ -38,10 +38,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Found:
-    """What the compiled unit says of one blob; `unreachable` are names that only an eager compile can provide."""
+    """What the compiled unit says of one blob; `unreachable` are names that only an eager compile can provide; `needs`
+    what it leaves undefined, None where only a compile of the blob itself could tell."""
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
+    needs: frozenset[str] | None = None
 
 
 def needed(declarations: Sequence[Declaration]) -> list[int]:

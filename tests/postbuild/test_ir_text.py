@@ -112,6 +112,32 @@ def test_what_makes_a_module_eager(text: str, reason: str) -> None:
     assert eager_reason(read_module(text)) == reason
 
 
+@pytest.mark.parametrize("kind", COMPILERS)
+def test_what_a_module_needs_is_what_its_object_leaves_undefined(kind: str, tmp_path: Path) -> None:
+    text = """
+    @variable = external global float
+    declare void @called(ptr)
+    declare void @never_called()
+    declare extern_weak void @maybe()
+    declare float @llvm.exp.f32(float)
+    declare double @llvm.pow.f64(double, double)
+    declare void @llvm.assume(i1)
+    define double @f(float %x, double %y) {
+      %v = load float, ptr @variable
+      %e = call float @llvm.exp.f32(float %v)
+      store float %e, ptr @variable
+      %p = call double @llvm.pow.f64(double %y, double %y)
+      call void @llvm.assume(i1 true)
+      call void @called(ptr @maybe)
+      ret double %p
+    }
+    """
+    object_of(tmp_path, kind, text, "-O1")
+    rows = open_image(tmp_path / "m.o").symbols()
+    undefined = {s.name for s in rows if not s.section and s.name} - {"_GLOBAL_OFFSET_TABLE_"}
+    assert functions(read_module(text)).needs == undefined == {"variable", "called", "maybe", "expf", "pow"}
+
+
 @pytest.mark.parametrize("text", ["define void @f() { ret void", "}", "@a = @b = global i32 0", "define void @f( {"])
 def test_text_that_is_no_module_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
