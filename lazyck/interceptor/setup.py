@@ -168,7 +168,7 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
             place = next(iter(homes.programs_in(main, [program])), None)
             if place and not env.get(variable):
                 plan.set_env[variable] = str(made.of(main) / place)
-    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_on_path`
+    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_on_path` has it
         plan_bare_name(made, on_path, env)
 
 
