@@ -59,6 +59,9 @@ class LlvmToolchain(GnuToolchain):
             return kind in (*SUFFIXES, LANGUAGE, "none")
         return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
 
+    def hides_symbols(self, base: Sequence[str]) -> bool:
+        return False  # IR says itself what is hidden, whatever the command line says
+
     def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
         kept = join(own_library_items(self.table.split(base[1:])))
         itself = (base[0], *kept, "-w", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm")
@@ -68,7 +71,6 @@ class LlvmToolchain(GnuToolchain):
         return [(beside,), itself] if lookup.is_program(beside) else [itself]
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
-        # IR says itself what is hidden and what is unique
         return (base[0], *join(own_library_items(self.table.split(base[1:]))), "-fPIC")
 
 

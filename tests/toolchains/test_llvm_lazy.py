@@ -160,3 +160,20 @@ def test_doctor_says_which_compiler_of_ir_works(lazyck: Lazyck, tmp_path: Path) 
     (tmp_path / "bin" / "clang-99").symlink_to("/bin/false")
     broken = asked(f"{tmp_path}/bin:{program.parent}")
     assert not broken["usable"] and "lazyck[llvm]" in broken["checks"][0]["install"]
+
+
+@needs_clang
+def test_a_module_that_needs_what_the_library_hides_is_eager(lazyck: Lazyck, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(PROJECT, project)
+    text = (project / "main.c").read_text().replace("int helper(", '__attribute__((visibility("hidden"))) int helper(')
+    (project / "main.c").write_text(text)
+    done = lazyck(
+        "build", "full", "--tmp-dir", tmp_path / "tmp", "--", project / "build.sh",
+        env={"IR_COMPILER": Path(CLANG or "").name},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    library = project / "build" / "libir.so"
+    reasons = {e["name"]: e["reason"] for e in inspect(lazyck, library)["eager"]}
+    assert reasons["twice"] == "needs helper, which libir.so does not export" and "chain" not in reasons
+    assert call(library, "chain").stdout == "1600\n"
