@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -12,6 +13,9 @@ import ninja
 import pytest
 from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
 from support import REPOSITORY, Lazyck
+
+from lazyck.toolchains import CUDA, Found
+from lazyck.toolchains.check import State
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -124,6 +128,22 @@ def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str)
     assert device_code(entry) == ["elf 80"]
     needed = subprocess.run(["readelf", "-d", entry], check=True, capture_output=True, text=True).stdout
     assert ("libcudart.so" in needed) == (script != "./build.sh")
+
+
+@pytest.mark.skipif("TEST_CUDA_WHEELS" in os.environ, reason="these wheels are not ours to take apart")
+def test_doctor_names_the_wheel_that_is_missing(tmp_path: Path) -> None:
+    home = wheels(tmp_path / "site")
+    found = Found(CUDA, str(home), (str(home / "bin/nvcc"),))
+
+    def states() -> dict[str, tuple[State, str]]:
+        return {check.name: (check.state, check.install) for check in CUDA.checks(found, os.environ)}
+
+    whole = states()
+    assert {whole[name][0] for name in ("compiler", "headers", "device compiler", "runtime library")} == {State.OK}
+    (home / "nvvm").unlink()
+    assert states()["device compiler"][0] is State.MISSING and "nvidia-nvvm" in states()["device compiler"][1]
+    (home / "include").unlink()
+    assert states()["headers"][0] is State.MISSING and "nvidia-cuda-runtime" in states()["headers"][1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import lazyck
 from lazyck.errors import ToolchainError, UsageError
 from lazyck.interceptor import homes, shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
-from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, lookup
+from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup
 
 _NO_CCACHE = "CCACHE_DISABLE"
 # variable that names a compiler → toolchain
@@ -196,7 +196,7 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     present = {f.toolchain: f for f in found}
     for variable, toolchain in _COMPILER_VARIABLES.items():
         words = lookup.resolve(variable, env) if toolchain in present else ()
-        if words and toolchain is CUDA and not CUDA.is_nvcc(lookup.without_launchers(words)):
+        if words and toolchain is CUDA and not cuda_places.is_nvcc(lookup.without_launchers(words)):
             toolchain = HOST  # clang: its shim passes CUDA on, with the reason
         if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):
             words = present[toolchain].compiler

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import ClassVar
 
 from lazyck import abi, proc
 from lazyck.command import CompileCommand, LinkCommand
-from lazyck.config import environment, tools_dir
+from lazyck.config import environment
 from lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
-from lazyck.toolchains import cuda_checks, cuda_wheels, lookup, nvcc_options
+from lazyck.toolchains import cuda_checks, cuda_places, lookup, nvcc_options
 from lazyck.toolchains.base import Found, Toolchain, accepts
 from lazyck.toolchains.check import Check, State
 from lazyck.toolchains.gnu import own_library_items
 from lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
-_DEFAULT_HOME = "/usr/local/cuda"
 _RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
 _ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
 
@@ -52,7 +48,7 @@ class CudaToolchain(Toolchain):
     install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
     response = ("-optf", "")
     tools = ("nvcc",)
-    home_env = ("CUDA_HOME", "CUDA_PATH")
+    home_env = cuda_places.HOME_ENV
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
     flag_env = (
         "NVCC_PREPEND_FLAGS",
@@ -77,57 +73,23 @@ class CudaToolchain(Toolchain):
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        found = self._find(env)
+        found = cuda_places.find(env)
         if found is None:
             return None
-        home = self._completed(found.home, env)
-        if home == found.home:
-            return found
-        first = found.compiler[0]
-        if first == f"{found.home}/bin/nvcc":
-            first = f"{home}/bin/nvcc"
-        return Found(self, home, (first, *found.compiler[1:]), found.home)
-
-    def _find(self, env: Mapping[str, str]) -> Found | None:
-        compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
-        if compiler and not self.is_nvcc(compiler):
-            compiler = ()
-        homes = [h for h in (env.get(v, "") for v in self.home_env) if h]
-        for home in homes if compiler else ():
-            if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from the one named
-                return Found(self, str(Path(home).absolute()), compiler)
-        if compiler:
-            return Found(self, _home_of(compiler[0], env), compiler)
-        for home in homes:
-            path = str(Path(home, "bin", "nvcc").absolute())
-            if lookup.is_program(path) and not lookup.is_shim(path):
-                return Found(self, str(Path(home).absolute()), (path,))
-        path = lookup.which("nvcc", env) or ""
-        if path:
-            return Found(self, _home_of(path, env), (path,))
-        # What was installed for lazyck goes before what merely lies there: only the default place is not on PATH.
-        home = cuda_wheels.find_home(sys.path) or _DEFAULT_HOME
-        return Found(self, home, (f"{home}/bin/nvcc",)) if lookup.is_program(f"{home}/bin/nvcc") else None
-
-    @staticmethod
-    def is_nvcc(words: Sequence[str]) -> bool:
-        """Whether a compiler's words name nvcc, or a wrapper of it, rather than clang."""
-        return "nvcc" in Path(words[0]).name
+        origin, words = found
+        home = cuda_places.completed(origin, env)
+        if home == origin:
+            return Found(self, home, words)
+        first = f"{home}/bin/nvcc" if words[0] == f"{origin}/bin/nvcc" else words[0]
+        return Found(self, home, (first, *words[1:]), origin)
 
     def whole_home(self, home: str) -> tuple[str, str]:
-        return self._completed(home, environment()), ""
-
-    def _completed(self, home: str, env: Mapping[str, str]) -> str:
-        """`home`, or one made for builds if it is a tree of wheels that lacks what they look for."""
-        if not cuda_wheels.lacks(home):
-            return home
-        try:
-            return cuda_wheels.compose(home, tools_dir(env))
-        except OSError:  # no place to make it in: most builds work with what the wheels have
-            return home
+        return cuda_places.completed(home, environment()), ""
 
     def searched(self) -> str:
-        return f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {_DEFAULT_HOME}"
+        return (
+            f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
+        )
 
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         try:
@@ -202,9 +164,8 @@ class CudaToolchain(Toolchain):
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         words = self.all_words(cmd)
         named = self.archs_in(words)
-        if not any(word.endswith(_ASKED) for word in words):
-            return named
-        return self._ask_for_archs(cmd, env) or named
+        asked = any(i.value in _ASKED and i.name in _both("-arch") for i in self.table.split(words))
+        return (self._ask_for_archs(cmd, env) if asked else ()) or named
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         return self._ask_for_archs(cmd, env)
@@ -364,20 +325,6 @@ def _host_item(part: str) -> Item:
     word = part.strip("'\"")
     name, equals, value = word.partition("=")
     return Item((word,), name, value if equals else None)
-
-
-def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
-    """The toolkit of an nvcc: where it lies, or, for a wrapper script, where nvcc says that it lies."""
-    for place in (Path(nvcc), Path(nvcc).resolve()):
-        home = place.parent.parent
-        if (
-            any((home / d / "cuda_runtime.h").is_file() for d in ("include", "targets/x86_64-linux/include"))
-            or (home / "nvvm").is_dir()
-        ):
-            return str(home)
-    shown = proc.run([nvcc, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=env)
-    match = re.search(r"^#\$ TOP=(.+)$", shown.stderr, re.M)
-    return os.path.normpath(match[1].strip()) if match else str(Path(nvcc).parent.parent)
 
 
 CUDA = CudaToolchain()

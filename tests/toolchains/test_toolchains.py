@@ -104,13 +104,13 @@ def test_words_of_option_variables_are_words_of_the_command() -> None:
     )
     cmd = CompileCommand(Invocation("nvcc", "cuda", "/w", ("nvcc", "-O2", "-c", "k.cu", "-o", "k.o"), 1, env), "", "")
     assert CUDA.base_words(cmd) == ("nvcc", "-O1", "-DP", "-O2", '-DA="b c"', "-DQ=it's")
-    assert CUDA.archs_of(cmd) == ("80",)
+    assert CUDA.archs_of(cmd, {}) == ("80",)
     assert CUDA.base_env(cmd) == (("CPATH", "/x"),)
     env = (("HIPCC_COMPILE_FLAGS_APPEND", "--offload-arch=gfx942 -DX"),)
     cmd = CompileCommand(
         Invocation("hipcc", "rocm", "/w", ("hipcc", "-O2", "-c", "k.cpp", "-o", "k.o"), 1, env), "", ""
     )
-    assert ROCM.base_words(cmd) == ("hipcc", "-O2", "-DX") and ROCM.archs_of(cmd) == ("gfx942",)
+    assert ROCM.base_words(cmd) == ("hipcc", "-O2", "-DX") and ROCM.archs_of(cmd, {}) == ("gfx942",)
 
 
 def test_archs_are_handed_on_as_each_build_writes_them() -> None:
@@ -128,7 +128,8 @@ def test_nvcc_says_what_it_compiles_for_where_the_command_does_not(tmp_path: Pat
 
     def archs(*words: str) -> tuple[str, ...]:
         call = Invocation("nvcc", "cuda", str(tmp_path), (*found.compiler, *words, "-c", "k.cu", "-o", "k.o"), 1, ())
-        return CUDA.archs_of(CompileCommand(call, "/w/k.cu", "/w/k.o"))
+        cmd = CompileCommand(call, "/w/k.cu", "/w/k.o")
+        return CUDA.archs_of(cmd, os.environ) or CUDA.default_archs(cmd, os.environ)
 
     known = CUDA.known_archs(found, os.environ)
     assert len(archs()) == 1 and archs()[0] in known

@@ -1,0 +1,66 @@
+"""Where CUDA is: what the environment names, what PATH has, what was installed beside lazyck, and the default place."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.config import tools_dir
+from lazyck.toolchains import cuda_wheels, lookup
+
+DEFAULT_HOME = "/usr/local/cuda"
+HOME_ENV = ("CUDA_HOME", "CUDA_PATH")
+_INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
+
+
+def is_nvcc(words: Sequence[str]) -> bool:
+    """Whether a compiler's words name nvcc, or a wrapper of it, rather than clang."""
+    return "nvcc" in Path(words[0]).name
+
+
+def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
+    """(home, compiler's words) of the CUDA that a build with `env` would use, or None."""
+    compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
+    if compiler and not is_nvcc(compiler):
+        compiler = ()
+    homes = [h for h in (env.get(v, "") for v in HOME_ENV) if h]
+    for home in homes if compiler else ():
+        if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from the one named
+            return str(Path(home).absolute()), compiler
+    if compiler:
+        return _home_of(compiler[0], env), compiler
+    for home in homes:
+        path = str(Path(home, "bin", "nvcc").absolute())
+        if lookup.is_program(path) and not lookup.is_shim(path):
+            return str(Path(home).absolute()), (path,)
+    path = lookup.which("nvcc", env) or ""
+    if path:
+        return _home_of(path, env), (path,)
+    # What was installed for lazyck goes before what merely lies there: the default place is not on PATH.
+    home = cuda_wheels.find_home(sys.path) or DEFAULT_HOME
+    return (home, (f"{home}/bin/nvcc",)) if lookup.is_program(f"{home}/bin/nvcc") else None
+
+
+def completed(home: str, env: Mapping[str, str]) -> str:
+    """`home`, or one made for builds if it is a tree of wheels that lacks what they look for."""
+    if not cuda_wheels.lacks(home):
+        return home
+    try:
+        return cuda_wheels.compose(home, tools_dir(env))
+    except OSError:  # no place to make it in: most builds work with what the wheels have
+        return home
+
+
+def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
+    """The toolkit of an nvcc: where it lies, or, for a wrapper script, where nvcc says that it lies."""
+    for place in (Path(nvcc), Path(nvcc).resolve()):
+        home = place.parent.parent
+        if any((home / d / "cuda_runtime.h").is_file() for d in _INCLUDES) or (home / "nvvm").is_dir():
+            return str(home)
+    shown = proc.run([nvcc, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=env)
+    match = re.search(r"^#\$ TOP=(.+)$", shown.stderr, re.M)
+    return os.path.normpath(match[1].strip()) if match else str(Path(nvcc).parent.parent)
