@@ -40,7 +40,8 @@ def build_group() -> None:
     "--blobs",
     multiple=True,
     metavar="GLOB",
-    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*]",
+    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*; "
+    "with --aiter-dir, aiter's generated variants]",
 )
 @click.option(
     "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
@@ -73,7 +74,7 @@ def build_group() -> None:
 @click.option(
     "--aiter-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Build aiter's forward and backward attention libraries from this checkout.",
+    help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
 )
 @click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
 @click.option("--verbose", is_flag=True, help="Say what each step does.")
@@ -103,7 +104,13 @@ def build_full(
     if aiter_dir is not None:
         if command:
             raise UsageError("--aiter-dir fills in the command", "leave out what follows `--`")
-        commands = aiter.commands(aiter_dir)
+        commands = aiter.commands(aiter_dir, env)
+        blobs = blobs or aiter.BLOBS
+        for lock in aiter.locks(aiter_dir, env):
+            click.echo(
+                f"lazyck: warning: {lock} is there: aiter waits for whoever made it; remove it if that build is dead",
+                err=True,
+            )
         extra.update(
             aiter.environment(tuple(gpu_archs.replace(",", ";").split(";")) if gpu_archs else (), ck_tile_bf16)
         )

@@ -1,44 +1,160 @@
-"""`lazyck build full --aiter-dir`: the command is filled in. (aiter itself: see docs/limits.md.)"""
+"""`lazyck build full --aiter-dir`, with a stand-in for aiter's jit/core.py. (aiter itself: examples/aiter.)"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from ops_library import PROJECT, call
-from support import FAKE_ROCM, Lazyck
+import ninja
+import pytest
+from ops_library import inspect
+from support import FAKE_ROCM, REPOSITORY, Lazyck
 
-# In the shape of aiter's own script: one library per --api, archs and the bf16 mode from the environment.
+# In the shape of aiter's own script, which lies in a checkout only.
 COMPILE_PY = """
-import os, subprocess, sys
-api = sys.argv[1].removeprefix("--api=")
+import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
-assert os.environ["GPU_ARCHS"] == "gfx942", os.environ.get("GPU_ARCHS")
+root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+sys.path[:0] = [os.path.join(root, "aiter"), root]
+from jit.core import compile_ops
 assert os.environ["CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT"] == "3"
-subprocess.run([f"{here}/project/build.sh"], env={**os.environ, "OUT": f"{here}/{api}"}, check=True)
+api = sys.argv[1].removeprefix("--api=")
+def build(): ...
+build.__name__ = f"compile_mha_{api}"
+compile_ops(f"libmha_{api}")(build)()
 """
 
 
-def make_aiter(where: Path) -> Path:
-    aiter = where / "aiter"
-    mha = aiter / "op_tests" / "cpp" / "mha"
-    mha.mkdir(parents=True)
-    (aiter / "aiter" / "jit").mkdir(parents=True)
-    (aiter / "aiter" / "jit" / "core.py").write_text("")
-    (mha / "compile.py").write_text(COMPILE_PY)
-    shutil.copytree(PROJECT, mha / "project")
-    return aiter
+@pytest.fixture(autouse=True)
+def path_with_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiter runs `ninja`, and the `hipcc` that PATH leads to."""
+    monkeypatch.setenv("PATH", os.pathsep.join([str(FAKE_ROCM / "bin"), ninja.BIN_DIR, os.environ["PATH"]]))
 
 
-def test_forward_and_backward_are_built_with_archs_and_bf16_mode(lazyck: Lazyck, tmp_path: Path) -> None:
-    aiter = make_aiter(tmp_path)
-    options = ["--aiter-dir", aiter, "--gpu-archs", "gfx942", "--ck-tile-bf16", "3", "--tmp-dir", tmp_path / "tmp"]
-    done = lazyck("build", "full", *options, env={"ROCM_PATH": str(FAKE_ROCM)})
+def make_archive(where: Path) -> Path:
+    """What matters of an unpacked source archive."""
+    root = where / "aiter"
+    jit = root / "aiter" / "jit"
+    jit.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "tests" / "projects" / "aiter" / "core.py", jit)
+    for package in (root / "aiter", jit):
+        (package / "__init__.py").write_text("")
+    (jit / "optCompilerConfig.json").write_text(json.dumps({"libmha_fwd": {}, "libmha_bwd": {}}))
+    return root
+
+
+def make_checkout(where: Path) -> Path:
+    root = make_archive(where)
+    script = root / "op_tests" / "cpp" / "mha" / "compile.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(COMPILE_PY)
+    return root
+
+
+def build(
+    lazyck: Lazyck, aiter: Path, tmp: Path, *options: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    words = ["build", "full", "--aiter-dir", aiter, "--gpu-archs", "gfx942", "--tmp-dir", tmp, *options]
+    return lazyck(*words, env=env, cwd=tmp.parent)
+
+
+def call(library: Path, api: str, dim: int, x: float) -> str:
+    """What `mha_<api>` answers in a process of its own, and what was said meanwhile."""
+    code = (
+        "import ctypes, sys; f = ctypes.CDLL(sys.argv[1])['mha_' + sys.argv[2]]; f.restype = ctypes.c_float; "
+        "print(f(int(sys.argv[3]), ctypes.c_float(float(sys.argv[4]))))"
+    )
+    lib = subprocess.run([FAKE_ROCM / "bin" / "fake-rocm-build"], capture_output=True, text=True, check=True).stdout
+    env = {**os.environ, "LD_LIBRARY_PATH": lib.strip()}
+    argv = [sys.executable, "-c", code, str(library), api, str(dim), str(x)]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
+    return done.stdout + done.stderr
+
+
+def test_source_archive_is_built_through_core_py_side_by_side(lazyck: Lazyck, tmp_path: Path) -> None:
+    aiter = make_archive(tmp_path)
+    done = build(lazyck, aiter, tmp_path / "tmp")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("17 blobs deferred, 15 lazy") == 2, done.stderr
+    assert done.stderr.count("2 blobs deferred, 2 lazy with 2 symbols, 0 eager") == 2, done.stderr
     for api in ("fwd", "bwd"):
-        library = aiter / "op_tests" / "cpp" / "mha" / api / "libops.so"
-        assert call(library, "print(special(64, 1))").stdout == "644.0\n"
+        library = aiter / "op_tests" / "cpp" / "mha" / f"libmha_{api}.so"
+        assert call(library, api, 32, 1.5).startswith("48.0\n")
+        assert call(library, api, 32, 1.5) == "48.0\n", "a second process compiles nothing"
+        assert call(library, api, 64, 1.5).startswith("96.0\n"), "called through an address"
+        assert call(library, api, 0, 2.5) == "80.0\n", "called through a table of addresses"
+
+
+def test_checkout_is_built_by_its_own_script_with_archs_and_bf16_mode(lazyck: Lazyck, tmp_path: Path) -> None:
+    aiter = make_checkout(tmp_path)
+    done = build(lazyck, aiter, tmp_path / "tmp", "--ck-tile-bf16", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("2 lazy with 2 symbols") == 2, done.stderr
+    assert call(aiter / "op_tests" / "cpp" / "mha" / "libmha_bwd.so", "bwd", 64, 2).startswith("128.0\n")
+
+
+def test_large_code_model_refers_to_stubs_through_64_bit_got_entries(lazyck: Lazyck, tmp_path: Path) -> None:
+    aiter = make_archive(tmp_path)
+    assert build(lazyck, aiter, tmp_path / "tmp").returncode == 0
+    directory = aiter / "aiter" / "jit" / "build" / "libmha_fwd"
+    shown = subprocess.run(["readelf", "-rW", directory / "fmha_fwd_api.cuda.o"], capture_output=True, text=True).stdout
+    stubbed = {s for b in inspect(lazyck, directory / "libmha_fwd.so")["blobs"] for s in b["symbols"]}
+    kinds = {m[1] for m in re.finditer(r"(R_X86_64_\w+)\s+[0-9a-f]+\s+(\S+)", shown) if m[2] in stubbed}
+    assert "R_X86_64_GOT64" in kinds, shown
+    left = subprocess.run(["ldd", "-r", directory / "libmha_fwd.so"], capture_output=True, text=True)
+    assert "undefined symbol" not in left.stdout + left.stderr
+
+
+def test_library_names_no_other_arch_than_the_builds_in_the_way_aiter_asks(lazyck: Lazyck, tmp_path: Path) -> None:
+    """aiter builds anew a library whose offload bundles name archs, but not that of the device."""
+    aiter = make_archive(tmp_path)
+    assert build(lazyck, aiter, tmp_path / "tmp").returncode == 0
+    library = aiter / "op_tests" / "cpp" / "mha" / "libmha_fwd.so"
+    assert set(re.findall(rb"amdhsa--(gfx[0-9a-z]+)", library.read_bytes())) <= {b"gfx942"}
+
+
+def test_error_of_aiters_build_is_shown_as_it_is(lazyck: Lazyck, tmp_path: Path) -> None:
+    done = build(lazyck, make_archive(tmp_path), tmp_path / "tmp", env={"BREAK": "bwd"})
+    assert done.returncode == 1
+    assert "[aiter] build [libmha_bwd] failed !!!!!!" in done.stderr
+    assert "#error broken on purpose" in done.stderr
+    assert "libmha_fwd: 2 blobs deferred" in done.stderr
+
+
+def test_python_modules_that_aiters_build_misses_are_named_with_the_line_that_installs_them(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    absent = [m for m in ("pandas", "psutil") if importlib.util.find_spec(m) is None]
+    if not absent:
+        pytest.skip("pandas and psutil are both installed")
+    aiter = make_archive(tmp_path)
+    with (aiter / "aiter" / "jit" / "core.py").open("a") as f:
+        f.write("def check():\n    import psutil\n    import pandas as pd\n    import json\n")
+    done = build(lazyck, aiter, tmp_path / "tmp")
+    assert done.returncode == 1
+    assert f"aiter's build imports {', '.join(absent)}, which {sys.executable} lacks" in done.stderr
+    assert f"-m pip install {' '.join(absent)}" in done.stderr
+
+
+def test_missing_ninja_is_an_error_that_says_so(lazyck: Lazyck, tmp_path: Path) -> None:
+    done = build(lazyck, make_archive(tmp_path), tmp_path / "tmp", env={"PATH": str(FAKE_ROCM / "bin")})
+    assert done.returncode == 1
+    assert "aiter's build runs `ninja`, which is not on PATH" in done.stderr
+
+
+def test_lock_of_a_killed_build_is_named(lazyck: Lazyck, tmp_path: Path) -> None:
+    aiter = make_archive(tmp_path)
+    lock = aiter / "aiter" / "jit" / "build" / "lock_libmha_fwd"
+    lock.parent.mkdir()
+    lock.write_text("")
+    done = build(lazyck, aiter, tmp_path / "tmp")
+    assert done.returncode == 0, done.stderr
+    assert f"warning: {lock} is there: aiter waits for whoever made it" in done.stderr
 
 
 def test_another_directory_is_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -47,6 +163,14 @@ def test_another_directory_is_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> N
     assert "jit/core.py" in done.stderr
 
 
+def test_archive_of_a_version_without_the_two_libraries_is_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> None:
+    aiter = make_archive(tmp_path)
+    (aiter / "aiter" / "jit" / "optCompilerConfig.json").write_text(json.dumps({"libmha_fwd": {}}))
+    done = build(lazyck, aiter, tmp_path / "tmp")
+    assert done.returncode == 2
+    assert "neither op_tests/cpp/mha/compile.py nor libmha_bwd" in done.stderr
+
+
 def test_a_command_of_ones_own_beside_it_is_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> None:
-    done = lazyck("build", "full", "--aiter-dir", make_aiter(tmp_path), "--", "make")
+    done = lazyck("build", "full", "--aiter-dir", make_checkout(tmp_path), "--", "make")
     assert done.returncode == 2

@@ -12,20 +12,19 @@ import argparse
 import hashlib
 import json
 import os
-import random
-import re
 import resource
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import calls
 import rocm_home
+import sampling
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -129,9 +128,8 @@ class Measured:
     intercept: float = 0.0
     dispatchers: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    samples: dict[str, list[float]] = field(default_factory=dict)
-    classes: dict[str, int] = field(default_factory=dict)
+    calls: list[calls.Call] = field(default_factory=list)
+    sample: sampling.Sample = field(default_factory=sampling.Sample)
 
 
 def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
@@ -186,23 +184,6 @@ def inspect(library: str) -> Any:
     return json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout)
 
 
-def stand_in_environment(build: Path, home: Path, name: str) -> dict[str, str]:
-    """The environment of a call: the stand-in HIP runtime first, launches and compiler calls recorded."""
-    fake = REPOSITORY / "scripts" / "fake_rocm_home"
-    lib = subprocess.run(
-        [str(fake / "bin" / "fake-rocm-build")], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    return {
-        **os.environ,
-        "LD_LIBRARY_PATH": lib,
-        "FAKE_ROCM_ARCH": ARCH,
-        "FAKE_ROCM_LAUNCH_LOG": str(build / f"{name}.launches"),
-        "CK_HIPCC_LOG": str(build / f"{name}.compiles"),
-        "LAZYCK_CACHE_DIR": str(build / "cache"),
-        "ROCM_PATH": str(home),
-    }
-
-
 def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
     """The small program that calls one of CK's dispatchers."""
     exe = build / f"driver_{library}"
@@ -218,25 +199,11 @@ def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
     return exe
 
 
-def call(
-    build: Path, home: Path, exe: Path, words: list[str], name: str, m: Measured
-) -> subprocess.CompletedProcess[str]:
+def call(build: Path, home: Path, exe: Path, words: list[str], name: str, m: Measured) -> calls.Call:
     """Call one variant in a process of its own and note what it did."""
-    env = stand_in_environment(build, home, name)
-    for log in ("FAKE_ROCM_LAUNCH_LOG", "CK_HIPCC_LOG"):
-        Path(env[log]).unlink(missing_ok=True)
-    begun = time.monotonic()
-    done = subprocess.run([str(exe), *words], env=env, capture_output=True, text=True)
-    launches = read_lines(Path(env["FAKE_ROCM_LAUNCH_LOG"]))
-    compiles = read_lines(Path(env["CK_HIPCC_LOG"]))
-    # CK's kernel classes, out of the mangled names: _ZN7ck_tile...13FmhaFwdKernelI...
-    kernels = sorted(set(re.findall(r"\d(Fmha[A-Za-z]*Kernel)", "\n".join(launches))))
-    m.calls.append({
-        "name": name, "seconds": time.monotonic() - begun, "status": done.returncode,
-        "compilers": len(compiles), "launches": len(launches), "kernels": ", ".join(kernels),
-    })  # fmt: skip
-    sys.stderr.write(done.stderr)
-    say(f"{name}: status {done.returncode}, {len(compiles)} compiler calls, {len(launches)} launches of {kernels}")
+    done = calls.call(build, home, [str(exe), *words], name, ARCH)
+    m.calls.append(done)
+    say(f"{name}: status {done.status}, {done.compilers} compiler calls, {done.launches} launches of {done.kernels}")
     return done
 
 
@@ -254,73 +221,19 @@ def prebuild_one(build: Path, home: Path, library: str) -> None:
     say(f"prebuilt {name}")
 
 
-def read_lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.is_file() else []
-
-
-def blob_class(file: Path) -> str:
-    """Blobs of one class cost about the same: direction, kind of kernel, head dim."""
-    kind, _, rest = file.stem.partition("_d")
-    dim = re.match(r"[0-9]+", rest)
-    return f"{kind} d{dim[0] if dim else rest}"
-
-
-def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], count: int, m: Measured) -> None:
-    """Compile `count` blobs as an ordinary build would, spread over the classes by their weight."""
-    by_class: dict[str, list[Path]] = defaultdict(list)
-    for blob in blobs:
-        by_class[blob_class(blob)].append(blob)
-    m.classes = {name: len(files) for name, files in by_class.items()}
-    chooser = random.Random(2026)
+def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], count: int) -> sampling.Sample:
+    """Compile `count` blobs as an ordinary build would."""
     includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
-    order = sampling_order(m.classes)
-    for i in range(count):
-        name = order[i % len(order)]
-        blob = chooser.choice(by_class[name])
-        argv = [
-            str(home / "bin" / "hipcc"),
-            *FLAGS,
-            f"--offload-arch={ARCH}",
-            *includes,
-            "-c",
-            str(blob),
-            "-o",
-            str(build / "sample.o"),
-        ]
+    hipcc = [str(home / "bin" / "hipcc"), *FLAGS, f"--offload-arch={ARCH}", *includes]
+
+    def compile_one(blob: Path) -> float:
         cpu = cpu_of_children()
-        subprocess.run(argv, check=True)
-        m.samples.setdefault(name, []).append(cpu_of_children() - cpu)
-        say(f"ahead of time: {blob.name[:70]}: {m.samples[name][-1]:.1f} s CPU")
+        subprocess.run([*hipcc, "-c", str(blob), "-o", str(build / "sample.o")], check=True)
+        cpu = cpu_of_children() - cpu
+        say(f"ahead of time: {blob.name[:70]}: {cpu:.1f} s CPU")
+        return cpu
 
-
-def sampling_order(classes: dict[str, int]) -> list[str]:
-    """Classes by the number of their blobs, the largest of each kind of kernel first: kinds differ most in cost."""
-    by_size = sorted(classes, key=lambda c: -classes[c])
-    largest: dict[str, str] = {}
-    for name in by_size:
-        largest.setdefault(kind_of(name), name)
-    return [*largest.values(), *(c for c in by_size if c not in largest.values())]
-
-
-def kind_of(class_name: str) -> str:
-    """The kind of kernel of a class: its name without the head dim."""
-    return class_name.rpartition(" d")[0]
-
-
-def extrapolate(m: Measured) -> float:
-    """CPU seconds of all blobs ahead of time: each class by its own samples, else by those of its kind, else by all."""
-
-    def mean(samples: list[float]) -> float:
-        return sum(samples) / len(samples)
-
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for name, samples in m.samples.items():
-        by_kind[kind_of(name)] += samples
-    everything = [s for samples in m.samples.values() for s in samples]
-    return sum(
-        count * mean(m.samples.get(name) or by_kind.get(kind_of(name)) or everything)
-        for name, count in m.classes.items()
-    )
+    return sampling.take(blobs, count, compile_one)
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -372,18 +285,14 @@ def table(m: Measured) -> str:
         f"{m.cpu:.0f} s CPU; deferring {sum(m.files.values()) - len(m.dispatchers)} of them took "
         f"{m.intercept:.1f} s in all.",
     ]
-    if m.samples:
-        ahead = extrapolate(m)
-        samples = sum(len(s) for s in m.samples.values())
+    if m.sample.count:
+        ahead = sampling.extrapolate(m.sample)
         lines.append(
-            f"Ahead of time, extrapolated from {samples} sampled blobs: {ahead / 3600:.1f} core-hours, "
+            f"Ahead of time, extrapolated from {m.sample.count} sampled blobs: {ahead / 3600:.1f} core-hours, "
             f"{ahead / m.cpu:.0f} times the CPU of the lazy build."
         )
     lines += ["", "| call | s | status | compiler calls | launches | kernels |", "|---|---|---|---|---|---|"]
-    lines += [
-        row(str(c["name"]), f"{c['seconds']:.3f}", c["status"], c["compilers"], c["launches"], c["kernels"])
-        for c in m.calls
-    ]
+    lines += [row(c.name, f"{c.seconds:.3f}", c.status, c.compilers, c.launches, c.kernels) for c in m.calls]
     return "\n".join(lines)
 
 
@@ -426,17 +335,17 @@ def main() -> None:
         exe = compile_driver(build, ck, home, library)
         first = call(build, home, exe, [args.hdim], f"{library} d{args.hdim}, first process", m)
         again = call(build, home, exe, [args.hdim], f"{library} d{args.hdim}, second process", m)
-        if first.returncode or again.returncode or m.calls[-1]["compilers"]:
+        if first.status or again.status or again.compilers:
             sys.exit(f"{library}: the call failed, or the second process was no pure cache hit")
-        if m.calls[-1]["kernels"] != KERNELS[library]:
-            sys.exit(f"{library}: launched {m.calls[-1]['kernels']}, expected {KERNELS[library]}")
+        if again.kernels != KERNELS[library]:
+            sys.exit(f"{library}: launched {again.kernels}, expected {KERNELS[library]}")
     if args.all_dims and "fwd" in libraries:
         bad = call(build, home, build / "driver_fwd", ["160", "splitkv"], "split-kv d160, which cannot compile", m)
-        if bad.returncode != 4 or "error:" not in bad.stderr:
-            sys.exit(f"split-kv d160: expected a CompileError with the compiler's message, got {bad.returncode}")
+        if bad.status != 4 or "error:" not in bad.errors:
+            sys.exit(f"split-kv d160: expected a CompileError with the compiler's message, got {bad.status}")
     blobs = [f for d in directions for f in files[d] if not f.name.endswith("_api.cpp")]
     if args.samples:
-        sample_ahead_of_time(build, ck, home, blobs, args.samples, m)
+        m.sample = sample_ahead_of_time(build, ck, home, blobs, args.samples)
     text = table(m)
     print(text)
     if args.table:
