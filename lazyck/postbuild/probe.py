@@ -164,7 +164,8 @@ def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
     return groups
 
 
-def _reads_cwd(toolchain: Toolchain, base: Sequence[str]) -> bool:
+@lru_cache(maxsize=256)
+def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...]) -> bool:
     """Whether a word of the command may name a file relative to the working directory."""
     takes_value = False
     for word in base[1:]:

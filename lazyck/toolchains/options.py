@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Mode(str, Enum):
@@ -69,6 +70,8 @@ class OptionTable:
         self._exact = {r.text: r for r in self.rules if r.mode is not Mode.PREFIX}
         prefixes = [r for r in self.rules if r.mode is Mode.PREFIX]
         self._prefixes = sorted(prefixes, key=lambda r: len(r.text), reverse=True)
+        # thousands of commands of one build differ in their source and output only
+        self._joined = lru_cache(maxsize=4096)(self._take_apart)
 
     def split(self, words: Sequence[str]) -> list[Item]:
         """The options and inputs of a command line, without its compiler, in order."""
@@ -89,7 +92,7 @@ class OptionTable:
                 items.append(self._joined(word))
         return items
 
-    def _joined(self, word: str) -> Item:
+    def _take_apart(self, word: str) -> Item:
         for rule in self._prefixes:
             if word.startswith(rule.text):
                 return Item((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
