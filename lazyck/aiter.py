@@ -99,9 +99,6 @@ def locks(aiter_dir: Path, env: Mapping[str, str]) -> list[Path]:
     return [p for p in found if p.exists()]
 
 
-def environment(archs: tuple[str, ...], ck_tile_bf16: int | None) -> Mapping[str, str]:
-    """What aiter's build reads from the environment."""
-    env = {"GPU_ARCHS": ";".join(archs)} if archs and archs != ("native",) else {}
-    if ck_tile_bf16 is not None:
-        env["CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT"] = str(ck_tile_bf16)
-    return env
+def environment(ck_tile_bf16: int | None) -> Mapping[str, str]:
+    """What aiter's build reads from the environment, apart from the archs, which every ROCm build is given."""
+    return {} if ck_tile_bf16 is None else {"CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT": str(ck_tile_bf16)}

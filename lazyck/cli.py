@@ -111,9 +111,7 @@ def build_full(
                 f"lazyck: warning: {lock} is there: aiter waits for whoever made it; remove it if that build is dead",
                 err=True,
             )
-        extra.update(
-            aiter.environment(tuple(gpu_archs.replace(",", ";").split(";")) if gpu_archs else (), ck_tile_bf16)
-        )
+        extra.update(aiter.environment(ck_tile_bf16))
     elif ck_tile_bf16 is not None:
         raise UsageError("--ck-tile-bf16 goes with --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
     if not commands:
