@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lazyck.command import CompileCommand, LinkCommand
+from lazyck.files import digest, encode
 from lazyck.postbuild import elf
 from lazyck.toolchains.options import Item, OptionTable, Role
 
@@ -113,6 +114,25 @@ def soname_of(items: Sequence[Item]) -> str:
             if word.startswith(lead) and not word.startswith("-hash"):
                 return word[len(lead) :]
     return ""
+
+
+def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
+    """The soname of a library whose link sets none; `symbols` are those of its blobs.
+
+    `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python package may have its
+    `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their library would reach the one that was
+    loaded first. So it gets a tag: of where it was built, as far as that stays the same from build to build, because keys
+    depend on it; and of the first symbol, because many a project is built in a directory of the same name.
+    """
+    base = os.path.basename(link.output)
+    if base.startswith("lib"):
+        return base
+    place = os.path.relpath(link.output, link.call.cwd)
+    if place.startswith(os.pardir):  # `pip install --editable` links into a directory of a random name
+        place = base
+    parts = (link.call.cwd, place, min(symbols, default=""))
+    stem, dot_so, rest = base.partition(".so")
+    return f"{stem}-{digest(*map(encode, parts))[:16]}{dot_so}{rest}"
 
 
 def library_name(output: str) -> str:

@@ -19,7 +19,7 @@ from lazyck.errors import BuildError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import bundle, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, Target, describe
-from lazyck.postbuild.inputs import LinkInputs, library_name, read_inputs
+from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
 from lazyck.postbuild.reach import Demands, Reach
 from lazyck.postbuild.settle import Settled, Settler
@@ -166,7 +166,7 @@ def write(
 ) -> tuple[Description, int]:
     """Lay out the bundle and make stubs.o: what the library will hold, and the bundle's size in bytes."""
     name = library_name(link.output)
-    target = Target(name, soname_for(link, inputs), settings.root or str(directory / "bundle"))
+    target = Target(name, soname_for(link, inputs, settled), settings.root or str(directory / "bundle"))
     made = describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
     data = manifest.encode(made.manifest)
     size = bundle.write(directory / "bundle", made.files, data, name)
@@ -177,9 +177,10 @@ def write(
     return made, size
 
 
-def soname_for(link: LinkCommand, inputs: LinkInputs) -> str:
+def soname_for(link: LinkCommand, inputs: LinkInputs, settled: Settled) -> str:
     """The soname of the library that `link` makes; "" for an executable."""
-    return (inputs.soname or os.path.basename(link.output)) if inputs.shared else ""
+    owned = (s for symbols in settled.owned.lazy.values() for s in symbols)
+    return (inputs.soname or chosen_soname(link, owned)) if inputs.shared else ""
 
 
 def is_hiding(blob: CompileCommand) -> bool:
@@ -215,7 +216,7 @@ def link_once(
     places = bundle.Places("", dict(settings.shim_homes), library_name(link.output))
     eager_names = [e.object.name for e in settled.compiled]
     demanded = demands if settled.lazy else None
-    words = link_words(link, inputs, eager_names, directory, places, soname_for(link, inputs), demanded)
+    words = link_words(link, inputs, eager_names, directory, places, soname_for(link, inputs, settled), demanded)
     st = state.LinkState(
         library=library_name(link.output),
         file_name=os.path.basename(link.output),

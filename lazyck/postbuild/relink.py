@@ -4,6 +4,7 @@ place that the build asked for and in the install dir."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,10 @@ from lazyck.runtime.build import SOURCES, compile_objects, source_digest
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
 ROOT_FIELD = 68  # offset of `root` in the manifest's header (see lazyck.manifest)
+
+
+# What setuptools packs into a wheel: `build/lib.linux-x86_64-cpython-311/...`.
+_WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 
 
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
@@ -91,13 +96,17 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     """Copy the linked library to where it belongs: the build's output path and the install dir.
 
     The installed copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless
-    the user gave it a root.
+    the user gave it a root. Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has it.
     Raises `BuildError` when the output's directory is gone.
     """
     linked = directory / state.file_name
     delivered = []
     output, installed = output_path(state, directory), installed_path(state, directory)
+    bundle = directory / "bundle" / state.library
     if output.parent.is_dir():
+        packed = bundle.is_dir() and any(_WHEEL_TREE.fullmatch(part) for part in output.parts)
+        if packed:
+            _replace_tree(bundle, output.parent / "lazyck" / state.library)
         _replace(linked, output)
         delivered.append(output)
     elif installed is None:
@@ -107,7 +116,6 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
         )
     if installed is not None:
         installed.parent.mkdir(parents=True, exist_ok=True)
-        bundle = directory / "bundle" / state.library
         if bundle.is_dir():
             _replace_tree(bundle, installed.parent / "lazyck" / state.library)
         _replace(linked, installed, forget_root=not state.keeps_root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
 from lazyck.toolchains.options import Item, Role
 
-_C_DRIVERS = ("cc", "gcc", "clang")
+_C_DRIVER = re.compile(r"(?:.+-)?(?:cc|gcc|clang)(?:-[0-9.]+)?")
 
 
 def link_words(
@@ -82,7 +83,7 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
         words += ["-Xlinker", "-soname", "-Xlinker", soname]
     if not inputs.shared:
         words += ["-Xlinker", "--export-dynamic"]
-    if link.call.tool.split("-")[0] in _C_DRIVERS:
+    if _C_DRIVER.fullmatch(link.call.tool):
         words.append("-lstdc++")
     return [*words, "-ldl", "-lpthread"]
 

@@ -52,6 +52,19 @@ __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* 
     return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_addr : 0;
 }
 
+// Blobs name this library by its soname, so that they can call back into it: had another one of that soname been loaded
+// before, their calls would reach that one. Every lazy library has lazyck_get_stats, unless a version script hides it.
+void check_calls_back(void* blob, const ManifestView& manifest, const std::string& own, const char* name) {
+    void* const found = dlsym(blob, "lazyck_get_stats");
+    Dl_info there, here;
+    if (found == nullptr || dladdr(found, &there) == 0) return;
+    if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
+    fail("lazyck: blob '" + std::string(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
+             "', which was loaded before and has the same soname, '" + manifest.soname() +
+             "'; link one of them with another soname (-Wl,-soname,NAME)",
+         {name, "", ""});
+}
+
 ManifestView embedded_manifest() {
     const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
     return size == 0 ? ManifestView() : ManifestView(lazyck_manifest, size, "embedded manifest");
@@ -62,7 +75,7 @@ ManifestView embedded_manifest() {
 Library::Library(const Config& config, std::string path)
     : m_path(std::move(path)),
       m_embedded(embedded_manifest()),
-      m_store(config, {m_path, bundle_root(config.root, m_embedded.root(), m_path)}),
+      m_store(config, {m_path, bundle_roots(config.root, m_embedded.root(), m_path)}),
       m_changed(std::make_unique<std::condition_variable>()) {
     if (!config.manifest.empty()) {
         if (const int error = m_fallback_file.map(config.manifest, true)) {
@@ -186,6 +199,7 @@ void Library::load(BlobId blob, const Entry& entry) {
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
+    check_calls_back(handle, at.manifest, m_path, description.name);
     const std::uintptr_t base = load_base(handle);
     std::vector<void*> functions;
     for (std::uint32_t i = 0; i < description.symbol_count; ++i) {

@@ -1,17 +1,73 @@
 #include "places.h"
 
+#include <dirent.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "failure.h"
 #include "files.h"
+#include "lazyck_abi.h"
 
 namespace lazyck::rt {
 
-std::string bundle_root(const std::string& given, const std::string& baked, const std::string& library) {
-    if (!given.empty()) return given;
-    const std::string directory = directory_of(library);
-    if (!baked.empty()) {
-        const std::string root = baked[0] == '/' ? baked : directory + "/" + baked;
-        if (is_directory(root)) return root;
+namespace {
+
+enum class Match { no_bundle, other_build, this_build };
+
+// Whether the bundle at `root` has this very blob. One that has no manifest was laid out by hand: taken as it is.
+Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
+    if (!is_file(root + "/" + blob.source)) return Match::no_bundle;
+    const std::string path = root + "/" + manifest.library() + "/manifest";
+    MappedFile file;
+    if (file.map(path) != 0) return Match::this_build;
+    const ManifestView there(file.data(), file.size(), path);
+    for (std::uint32_t i = 0; i < there.blob_count(); ++i) {
+        const BlobRow row = there.blob(i);
+        if (std::string_view(row.name) != blob.name) continue;
+        return std::string_view(row.digest) == blob.digest ? Match::this_build : Match::other_build;
     }
-    return directory + "/lazyck";
+    return Match::other_build;
+}
+
+}  // namespace
+
+Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library) {
+    if (!given.empty()) return {given};
+    const std::string directory = directory_of(library);
+    Strings roots = {directory + "/lazyck"};
+    if (!baked.empty()) roots.push_back(baked[0] == '/' ? baked : directory + "/" + baked);
+    return roots;
+}
+
+std::string root_of_blob(const Strings& roots, const std::string& library, const ManifestView& manifest,
+                         const BlobRow& blob) {
+    std::string other;
+    for (const std::string& root : roots) {
+        const Match match = match_of(root, manifest, blob);
+        if (match == Match::this_build) return root;
+        if (match == Match::other_build) other = root;
+    }
+    if (other.empty()) return roots.front();  // whoever compiles says what is missing
+    fail("lazyck: cannot compile blob '" + std::string(blob.name) + "': the bundle at '" + other +
+             "' is of another build of " + manifest.library() + " than '" + library +
+             "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT,
+         {blob.name, "", ""});
+}
+
+std::string library_in(const std::string& directory, const ManifestView& manifest) {
+    const std::string exact = directory + "/" + manifest.soname();
+    if (is_file(exact)) return exact;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
+    const std::string lead = manifest.library() + std::string(".so");
+    std::string found;
+    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
+        const std::string name = entry->d_name;
+        if (name.compare(0, lead.size(), lead) != 0 || !is_file(directory + "/" + name)) continue;
+        if (found.empty() || name < found) found = name;
+    }
+    return directory + "/" + (found.empty() ? manifest.soname() : found);
 }
 
 }  // namespace lazyck::rt

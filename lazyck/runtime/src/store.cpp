@@ -15,6 +15,7 @@
 #include "lazyck_abi.h"
 #include "lock.h"
 #include "messages.h"
+#include "places.h"
 #include "process.h"
 
 namespace lazyck::rt {
@@ -142,8 +143,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.blob = blob.name;
     request.arch_label = key.arch_label();
     request.recipe = manifest.recipe(blob.recipe);
-    request.source = blob.source[0] == '/' ? blob.source : m_places.root + "/" + blob.source;
-    request.root = m_places.root;
+    const bool is_in_bundle = blob.source[0] != '/';
+    request.root = is_in_bundle ? root_of_blob(m_places.roots, m_places.library, manifest, blob) : m_places.roots[0];
+    request.source = is_in_bundle ? request.root + "/" + blob.source : blob.source;
     request.library = m_places.library;
     request.archs = key.archs;
     request.symbols = symbols;

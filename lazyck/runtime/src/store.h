@@ -35,7 +35,7 @@ class JobSlots {
 // Where a lazy library and its bundle are.
 struct Places {
     std::string library;
-    std::string root;
+    Strings roots;  // where the bundle may be
 };
 
 class Store {

@@ -97,13 +97,17 @@ class Source {
     Places places(const Config& config) const {
         if (m_is_library || !m_library.empty()) {
             const std::string& library = m_library.empty() ? m_path : m_library;
-            return {library, bundle_root(config.root, m_manifest.root(), library)};
+            return {library, bundle_roots(config.root, m_manifest.root(), library)};
         }
         // A bundle is <directory of the library>/lazyck, and its manifest <bundle>/<name>/manifest.
         const std::string own_root = directory_of(directory_of(m_path));
-        std::string root = config.root.empty() ? m_manifest.root() : config.root;
-        if (root.empty() || root[0] != '/' || !is_directory(root)) root = own_root;
-        return {directory_of(root) + "/" + m_manifest.soname(), root};
+        Strings roots = {config.root.empty() ? own_root : config.root};
+        if (config.root.empty() && m_manifest.root()[0] == '/') roots.emplace_back(m_manifest.root());
+        std::string library;
+        for (const std::string& root : roots) {
+            if (!is_file(library)) library = library_in(directory_of(root), m_manifest);
+        }
+        return {library, roots};
     }
 
  private:

@@ -1,0 +1,248 @@
+"""Python extension modules, built by setuptools and pip under lazyck."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY, Lazyck
+
+PROJECT = REPOSITORY / "tests" / "projects" / "pyext"
+CLANG = next((c for c in ("clang++-19", "clang++") if shutil.which(c)), "")
+BUILD_EXT = (sys.executable, "setup.py", "-q", "build_ext", "--inplace")
+PIP = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
+OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index")
+
+SETUPTOOLS = tuple(int(n) for n in version("setuptools").split(".")[:2])
+makes_wheels = find_spec("pip") and (SETUPTOOLS >= (70, 1) or find_spec("wheel"))
+needs_wheels = pytest.mark.skipif(not makes_wheels, reason="pip or setuptools>=70.1 is not installed")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A copy of the project, and the tmp dir and report of its build."""
+
+    project: Path
+    tmp: Path
+    report: str
+
+    @property
+    def package(self) -> Path:
+        return next(self.project.glob("*/__init__.py")).parent
+
+    @property
+    def module(self) -> Path:
+        return next(self.package.glob("_C.*.so"))
+
+    def call(self, code: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return python(self.project, code, **env)
+
+
+def python(where: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a process of its own that imports from `where`."""
+    full = {**os.environ, "PYTHONPATH": str(where), **env}
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(argv, env=full, cwd="/", capture_output=True, text=True, timeout=300)
+
+
+def copy_project(where: Path, package: str = "kernels", offset: str = "0.5", dim: int = 32) -> Path:
+    """A copy whose package has another name and whose results are others."""
+    project = where / f"{package} project"
+    shutil.copytree(PROJECT, project)
+    (project / "kernels").rename(project / package)
+    change(project / "src" / "module.cpp", "return 0.5;", f"return {offset};")
+    change(project / "src" / "blob" / "scale_d32.cpp", "x * Traits<32>::dim", f"x * {dim}")
+    return project
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+Build = Callable[..., Built]
+
+
+@pytest.fixture
+def build(lazyck: Lazyck, tmp_path: Path) -> Build:
+    def run(project: Path, *command: str, tmp: Path = tmp_path / "lazyck tmp", **env: str) -> Built:
+        words = ("build", "full", "--toolchain", "host", "--tmp-dir", tmp, "--", *(command or BUILD_EXT))
+        done = lazyck(*words, cwd=project, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Built(project, tmp, done.stderr)
+
+    return run
+
+
+COMPILERS = [
+    pytest.param({}, id="default"),
+    pytest.param(
+        {"CC": CLANG.replace("++", ""), "CXX": CLANG},
+        id="clang",
+        marks=pytest.mark.skipif(not CLANG, reason="clang++ is not installed"),
+    ),
+    # by PATH under the names that Debian's own Python has
+    pytest.param(
+        {"CC": "x86_64-linux-gnu-gcc -pthread", "LDSHARED": "x86_64-linux-gnu-gcc -pthread -shared"},
+        id="long-names",
+        marks=pytest.mark.skipif(not shutil.which("x86_64-linux-gnu-gcc"), reason="no x86_64-linux-gnu-gcc on PATH"),
+    ),
+]
+
+
+@pytest.mark.parametrize("env", COMPILERS)
+def test_extension_module_is_lazy_and_a_second_process_hits(build: Build, tmp_path: Path, env: dict[str, str]) -> None:
+    built = build(copy_project(tmp_path), **env)
+    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in built.report, built.report
+    first = built.call("import kernels; print(kernels.scale(32, 2.0), kernels.scale(64, 2.0))")
+    assert first.stdout == "64.5 128.5\n", first.stderr
+    assert "compiling scale_d64" in first.stderr
+    second = built.call("import kernels; print(kernels.scale(64, 2.0))", PATH="/nonexistent")
+    assert (second.stdout, second.stderr) == ("128.5\n", "")
+    assert sorted(p.name.rpartition("-")[0] for p in (tmp_path / "lazyck-cache").rglob("*.so")) == [
+        "scale_d32",
+        "scale_d64",
+    ]
+
+
+def test_a_blob_that_does_not_compile_is_an_exception_in_python(build: Build, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    change(project / "src" / "blob" / "scale_d128.cpp", "return x", "return no_such_name")
+    built = build(project)
+    done = built.call("""
+        import kernels
+        try:
+            kernels.scale(128, 1.0)
+        except RuntimeError as e:
+            print(e)
+        print(kernels.scale(64, 1.0))
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "cannot compile blob 'scale_d128'" in done.stdout
+    assert "no_such_name" in done.stdout
+    assert done.stdout.endswith("64.5\n")
+
+
+def test_two_packages_with_a_module_of_one_name_each_reach_their_own_blobs(build: Build, tmp_path: Path) -> None:
+    # the same symbols in both; their blobs call back into the module
+    one = build(copy_project(tmp_path, "one", offset="0.25", dim=3), tmp=tmp_path / "tmp one")
+    two = build(copy_project(tmp_path, "two", offset="0.75", dim=5), tmp=tmp_path / "tmp two")
+    assert one.module.name == two.module.name
+    code = "import {0}, {1}; print({0}.scale(32, 100), {1}.scale(32, 100), {0}.scale(64, 1), {1}.scale(64, 1))"
+    expected = {"one": ("300.25", "64.25"), "two": ("500.75", "64.75")}
+    for a, b in (("one", "two"), ("two", "one")):
+        env = {"PYTHONPATH": f"{one.project}{os.pathsep}{two.project}"}
+        for _ in range(2):
+            done = python(tmp_path, code.format(a, b), **env)
+            assert done.stdout.split() == [expected[a][0], expected[b][0], expected[a][1], expected[b][1]], done.stderr
+
+
+def test_a_library_loaded_before_under_the_same_soname_is_noticed(build: Build, tmp_path: Path) -> None:
+    one, two = (
+        build(copy_project(tmp_path, name), tmp=tmp_path / name, LDFLAGS="-Wl,-soname,_same.so")
+        for name in ("one", "two")
+    )
+    env = {"PYTHONPATH": f"{one.project}{os.pathsep}{two.project}"}
+    done = python(tmp_path, "import one, two; print(one.scale(32, 1)); two.scale(32, 1)", **env)
+    assert done.stdout == "32.5\n", done.stderr
+    assert "would call back into" in done.stderr
+    assert f"{one.module}" in done.stderr
+    assert "-Wl,-soname," in done.stderr
+
+
+def test_soname_stays_the_same_when_blobs_and_module_change(build: Build, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    build(project).call("import kernels; kernels.scale(32, 1); kernels.scale(64, 1)")
+    change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "2 * offset()")
+    change(project / "src" / "module.cpp", "return 0.5;", "return 1.5;")
+    for file in ("src/blob/scale_d32.cpp", "src/module.cpp"):  # newer than the objects, whatever the clock's grain
+        later = (project / file).stat().st_mtime + 2
+        os.utime(project / file, (later, later))
+    done = build(project).call("import kernels; print(kernels.scale(32, 1), kernels.scale(64, 1))")
+    assert done.stdout == "35.0 65.5\n", done.stderr
+    assert "compiling scale_d32" in done.stderr
+    assert "scale_d64" not in done.stderr
+
+
+@pytest.mark.parametrize("by", ["module", "manifest"])
+def test_prebuild_finds_the_module_by_its_file_name(build: Build, lazyck: Lazyck, tmp_path: Path, by: str) -> None:
+    built = build(copy_project(tmp_path))
+    found = json.loads(lazyck("inspect", built.module, "--json").stdout)
+    assert found["soname"] != built.module.name
+    manifest = next(built.tmp.glob("libs/*/bundle/*/manifest"))
+    done = lazyck("prebuild", "build", "--manifest", built.module if by == "module" else manifest, "scale_d64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    called = built.call("import kernels; print(kernels.scale(64, 1))", LAZYCK_DISABLE_JIT="1", PATH="/nonexistent")
+    assert (called.stdout, called.stderr) == ("64.5\n", "")
+
+
+@needs_wheels
+def test_pip_installs_a_package_that_needs_neither_project_nor_tmp_dir(build: Build, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    site = tmp_path / "site"
+    built = build(project, *PIP, "install", *OFFLINE, "--target", str(site), ".")
+    shutil.rmtree(project)
+    shutil.rmtree(built.tmp)
+    done = python(site, "import kernels; print(kernels.scale(32, 1), kernels.scale(64, 1))")
+    assert done.stdout == "32.5 64.5\n", done.stderr
+
+
+@needs_wheels
+def test_wheel_carries_the_bundle(build: Build, lazyck: Lazyck, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    build(project, *PIP, "wheel", *OFFLINE, "-w", str(tmp_path / "wheels"), ".")
+    (wheel,) = (tmp_path / "wheels").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    library = next(n for n in names if n.endswith(".so")).partition("/")[2].removesuffix(".so")
+    assert f"kernels/lazyck/{library}/manifest" in names
+    assert {n.rpartition("/")[2] for n in names if "/tree/" in n} == {
+        "scale.hpp", "scale_d32.cpp", "scale_d64.cpp", "scale_d128.cpp",
+    }  # fmt: skip
+    with zipfile.ZipFile(wheel) as z:
+        z.extractall(tmp_path / "elsewhere")
+    # a wheel's bundle comes before the one that the build left, which may have changed
+    change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "100")
+    build(project)
+    done = python(tmp_path / "elsewhere", "import kernels; print(kernels.scale(32, 1))")
+    assert done.stdout == "32.5\n", done.stderr
+    by_manifest = tmp_path / "elsewhere" / "kernels" / "lazyck" / library / "manifest"
+    made = lazyck("prebuild", "build", "--manifest", by_manifest, "scale_d64")
+    assert made.returncode == 0, made.stdout + made.stderr
+    hit = python(tmp_path / "elsewhere", "import kernels; print(kernels.scale(64, 1))", LAZYCK_DISABLE_JIT="1")
+    assert hit.stdout == "64.5\n", hit.stderr
+
+
+@needs_wheels
+def test_editable_install_uses_the_bundle_of_the_build(build: Build, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    words = ("install", *OFFLINE, "--target", str(tmp_path / "site"), "--editable", ".")
+    built = build(project, *PIP, *words)
+    done = built.call("import kernels; print(kernels.scale(64, 1))")
+    assert done.stdout == "64.5\n", done.stderr
+
+
+def test_sources_of_a_later_build_never_answer_for_an_older_module(build: Build, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    build(project)
+    old = tmp_path / "old"
+    shutil.copytree(project / "kernels", old / "kernels")
+    change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "100")
+    shutil.rmtree(project / "build")
+    built = build(project)
+    refused = python(old, "import kernels; print(kernels.scale(64, 1)); kernels.scale(32, 1)")
+    assert refused.stdout == "64.5\n"
+    assert "is of another build" in refused.stderr
+    assert "LAZYCK_ROOT" in refused.stderr
+    assert built.call("import kernels; print(kernels.scale(32, 1))").stdout == "132.0\n"
