@@ -121,8 +121,8 @@ def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
 
     `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python package may have its
     `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their library would reach the one that was
-    loaded first. So it gets a tag: of where it was built, as far as that stays the same from build to build, because keys
-    depend on it; and of the first symbol, because many a project is built in a directory of the same name.
+    loaded first. So it gets a tag: of where it was built, as far as that stays the same from build to build, because
+    keys depend on it; and of the first symbol, because many a project is built in a directory of the same name.
     """
     base = os.path.basename(link.output)
     if base.startswith("lib"):

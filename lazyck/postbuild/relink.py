@@ -96,7 +96,8 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     """Copy the linked library to where it belongs: the build's output path and the install dir.
 
     The installed copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless
-    the user gave it a root. Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has it.
+    the user gave it a root. Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has
+    it.
     Raises `BuildError` when the output's directory is gone.
     """
     linked = directory / state.file_name

@@ -207,7 +207,7 @@ class CudaToolchain(Toolchain):
         for line in shown.stderr.splitlines():
             if not line.startswith("#$ ") or " -E " not in line or "-D__CUDA_ARCH__=" in line:
                 continue
-            words = shlex.split(line[3:])
+            words = _without_redirection(shlex.split(line[3:]))
             if "-o" in words:
                 words[words.index("-o") + 1] = output
                 if "/" not in words[0]:
@@ -319,6 +319,12 @@ def _without_hiding(items: Iterable[Item]) -> list[Item]:
             value = ",".join(good)
             kept.append(Item(("-Xcompiler", value), "-Xcompiler", value))
     return kept
+
+
+def _without_redirection(words: Sequence[str]) -> list[str]:
+    """A step as `--dryrun` shows it, which under `--threads` keeps what each one says apart: `... >file 2>file`."""
+    end = next((i for i, word in enumerate(words) if re.match(r"[12]?>", word)), len(words))
+    return list(words[:end])
 
 
 def _host_item(part: str) -> Item:
