@@ -1,0 +1,10 @@
+#pragma once
+
+template <int Value>
+struct Traits {
+    static constexpr int value = Value;
+};
+
+// Fills `count` numbers on the device and returns the CUDA error. One explicit specialization per file in blob/.
+template <typename Trait>
+int run_fill(int* out, int count);
