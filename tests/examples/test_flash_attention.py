@@ -1,0 +1,27 @@
+"""FlashAttention's CUDA extension under lazyck: the short form of examples/flash_attn."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY
+
+from lazyck.toolchains import CUDA
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+@pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_every_instance_is_lazy_and_nothing_is_left_undefined(tmp_path: Path) -> None:
+    script = REPOSITORY / "examples" / "flash_attn" / "flash_attention.py"
+    argv = [sys.executable, str(script), "--work", str(tmp_path), "--no-call"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "72 blobs deferred, 72 lazy with 72 symbols, 0 eager" in done.stderr
+    assert "72 functions of FlashAttention's instances are exported, 0 symbols are undefined" in done.stdout
