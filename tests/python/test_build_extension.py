@@ -17,7 +17,7 @@ from support import REPOSITORY, Lazyck
 from lazyck.toolchains import CUDA
 
 PROJECTS = REPOSITORY / "tests" / "projects"
-EXAMPLE = REPOSITORY / "examples" / "flash_attn"
+EXAMPLE = REPOSITORY / "examples" / "torch_cuda"
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (LAZYCK_TEST_TORCH=1 scripts/test)"),
