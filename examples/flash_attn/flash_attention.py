@@ -73,7 +73,7 @@ def main() -> None:
         "eager": len(summary["eager"]),
         "lazy_seconds": f"{wall:.0f} ({cpu:.0f} CPU)",
         "ahead": f"{extrapolate(samples):.1f} core-hours for one arch ({taken} of 72 blobs sampled)",
-        "first_call": f"{first['seconds']:.0f} s",
+        "first_call": f"{first['seconds']:.0f} s ({compile_cpu:.0f} CPU)",
         "hit": f"{again['seconds'] * 1000:.0f} ms",
         "command": "`python examples/flash_attn/flash_attention.py --work DIR`",
     }

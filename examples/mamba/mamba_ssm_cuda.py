@@ -58,7 +58,7 @@ def main() -> None:
         "eager": len(summary["eager"]),
         "lazy_seconds": f"{wall:.0f} ({cpu:.0f} CPU)",
         "ahead": f"{hours:.1f} core-hours for its {archs} archs (1 of 9 blobs sampled, for 1 arch)",
-        "first_call": f"{first['seconds']:.0f} s",
+        "first_call": f"{first['seconds']:.0f} s ({compile_cpu:.0f} CPU)",
         "hit": f"{again['seconds'] * 1000:.0f} ms",
         "command": "`python examples/mamba/mamba_ssm_cuda.py --work DIR`",
     }
