@@ -1,4 +1,4 @@
-// Stands in for a header that torch's build generates, and that the wheels without CUDA lack: how libc10_cuda was built.
+// Stands in for a header that torch generates when it is built, and that its wheels without CUDA lack.
 #pragma once
 
 #define C10_CUDA_BUILD_SHARED_LIBS
