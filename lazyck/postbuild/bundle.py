@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lazyck import abi
@@ -46,8 +47,7 @@ class Places:
     def is_foreign(self, path: str) -> bool:
         """Whether `path` belongs to the system or the toolchain and so does not go into the bundle."""
         path = self.real(path)
-        home = () if self.home in ("", "/", "/usr") else (self.home,)
-        return any(inside(path, d) for d in (*home, *SYSTEM_DIRS))
+        return any(inside(path, d) for d in (*names_of(self.home), *SYSTEM_DIRS))
 
     def in_bundle(self, path: str) -> str:
         """Where `path` goes, relative to the bundle's root."""
@@ -65,6 +65,12 @@ class Places:
         if path in self.held and not self.is_foreign(path):
             return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
         return self.word(path)
+
+
+@lru_cache
+def names_of(home: str) -> tuple[str, ...]:
+    """A toolchain's home, also as its compiler names it in what it reads: `/usr/local/cuda` is a link to it."""
+    return () if home in ("", "/", "/usr") else (home, os.path.realpath(home))
 
 
 def inside(path: str, directory: str) -> bool:

@@ -53,6 +53,15 @@ def test_a_shim_home_is_spoken_of_as_the_real_home() -> None:
     assert there.is_foreign("/tmp/lazyck/home-rocm/include/hip/hip_runtime.h")
 
 
+def test_headers_of_a_home_named_by_a_link_stay_out_of_the_bundle(tmp_path: Path) -> None:
+    (tmp_path / "cuda-13.0").mkdir()
+    (tmp_path / "cuda").symlink_to("cuda-13.0")
+    places = Places(str(tmp_path / "cuda"), {}, "libx")
+    assert places.is_foreign(str(tmp_path / "cuda" / "include" / "a.h"))
+    assert places.is_foreign(str(tmp_path / "cuda-13.0" / "include" / "a.h"))
+    assert not places.is_foreign(str(tmp_path / "cuda-14.0" / "include" / "a.h"))
+
+
 def test_a_home_that_is_the_system_is_no_home() -> None:
     assert places("/usr").word("/usr/bin/hipcc") == "/usr/bin/hipcc"
 
