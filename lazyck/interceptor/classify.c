@@ -24,7 +24,16 @@ static void add_linker_words(Command* cmd, const char* value) {
     }
 }
 
-static void take_option(Command* cmd, const Rule* rule, const char* value) {
+static void add_includes(const Conf* conf, Command* cmd, char kind, const char* value) {
+    char lead[2] = {kind, 0};
+    do {
+        size_t n = strchr(conf->traits, k_trait_lists) ? strcspn(value, ",") : strlen(value);
+        if (n) push(&cmd->includes, join_text(lead, copy_text(value, n), ""));
+        value += n;
+    } while (*value++);
+}
+
+static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* value) {
     switch (rule->role) {
         case 'c':
             cmd->compiles = true;
@@ -36,7 +45,12 @@ static void take_option(Command* cmd, const Rule* rule, const char* value) {
             if (!cmd->inputs.n) cmd->language = value;  // later ones say nothing about the source before them
             break;
         case 'd':
+        case 'u':
+            cmd->omits_system_headers = rule->role == 'u';
             cmd->depends = true;
+            break;
+        case 'P':
+            cmd->has_phony_targets = true;
             break;
         case 'D':
             cmd->depfile = value;
@@ -48,8 +62,17 @@ static void take_option(Command* cmd, const Rule* rule, const char* value) {
             push(&cmd->targets, quote_for_make(value));
             break;
         case 'w':
+        case 'W':
+            cmd->omits_system_headers = rule->role == 'W';
             cmd->depends = true;
             cmd->depfile = copy_text(value, strcspn(value, ","));
+            break;
+        case k_include_dir:
+        case k_include_quote:
+        case k_include_system:
+        case k_include_after:
+        case k_include_file:
+            add_includes(conf, cmd, rule->role, value);
             break;
         case 'l':
             push(&cmd->libraries, value);
@@ -94,7 +117,7 @@ static void parse(const Conf* conf, Command* cmd) {
             else
                 value = cmd->args.v[++i];
         }
-        take_option(cmd, rule, value);
+        take_option(conf, cmd, rule, value);
     }
 }
 
@@ -108,12 +131,12 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             size_t n = strcspn(text, " \t\n'\"");
             char* word = copy_text(text, n);
             const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-            if (waiting && n && waiting->role == 'T') take_option(cmd, waiting, word);
+            if (waiting && n && waiting->role == 'T') take_option(conf, cmd, waiting, word);
             if (n) waiting = rule && rule->mode == 's' ? rule : NULL;
             if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
-            if (rule && rule->role == 'T' && rule->mode == 'p') take_option(cmd, rule, word + rule->size);
+            if (rule && rule->role == 'T' && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
             if (rule && rule->role == 'r') refuse(&cmd->compile_refusal, "response-file");
-            if (rule && strchr("oxdDtqw", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
+            if (rule && strchr("oxduDtqwW", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
             text += n + (text[n] != 0);
         }
     }
@@ -155,6 +178,12 @@ static bool matches(const Conf* conf, const char* path) {
     for (size_t i = 0; i < conf->blobs.n; i++)
         if (!fnmatch(conf->blobs.v[i], path, 0)) return true;
     return false;
+}
+
+bool is_blob(const Conf* conf, const char* given, const char* cwd) {
+    if (matches(conf, absolute_path(cwd, given))) return true;
+    const char* real = realpath(given, NULL);
+    return real && matches(conf, real);
 }
 
 static bool is_probe(const char* path, const char* cwd) {
@@ -208,6 +237,7 @@ static const char* output_refusal(const char* output, const char* absolute) {
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
+    if (strchr(conf->traits, k_trait_foreign)) return "foreign-machine";
     if (cmd->inputs.n > 1) return "several-sources";
     const char *given = cmd->inputs.v[0], *reason;
     verdict->source = absolute_path(cwd, given);
@@ -229,12 +259,44 @@ static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdi
     return NULL;
 }
 
+static bool is_source(const Conf* conf, const Command* cmd, const char* input) {
+    const char* suffix = suffix_of(input);
+    return cmd->language || pair_value(&conf->suffixes, suffix) || is_assembler_suffix(suffix);
+}
+
 static bool has_source(const Conf* conf, const Command* cmd) {
-    for (size_t i = 0; i < cmd->inputs.n; i++) {
-        const char* suffix = suffix_of(cmd->inputs.v[i]);
-        if (pair_value(&conf->suffixes, suffix) || is_assembler_suffix(suffix)) return true;
-    }
+    for (size_t i = 0; i < cmd->inputs.n; i++)
+        if (is_source(conf, cmd, cmd->inputs.v[i])) return true;
     return cmd->language != NULL;
+}
+
+// Whether the real compiler, called for this reason, translates sources for the sake of what comes of them.
+static bool is_real_compile(const char* reason) {
+    static const char* const k_others[] = {
+        "query",         "dry-run",     "preprocess", "dependencies",       "syntax-only",      "stdin",
+        "dev-null",      "stdout",      "no-input",   "link-without-blobs", "relocatable-link", "device-link",
+        "response-file", "try-compile", "archive",    "source-unreadable",
+    };
+    for (size_t i = 0; i < sizeof k_others / sizeof *k_others; i++)
+        if (!strcmp(reason, k_others[i])) return false;
+    return true;
+}
+
+// For the summary and the list of compiles: what the real compiler is about to compile, and how much of it is blobs.
+static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
+    if (!is_real_compile(verdict->reason)) return;
+    for (size_t i = 0; i < cmd->inputs.n; i++) {
+        const char* given = cmd->inputs.v[i];
+        if (!is_source(conf, cmd, given)) continue;
+        char* source = absolute_path(cwd, given);
+        if (is_probe(source, cwd)) {
+            cmd->sources.n = verdict->blobs = 0;
+            return;
+        }
+        push(&cmd->sources, source);
+        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, given, cwd)) continue;
+        if (!verdict->blobs++) verdict->source = source;
+    }
 }
 
 static const char* common_refusal(const Command* cmd) {
@@ -249,29 +311,31 @@ static const char* common_refusal(const Command* cmd) {
     return NULL;
 }
 
+static const char* decide(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
+    const char* reason = common_refusal(cmd);
+    if (reason) return reason;
+    if (cmd->compiles) {
+        if (!cmd->inputs.n) return "no-input";
+        if ((reason = refuse_compile(conf, cmd, verdict, cwd))) return reason;
+        verdict->action = k_defer;
+        verdict->blobs = 1;
+        push(&cmd->sources, verdict->source);
+        return "blob";
+    }
+    if (!has_deferred_input(cmd)) return has_source(conf, cmd) ? "compile-and-link" : "link-without-blobs";
+    verdict->action = k_link;
+    verdict->output = absolute_path(cwd, cmd->output ? cmd->output : "a.out");
+    return "deferred-input";
+}
+
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {
-    Verdict verdict = {k_pass, NULL, conf->toolchain, NULL, NULL};
+    Verdict verdict = {.action = k_pass, .toolchain = conf->toolchain};
     parse(conf, cmd);
     if (cmd->compiles) parse_environment(conf, cmd);
-    if ((verdict.reason = common_refusal(cmd))) return verdict;
-    if (cmd->compiles) {
-        if (!cmd->inputs.n) {
-            verdict.reason = "no-input";
-            return verdict;
-        }
-        verdict.reason = refuse_compile(conf, cmd, &verdict, cwd);
-        if (verdict.reason) {
-            verdict.toolchain = conf->toolchain;
-            return verdict;
-        }
-        verdict.action = k_defer;
-        verdict.reason = "blob";
-    } else if (has_deferred_input(cmd)) {
-        verdict.action = k_link;
-        verdict.reason = "deferred-input";
-        verdict.output = absolute_path(cwd, cmd->output ? cmd->output : "a.out");
-    } else {
-        verdict.reason = has_source(conf, cmd) ? "compile-and-link" : "link-without-blobs";
+    verdict.reason = decide(conf, cmd, &verdict, cwd);
+    if (verdict.action == k_pass) {
+        verdict.toolchain = conf->toolchain;
+        note_sources(conf, cmd, &verdict, cwd);
     }
     return verdict;
 }

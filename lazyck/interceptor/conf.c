@@ -121,9 +121,12 @@ bool load_conf(Conf* conf, const char* path) {
         {"tool", NULL, &conf->tool},
         {"toolchain", NULL, &conf->toolchain},
         {"log", NULL, &conf->log},
+        {"compiles", NULL, &conf->compiles},
+        {"headers", NULL, &conf->headers},
         {"links", NULL, &conf->links},
         {"python", NULL, &conf->python},
         {"bootstrap", NULL, &conf->bootstrap},
+        {"traits", NULL, &conf->traits},
         {"real", &conf->real, NULL},
         {"compiler", &conf->compiler, NULL},
         {"blobs", &conf->blobs, NULL},
@@ -135,6 +138,8 @@ bool load_conf(Conf* conf, const char* path) {
         {"env_names", &conf->env_names, NULL},
         {"restore", &conf->restore, NULL},
         {"shim_dirs", &conf->shim_dirs, NULL},
+        {"launch", &conf->launch, NULL},
+        {"launchers", &conf->launchers, NULL},
         {"pass_when", &conf->pass_when, NULL},
     };
     char* data;
@@ -159,6 +164,6 @@ bool load_conf(Conf* conf, const char* path) {
             if (f < known && fields[f].text) *fields[f].text = value;
         }
     }
-    return conf->tool && conf->toolchain && conf->log && conf->links && conf->python && conf->bootstrap &&
-           conf->real.n && conf->compiler.n;
+    return conf->tool && conf->toolchain && conf->log && conf->compiles && conf->headers && conf->links &&
+           conf->python && conf->bootstrap && conf->traits && conf->real.n && conf->compiler.n;
 }

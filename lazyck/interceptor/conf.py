@@ -7,17 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lazyck.errors import UsageError
-from lazyck.toolchains import Toolchain, by_name
+from lazyck.toolchains import Toolchain, by_name, lookup
 
 
 @dataclass(frozen=True)
 class ShimConf:
-    """One shim: its name, toolchain, and the argv prefix that runs in its place, with and without compiler caches."""
+    """One shim: its name, toolchain, and the argv prefix that runs in its place, with and without compiler caches.
+
+    A `foreign` one makes objects for another machine. `launch` is there for the shim that takes the place of whatever
+    compiler its first word names: (pattern for the compiler's name, configuration that it then follows).
+    """
 
     tool: str
     toolchain: Toolchain
     real: tuple[str, ...]
     compiler: tuple[str, ...]
+    foreign: bool = False
+    launch: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,8 @@ class SharedConf:
 
     blobs: tuple[str, ...]
     log: str
+    compiles: str  # list of compiles, for compile_commands.json
+    headers: str  # directory of header lists
     links: str
     python: str
     bootstrap: str
@@ -45,10 +53,13 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
     entries: dict[str, Sequence[str]] = {
         "tool": [shim.tool],
         "toolchain": [t.name],
+        "traits": [("l" if t.lists_paths else "") + ("f" if shim.foreign else "")],
         "real": shim.real,
         "compiler": shim.compiler,
         "blobs": shared.blobs,
         "log": [shared.log],
+        "compiles": [shared.compiles],
+        "headers": [shared.headers],
         "links": [shared.links],
         "python": [shared.python],
         "bootstrap": [shared.bootstrap],
@@ -61,6 +72,8 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "restore": _flat(shared.restore),
         "shim_dirs": shared.shim_dirs,
         "pass_when": _flat(shared.pass_when.get(t.name, ())),
+        "launch": _flat(shim.launch),
+        "launchers": sorted(lookup.LAUNCHERS),
         "rules": [w for r in t.table.rules for w in (r.mode.value + r.role.value, r.text, r.reason)],
     }
     return b"".join(_entry(key, values) for key, values in entries.items())

@@ -1,4 +1,5 @@
-"""What the shims did, one line per call (written by record.c): `action reason tool output source microseconds`."""
+"""What the shims did, one line per call (written by record.c): `action reason tool output source blobs
+microseconds`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,18 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class LogLine:
-    """One call of a shim. `action` is defer, link, pass or fail; `output` and `source` are "" where unknown."""
+    """One call of a shim. `action` is defer, link, pass or fail; `output` and `source` are "" where unknown.
+
+    `blobs` counts the sources that it compiles, or hands to the real compiler, which match --blobs: `source` is the
+    first of them.
+    """
 
     action: str
     reason: str
     tool: str
     output: str
     source: str
+    blobs: int
     microseconds: int
 
 
@@ -47,9 +53,9 @@ def read_log(path: Path) -> list[LogLine]:
     lines = []
     for line in os.fsdecode(data).split("\n"):
         fields = line.split("\t")
-        if len(fields) == 6 and fields[5].isdigit():
+        if len(fields) == 7 and fields[5].isdigit() and fields[6].isdigit():
             tool, output, source = map(_field, fields[2:5])
-            lines.append(LogLine(fields[0], fields[1], tool, output, source, int(fields[5])))
+            lines.append(LogLine(fields[0], fields[1], tool, output, source, int(fields[5]), int(fields[6])))
     return lines
 
 
@@ -63,3 +69,17 @@ def count(lines: Iterable[LogLine]) -> LogCounts:
             reasons[line.reason] += 1
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return LogCounts(actions["defer"], actions["link"], tuple(ordered))
+
+
+def passed_blobs(lines: Iterable[LogLine]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """The blobs that the real compiler compiled: by reason, how many, and which (of one call, the first).
+
+    A call whose output was deferred or compiled otherwise later counts too: it was a compile.
+    """
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for line in lines:
+        if line.action == "pass" and line.blobs:
+            number, sources = found.get(line.reason, (0, ()))
+            more = () if line.source in sources else (line.source,)
+            found[line.reason] = (number + line.blobs, (*sources, *more))
+    return dict(sorted(found.items(), key=lambda item: (-item[1][0], item[0])))

@@ -80,7 +80,7 @@ void clean_environment(const Conf* conf) {
     }
 }
 
-static _Noreturn void start(char** argv) {
+_Noreturn void start(char** argv) {
     execv(argv[0], argv);
     int why = errno;
     fprintf(stderr, "lazyck: cannot start %s: %s\n  hint: run the build again with `lazyck build full`\n", argv[0],

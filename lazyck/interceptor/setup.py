@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -12,11 +11,11 @@ from pathlib import Path
 
 import lazyck
 from lazyck.errors import ToolchainError, UsageError
-from lazyck.interceptor import homes, shims
+from lazyck.interceptor import homes, launch, shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
-from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup
+from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, names
 
-_NO_CCACHE = "CCACHE_DISABLE"
+_NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
 # variable that names a compiler → toolchain
 _COMPILER_VARIABLES = {variable: t for t in ALL for variable in t.compiler_env}
 # further variables in which a build may hand one of our paths to a compiler
@@ -46,7 +45,7 @@ class _Plan:
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
         name = tool or Path(compiler[0]).name
-        self.shims.append((directory, ShimConf(name, toolchain, real, compiler)))
+        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, names.is_foreign(name))))
         return directory / name
 
 
@@ -61,7 +60,7 @@ def set_up(
     if os.pathsep in str(tmp):
         raise UsageError(f"{tmp}: a path with {os.pathsep!r} in it cannot be on PATH", "give another --tmp-dir")
     found = find_toolchains(toolchain_choice, env)
-    for name in ("bin", "named"):
+    for name in ("bin", "named", "headers"):
         shutil.rmtree(tmp / name, ignore_errors=True)
     plan = _Plan()
     plan.path_dirs.append(tmp / "bin")
@@ -72,12 +71,15 @@ def set_up(
     for f in with_home:
         plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
+    plan.set_env.update(launch.variables(tmp / "bin", env))
     shared = shared_conf(plan, tmp, found, blobs, python, env)
     program = shims.build_shim(tmp, env)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
-    with contextlib.suppress(FileNotFoundError):
-        Path(shared.log).unlink()
+    launched = [t for t in ALL if toolchain_choice in ("auto", t.name) or t is HOST]
+    launch.install(program, tmp / "bin", launched, shared)
+    for file in (shared.log, shared.compiles):
+        Path(file).unlink(missing_ok=True)
     if verbose:
         for f in found:
             sys.stderr.write(
@@ -90,9 +92,9 @@ def set_up(
 
 def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
     """The chosen toolchain, or for `auto` all that are there, and the host's. Raises `ToolchainError`, `UsageError`."""
-    names = [t.name for t in ALL]
-    if choice != "auto" and choice not in names:
-        raise UsageError(f"--toolchain {choice!r}: no such toolchain", f"give one of auto, {', '.join(names)}")
+    known = [t.name for t in ALL]
+    if choice != "auto" and choice not in known:
+        raise UsageError(f"--toolchain {choice!r}: no such toolchain", f"give one of auto, {', '.join(known)}")
     wanted = [t for t in ALL if choice in ("auto", t.name) or t is HOST]
     found = [f for f in (t.find(env) for t in wanted) if f is not None]
     if choice != "auto" and all(f.toolchain.name != choice for f in found):
@@ -106,12 +108,12 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
 
 def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str, str]) -> None:
     """Shims for a toolchain's compilers that are on PATH, under the names that they have there."""
-    names = [*toolchain.tools, *toolchain.versioned(env)]
+    wanted = [*toolchain.tools, *toolchain.versioned(env)]
     for variable in toolchain.compiler_env:
         words = lookup.without_launchers(lookup.resolve(variable, env))
-        names += [Path(w).name for w in words[:1]]
+        wanted += [Path(w).name for w in words[:1]]
     taken = {s.tool for d, s in plan.shims if d == tmp / "bin"}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(wanted):
         path = lookup.which(name, env)
         if path and name not in taken:
             plan.add(tmp / "bin", toolchain, (path,), name)
@@ -208,10 +210,9 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
             continue
         shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)
         plan.set_env[variable] = str(shim)
-    if not env.get(_NO_CCACHE):
-        # A compiler cache before a shim would keep deferred objects and hand them to builds without lazyck. The
-        # shim unsets it again for the real compiler, which may be `ccache g++`.
-        plan.set_env[_NO_CCACHE] = "1"
+    # A compiler cache before a shim would keep deferred objects and hand them to other builds. The shim unsets these
+    # again for the real compiler, which may be `ccache g++`.
+    plan.set_env.update((name, "1") for name in _NO_CACHES if not env.get(name))
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
@@ -230,6 +231,8 @@ def shared_conf(
     return SharedConf(
         blobs=tuple(blobs),
         log=str(tmp / "intercept.log"),
+        compiles=str(tmp / "compiles.rec"),
+        headers=str(tmp / "headers"),
         links=str(tmp / "links"),
         python=python,
         bootstrap=bootstrap(package, sys.path),

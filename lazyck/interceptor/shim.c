@@ -28,23 +28,28 @@ static char* conf_path(void) {
     return join_text(self, "/.lazyck/", join_text(slash + 1, ".conf", ""));
 }
 
-static int fail_to_write(const Conf* conf, const Verdict* verdict, const char* path) {
+static int fail_to_write(const Conf* conf, Verdict* verdict, const char* path) {
     int why = errno;
-    write_log(conf, "fail", "cannot-write", verdict->output, verdict->source, microseconds());
+    verdict->reason = "cannot-write";
+    write_log(conf, "fail", verdict, microseconds());
     fprintf(stderr, "%s: error: unable to open output file '%s': '%s'\n", conf->tool, path, strerror(why));
     return 1;
 }
 
-static int defer(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {
+static int defer(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
+    const char* source = cmd->inputs.v[0];
     Buffer record = make_record(conf, cmd, verdict, cwd);
-    if (cmd->depends && !write_depfile(cmd, cmd->inputs.v[0]))
-        return fail_to_write(conf, verdict, cmd->depfile ? cmd->depfile : "depfile");
+    if (cmd->depends) {
+        List headers = find_headers(conf, cmd, source, cwd, !cmd->omits_system_headers);
+        if (!write_depfile(cmd, source, &headers)) return fail_to_write(conf, verdict, depfile_path(cmd));
+    }
     if (!write_object(verdict->output, &record)) return fail_to_write(conf, verdict, cmd->output);
-    write_log(conf, "defer", verdict->reason, verdict->output, verdict->source, microseconds());
+    list_compiles(conf, cmd, verdict, cwd);
+    write_log(conf, "defer", verdict, microseconds());
     return 0;
 }
 
-static int link_lazily(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {
+static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     struct timespec now;
     char name[80];
     clock_gettime(CLOCK_REALTIME, &now);
@@ -53,8 +58,35 @@ static int link_lazily(const Conf* conf, const Command* cmd, const Verdict* verd
     Buffer record = make_record(conf, cmd, verdict, cwd);
     mkdir(conf->links, 0777);
     if (!write_whole(path, &record)) return fail_to_write(conf, verdict, path);
-    write_log(conf, "link", verdict->reason, verdict->output, NULL, microseconds());
+    write_log(conf, "link", verdict, microseconds());
     run_postbuild(conf, path);
+}
+
+// `lazyck-launch --defer <compiler> <words>`: defers, or says why not instead of running the compiler.
+static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
+    if (verdict->action != k_defer) {
+        printf("%s %zu\n", verdict->reason, verdict->blobs);
+        return 0;
+    }
+    make_parents(verdict->output);
+    if (cmd->depends) make_parents(depfile_path(cmd));
+    int status = defer(conf, cmd, verdict, cwd);
+    if (!status) puts("blob 1");
+    return status;
+}
+
+static int say_unknown(const Conf* conf, char* const* args) {
+    char cwd[PATH_MAX];
+    size_t blobs = 0;
+    for (; getcwd(cwd, sizeof cwd) && *args; args++) blobs += is_blob(conf, *args, cwd);
+    printf("unknown-compiler %zu\n", blobs);
+    return 0;
+}
+
+static int usage(void) {
+    fputs("usage: lazyck-launch COMPILER [WORD...]\n  what a build writes before a compiler; see `lazyck build`\n",
+          stderr);
+    return 2;
 }
 
 int main(int argc, char** argv) {
@@ -70,14 +102,27 @@ int main(int argc, char** argv) {
         return 1;
     }
     char** args = argc ? argv + 1 : argv;
+    bool runs_nothing = false;
+    if (conf.launch.n) {
+        runs_nothing = *args && !strcmp(*args, "--defer");
+        if (runs_nothing) args++;
+        if (!*args) return usage();
+        if (!become_compiler(&conf, &args, runs_nothing)) {
+            if (runs_nothing) return say_unknown(&conf, args);
+            write_log(&conf, "pass", &(Verdict){.reason = "unknown-compiler"}, microseconds());
+            run_real(&conf, args);
+        }
+    }
     cmd.has_odd_response = !expand_words(&conf, args, &cmd.args);
     if (!getcwd(cwd, sizeof cwd)) {
-        write_log(&conf, "pass", "no-cwd", NULL, NULL, microseconds());
+        write_log(&conf, "pass", &(Verdict){.reason = "no-cwd"}, microseconds());
         run_real(&conf, args);
     }
     Verdict verdict = classify(&conf, &cmd, cwd);
+    if (runs_nothing) return defer_only(&conf, &cmd, &verdict, cwd);
     if (verdict.action == k_defer) return defer(&conf, &cmd, &verdict, cwd);
     if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
-    write_log(&conf, "pass", verdict.reason, verdict.output, verdict.source, microseconds());
+    list_compiles(&conf, &cmd, &verdict, cwd);
+    write_log(&conf, "pass", &verdict, microseconds());
     run_real(&conf, args);
 }

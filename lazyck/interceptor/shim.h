@@ -4,7 +4,10 @@
 //   words.c     response files
 //   classify.c  command line → action and reason; touches no file but the source
 //   inputs.c    is an object or archive one of ours?
-//   record.c    the deferred object, the record in it, the depfile, the log
+//   record.c    the record of a call, the list of compiles, the log
+//   object.c    the deferred object
+//   depfile.c   the rule that names what a blob reads; headers.c finds it, includes.c reads `#include` lines
+//   launch.c    the same for a compiler that is named by its path, behind `lazyck-launch`
 //   run.c       exec of the real compiler or of the post-build, in a clean environment
 #pragma once
 
@@ -32,23 +35,41 @@ typedef struct {
 } Rule;
 
 typedef struct {
-    const char *tool, *toolchain, *log, *links, *python, *bootstrap;
-    List real;       // argv prefix that runs in the shim's place
-    List compiler;   // the same without compiler caches, for records
-    List blobs;      // globs
-    List suffixes;   // pairs: suffix, toolchain; or `!` and the reason to pass such a source on
-    List languages;  // pairs: value of -x, the same
+    const char *tool, *toolchain, *log, *compiles, *headers, *links, *python, *bootstrap;
+    const char* traits;  // see the k_trait_ constants
+    List real;           // argv prefix that runs in the shim's place
+    List compiler;       // the same without compiler caches, for records
+    List blobs;          // globs
+    List suffixes;       // pairs: suffix, toolchain; or `!` and the reason to pass such a source on
+    List languages;      // pairs: value of -x, the same
     List flag_env, option_env;
     List path_map;   // pairs: path of a shim or shim home, what it stands for
     List env_names;  // variables to which path_map applies
     List restore;    // triples: variable, what set-up made of it, what it was before ("": unset)
     List shim_dirs;  // to be taken out of PATH
     List pass_when;  // triples: variable, value ("": unset), reason to pass a compile on
+    List launch;     // `lazyck-launch` only. Pairs: glob for a compiler's name, configuration for it
+    List launchers;  // names of programs that are written before a compiler
     Rule* rules;
     size_t rule_count;
 } Conf;
 
+// What `traits` may hold.
+enum {
+    k_trait_lists = 'l',    // options that name directories or headers take several, separated by commas
+    k_trait_foreign = 'f',  // makes objects for another machine than the one that lazyck's runtime is for
+};
+
 enum Action { k_pass, k_defer, k_link };
+
+// First characters of the words of `Command.includes`: the roles of the options that gave them.
+enum {
+    k_include_dir = 'I',
+    k_include_quote = 'Q',
+    k_include_system = 'Y',
+    k_include_after = 'A',
+    k_include_file = 'H',
+};
 
 // What a command line says, with response files expanded.
 typedef struct {
@@ -56,10 +77,12 @@ typedef struct {
     List inputs;        // positional words
     List linker_words;  // words handed through to the linker
     List library_dirs, libraries;
-    List targets;  // of the depfile, quoted for make
+    List targets;   // of the depfile, quoted for make
+    List includes;  // directories and forced headers, each behind the letter of its role
+    List sources;   // what it compiles, absolute
     const char *output, *language, *depfile;
     const char *refusal, *compile_refusal;  // reason codes, or NULL
-    bool compiles, depends, links_statically, has_odd_response;
+    bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
 } Command;
 
 typedef struct {
@@ -67,7 +90,19 @@ typedef struct {
     const char* reason;
     const char* toolchain;
     const char *source, *output;  // absolute; NULL if there is none
+    size_t blobs;                 // how many of the sources that it compiles match the globs
 } Verdict;
+
+typedef struct {
+    const char *at, *end;
+    size_t open_literals;
+    bool no_more_comments;
+} Scanner;
+
+typedef struct {
+    const char* name;
+    bool quoted, next;  // "name" rather than <name>; #include_next
+} Include;
 
 // conf.c
 void* allocate(size_t size);
@@ -85,6 +120,7 @@ bool expand_words(const Conf* conf, char* const* argv, List* out);
 
 // classify.c
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd);
+bool is_blob(const Conf* conf, const char* given, const char* cwd);
 char* absolute_path(const char* cwd, const char* path);
 
 // inputs.c
@@ -92,15 +128,32 @@ bool has_deferred_input(const Command* cmd);
 
 // record.c
 Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
-bool write_object(const char* path, const Buffer* record);
-bool write_depfile(const Command* cmd, const char* source);
-bool write_whole(const char* path, const Buffer* content);
-void write_log(const Conf* conf, const char* action, const char* reason, const char* output, const char* source,
-               long microseconds);
-char* quote_for_make(const char* text);
+void list_compiles(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
+void write_log(const Conf* conf, const char* action, const Verdict* verdict, long microseconds);
 char* map_text(const List* pairs, const char* text);
+
+// object.c
+bool write_object(const char* path, const Buffer* record);
+bool write_whole(const char* path, const Buffer* content);
+
+// depfile.c
+bool write_depfile(const Command* cmd, const char* source, const List* headers);
+char* depfile_path(const Command* cmd);
+char* quote_for_make(const char* text);
+
+// headers.c
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool with_system);
+
+// includes.c
+void scan_text(Scanner* s, const char* data, size_t size);
+bool next_include(Scanner* s, Include* out);
+
+// launch.c
+bool become_compiler(Conf* conf, char*** args, bool must_exist);
+void make_parents(const char* path);
 
 // run.c
 void clean_environment(const Conf* conf);
+_Noreturn void start(char** argv);
 _Noreturn void run_real(const Conf* conf, char* const* args);
 _Noreturn void run_postbuild(const Conf* conf, const char* record);

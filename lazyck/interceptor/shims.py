@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -74,7 +75,19 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
 
 def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) -> Path:
     """Make `directory/<tool>` a shim; returns its path. A real file: `realpath` must not see through it."""
-    write_if_different(directory / lookup.CONF_DIR / f"{shim.tool}.conf", render(shim, shared))
+    install_conf(directory, shim.tool, shim, shared)
     target = directory / shim.tool
-    write_if_different(target, program.read_bytes(), 0o755)
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    try:
+        target.hardlink_to(program)
+    except OSError:  # a file system without hard links
+        write_atomic(target, program.read_bytes(), 0o755)
     return target
+
+
+def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf) -> Path:
+    """Write a configuration that no program of its own belongs to; returns its path."""
+    path = directory / lookup.CONF_DIR / f"{name}.conf"
+    write_if_different(path, render(shim, shared))
+    return path

@@ -16,7 +16,7 @@ from lazyck.errors import ToolchainError
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.options import Item, OptionTable, Role, join
 
-_DEPEND = frozenset({Role.DEPEND, Role.DEPEND_FILE, Role.DEPEND_TARGET, Role.DEPEND_QUOTED, Role.DEPEND_WORDS})
+_DEPEND = frozenset(role for role in Role if role.name.startswith("DEPEND"))
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Toolchain(ABC):
     written_in: Literal["c++", "llvm-ir"] = "c++"  # how its sources are probed
     arch_flags: tuple[str, ...] = ()
     table: OptionTable
+    # whether options that name headers or their directories take several, separated by commas
+    lists_paths = False
     # how the driver is given a response file: words, to the last of which the file's name is joined
     response: tuple[str, ...] = ("@",)
     # package manager → command line that installs the toolchain (see check.install_line)

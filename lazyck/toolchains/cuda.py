@@ -66,6 +66,7 @@ class CudaToolchain(Toolchain):
     append_env = ("NVCC_APPEND_FLAGS",)
     arch_env = ("TORCH_CUDA_ARCH_LIST", "CUDAARCHS")
     path_options = _both("-I", "-isystem", "-include")
+    lists_paths = True
     source_suffixes = (".cu", ".c", ".cc", ".cpp", ".cxx", ".C")
     languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
     arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")

@@ -20,6 +20,21 @@ _PATHS = (
     "--include-directory --include-directory-after --include --imacros"
 )
 PATHS = tuple(_PATHS.split())
+# those that the shim follows when it looks for headers
+_INCLUDES = {
+    "-I": Role.INCLUDE,
+    "--include-directory": Role.INCLUDE,
+    "-iquote": Role.INCLUDE_QUOTED,
+    "-isystem": Role.INCLUDE_SYSTEM,
+    "-cxx-isystem": Role.INCLUDE_SYSTEM,
+    "-isystem-after": Role.INCLUDE_AFTER,
+    "-idirafter": Role.INCLUDE_AFTER,
+    "--include-directory-after": Role.INCLUDE_AFTER,
+    "-include": Role.INCLUDE_FILE,
+    "--include": Role.INCLUDE_FILE,
+    "-imacros": Role.INCLUDE_FILE,
+    "--imacros": Role.INCLUDE_FILE,
+}
 _SEPARATE = (
     "-D -U -A -u -z -T -e -h -G -target -arch -framework -weak_framework -Xclang -Xpreprocessor "
     "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto -Xarch_device "
@@ -63,14 +78,20 @@ _REFUSED_COMPILE = (
     ("-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
     ("-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
 )
+_DEPEND = (
+    (Role.DEPEND, "-MD --write-dependencies"),
+    (Role.DEPEND_USER, "-MMD --write-user-dependencies"),
+    (Role.DEPEND_PHONY, "-MP"),
+)
 _REFUSED_COMPILE_SEPARATE = (("-working-directory -wrapper -specs", "unsupported-option"),)
 
 
 def rules() -> Iterable[Rule]:
     """The table of gcc-like drivers."""
     for text in PATHS:
-        yield Rule(text, S)
-        yield Rule(text + "=" if text.startswith("--") else text, P)
+        role = _INCLUDES.get(text, Role.FLAG)
+        yield Rule(text, S, role)
+        yield Rule(text + "=" if text.startswith("--") else text, P, role)
     for text in _SEPARATE.split():
         yield Rule(text, S)
     for text in ("-D", "-U", "-MJ", "-T"):
@@ -94,12 +115,14 @@ def rules() -> Iterable[Rule]:
     yield from (Rule(text, P, Role.OUTPUT) for text in ("-o", "--output="))
     yield from (Rule(text, S, Role.LANGUAGE) for text in ("-x", "--language"))
     yield from (Rule(text, P, Role.LANGUAGE) for text in ("-x", "--language="))
-    depend = ("-MD", "-MMD", "--write-dependencies", "--write-user-dependencies")
-    yield from (Rule(text, E, Role.DEPEND) for text in depend)
+    for role, texts in _DEPEND:
+        yield from (Rule(text, E, role) for text in texts.split())
+    yield Rule("-MG", E, Role.REFUSE_COMPILE, "dependencies")  # goes with -M only: the compiler says so
     for text, role in (("-MF", Role.DEPEND_FILE), ("-MT", Role.DEPEND_TARGET), ("-MQ", Role.DEPEND_QUOTED)):
         yield Rule(text, S, role)
         yield Rule(text, P, role)
-    yield from (Rule(text, P, Role.DEPEND_WORDS) for text in ("-Wp,-MD,", "-Wp,-MMD,"))
+    yield Rule("-Wp,-MD,", P, Role.DEPEND_WORDS)
+    yield Rule("-Wp,-MMD,", P, Role.DEPEND_WORDS_USER)
     # options that begin like -l, -L, -x, -o without being them
     yield from (Rule(text, P) for text in ("-objcmt-", "-object"))
     for text, role in (("-l", Role.LIBRARY), ("-L", Role.LIBRARY_DIR)):
@@ -111,7 +134,7 @@ def rules() -> Iterable[Rule]:
 
 
 TABLE = OptionTable(rules())
-DEPEND_FLAGS = frozenset({"-MP", "-MG", "-MV"})
+DEPEND_FLAGS = frozenset({"-MG", "-MV"})
 SAVE_TEMPS = frozenset({"-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ"})
 SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu", ".hip")
 LANGUAGES: Mapping[str, str] = {"c": "", "c++": "", "none": ""}

@@ -43,6 +43,9 @@ _ROLES = {
     "-L": Role.LIBRARY_DIR,
     "-Xlinker": Role.LINKER,
     "-rdc": Role.REFUSE_IF_TRUE,
+    "-I": Role.INCLUDE,
+    "-isystem": Role.INCLUDE_SYSTEM,
+    "-include": Role.INCLUDE_FILE,
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 _REFUSED = (
@@ -62,7 +65,11 @@ _REFUSED_COMPILE = (
     ("--lto -lto --dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto", "relocatable-device-code"),
     ("--fdevice-syntax-only -fdevice-syntax-only", "syntax-only"),
 )  # fmt: skip
-_DEPEND = "--generate-dependencies-with-compile -MD --generate-nonsystem-dependencies-with-compile -MMD"
+_DEPEND = (
+    (Role.DEPEND, "--generate-dependencies-with-compile -MD"),
+    (Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD"),
+    (Role.DEPEND_PHONY, "--generate-dependency-targets -MP"),
+)
 
 
 def pairs() -> Iterable[tuple[str, str]]:
@@ -86,7 +93,8 @@ def rules() -> Iterable[Rule]:
         for texts, reason in table:
             yield from (Rule(text, E, table_role, reason) for text in texts.split())
     yield from (Rule(text, E, Role.COMPILE) for text in ("--compile", "-c"))
-    yield from (Rule(text, E, Role.DEPEND) for text in _DEPEND.split())
+    for role, texts in _DEPEND:
+        yield from (Rule(text, E, role) for text in texts.split())
     # long names that begin like a one-character option with its value joined to it
     yield from (Rule(text, E) for text in ("-lineinfo", "-link", "-Ofast", "-Dryrun"))
 

@@ -1,0 +1,304 @@
+// Which headers a blob reads, for its depfile: looked up as the compiler would along the command's own directories, not
+// in those that the compiler has built in. What the first headers lead to is kept in the tmp dir, because hundreds of
+// blobs begin with the same ones.
+//
+//   kept   := magic key_size:u64 key count:u64 stamp*count path*count      path ends with NUL
+//   key    := working directory, directories, first headers, each with its kind
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim.h"
+
+static const char k_magic[8] = "LZHDRS1";
+
+// A header as it was when it was read.
+typedef struct {
+    uint64_t device, inode, size, seconds, nanoseconds, is_system;
+} Stamp;
+
+typedef struct {
+    char* path;
+    Stamp stamp;
+    size_t from;  // index of the directory behind the one it was found in: where #include_next goes on
+} Header;
+
+typedef struct {
+    const char* path;
+    bool is_system;
+} Directory;
+
+typedef struct {
+    Directory* dirs;
+    size_t count, quoted_only;  // the first `quoted_only` are searched for "x" only
+    Header* headers;
+    size_t n, cap;
+    struct Slot {
+        const char* key;
+        size_t value;
+    }* slots;
+    size_t slots_used, slot_count;
+} Search;
+
+// -- a table from texts to numbers ---------------------------------------------------------------------------------
+
+static uint64_t hash_of(const char* text, size_t size) {
+    uint64_t h = 14695981039346656037u;  // FNV-1a
+    for (size_t i = 0; i < size; i++) h = (h ^ (unsigned char)text[i]) * 1099511628211u;
+    return h;
+}
+
+static size_t* slot_of(Search* s, const char* key, bool* is_new) {
+    if (s->slots_used * 2 >= s->slot_count) {
+        size_t old_count = s->slot_count;
+        struct Slot* old = s->slots;
+        s->slot_count = old_count ? old_count * 2 : 512;
+        s->slots = allocate(s->slot_count * sizeof *s->slots);
+        memset(s->slots, 0, s->slot_count * sizeof *s->slots);
+        for (size_t i = 0; i < old_count; i++) {
+            if (!old[i].key) continue;
+            size_t at = hash_of(old[i].key, strlen(old[i].key)) & (s->slot_count - 1);
+            while (s->slots[at].key) at = (at + 1) & (s->slot_count - 1);
+            s->slots[at] = old[i];
+        }
+    }
+    size_t at = hash_of(key, strlen(key)) & (s->slot_count - 1);
+    while (s->slots[at].key && strcmp(s->slots[at].key, key)) at = (at + 1) & (s->slot_count - 1);
+    *is_new = !s->slots[at].key;
+    if (*is_new) {
+        s->slots[at].key = key;
+        s->slots_used++;
+    }
+    return &s->slots[at].value;
+}
+
+// -- looking up ------------------------------------------------------------------------------------------------------
+
+static bool stamp_of(const char* path, Stamp* out) {
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return false;
+    *out = (Stamp){
+        st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec, 0};
+    return true;
+}
+
+static const char* without_dots(const char* path) {
+    while (path[0] == '.' && path[1] == '/')
+        for (path++; *path == '/'; path++) {
+        }
+    return path;
+}
+
+// As compilers write it in a depfile: without a leading `./`.
+static char* join_path(const char* dir, const char* name) {
+    dir = without_dots(dir);
+    name = without_dots(name);
+    if (!*dir || !strcmp(dir, ".")) return copy_text(name, strlen(name));
+    return join_text(dir, dir[strlen(dir) - 1] == '/' ? "" : "/", name);
+}
+
+static char* directory_of(const char* path) {
+    const char* slash = strrchr(path, '/');
+    return slash ? copy_text(path, slash == path ? 1 : (size_t)(slash - path)) : "";
+}
+
+static void add_directory(Search* s, const char* path, bool is_system) {
+    struct stat st;
+    if (stat(*path ? path : ".", &st) || !S_ISDIR(st.st_mode)) return;
+    s->dirs[s->count++] = (Directory){path, is_system};
+}
+
+static void add_directories(Search* s, const Command* cmd, char kind, bool is_system) {
+    for (size_t i = 0; i < cmd->includes.n; i++)
+        if (cmd->includes.v[i][0] == kind) add_directory(s, cmd->includes.v[i] + 1, is_system);
+}
+
+// An empty item of such a variable is the working directory.
+static void add_variable(Search* s, const char* name, bool is_system) {
+    const char* text = getenv(name);
+    while (text && *text) {
+        size_t n = strcspn(text, ":");
+        add_directory(s, copy_text(text, n), is_system);
+        text += n + (text[n] == ':');
+    }
+}
+
+static size_t variable_size(const char* name) {
+    const char* text = getenv(name);
+    return text ? strlen(text) : 0;
+}
+
+static void begin_search(Search* s, const Command* cmd, bool is_c) {
+    const char* by_language = is_c ? "C_INCLUDE_PATH" : "CPLUS_INCLUDE_PATH";
+    size_t most = cmd->includes.n + variable_size("CPATH") + variable_size(by_language) + 1;
+    *s = (Search){.dirs = allocate(most * sizeof(Directory))};
+    add_directories(s, cmd, k_include_quote, false);
+    s->quoted_only = s->count;
+    add_directories(s, cmd, k_include_dir, false);
+    add_variable(s, "CPATH", false);
+    add_directories(s, cmd, k_include_system, true);
+    add_variable(s, by_language, true);
+    add_directories(s, cmd, k_include_after, true);
+}
+
+// Adds the file if it is new; one that was a system header until now is looked through again as what it is. The same
+// file below another directory is another one: its quoted includes may lead elsewhere.
+static bool add_header(Search* s, char* path, bool is_system, size_t from) {
+    Stamp stamp, place = {0};
+    char key[2 * 20 * 2 + 8];
+    if (!stamp_of(path, &stamp)) return false;
+    struct stat st;
+    const char* dir = directory_of(path);
+    if (!stat(*dir ? dir : ".", &st)) place = (Stamp){.device = st.st_dev, .inode = st.st_ino};
+    snprintf(key, sizeof key, "%llx:%llx:%llx:%llx", (unsigned long long)stamp.device, (unsigned long long)stamp.inode,
+             (unsigned long long)place.device, (unsigned long long)place.inode);
+    bool is_new;
+    size_t* slot = slot_of(s, copy_text(key, strlen(key)), &is_new);
+    if (!is_new && (is_system || !s->headers[*slot].stamp.is_system)) return true;
+    if (!is_new) s->headers[*slot].path = NULL;  // comes again at the end, as no system header
+    if (s->n == s->cap) {
+        s->cap = s->cap ? s->cap * 2 : 256;
+        Header* bigger = allocate(s->cap * sizeof *bigger);
+        if (s->n) memcpy(bigger, s->headers, s->n * sizeof *bigger);
+        s->headers = bigger;
+    }
+    stamp.is_system = is_system;
+    *slot = s->n;
+    s->headers[s->n++] = (Header){path, stamp, from};
+    return true;
+}
+
+static void search_directories(Search* s, const char* name, size_t from) {
+    for (size_t i = from; i < s->count; i++)
+        if (add_header(s, join_path(s->dirs[i].path, name), s->dirs[i].is_system, i + 1)) return;
+}
+
+// `here` is the directory of the file that has the line, `next` where its #include_next goes on.
+static void resolve(Search* s, const Include* inc, const char* here, bool is_system, size_t next) {
+    if (inc->name[0] == '/') {
+        add_header(s, copy_text(inc->name, strlen(inc->name)), is_system, 0);
+        return;
+    }
+    if (inc->next) {
+        if (!next && inc->quoted) add_header(s, join_path(here, inc->name), is_system, 0);
+        search_directories(s, inc->name, next);
+        return;
+    }
+    if (inc->quoted && add_header(s, join_path(here, inc->name), is_system, 0)) return;
+    bool is_new;
+    slot_of(s, join_text(inc->quoted ? "\"" : "<", inc->name, ""), &is_new);
+    if (is_new) search_directories(s, inc->name, inc->quoted ? 0 : s->quoted_only);
+}
+
+static void scan_file(Search* s, const char* path, bool is_system, size_t next) {
+    char* data;
+    size_t size;
+    Scanner scanner;
+    Include include;
+    if (!read_file(path, &data, &size)) return;
+    const char* here = directory_of(path);
+    scan_text(&scanner, data, size);
+    while (next_include(&scanner, &include)) resolve(s, &include, here, is_system, next);
+    free(data);  // headers come by the hundred
+}
+
+// -- what is kept
+// ------------------------------------------------------------------------------------------------------
+
+static Buffer key_of(const Search* s, const char* cwd) {
+    Buffer key = {0};
+    append(&key, cwd, strlen(cwd) + 1);
+    for (size_t i = 0; i < s->count; i++) {
+        append_text(&key, i < s->quoted_only ? "q" : s->dirs[i].is_system ? "s" : "u");
+        append(&key, s->dirs[i].path, strlen(s->dirs[i].path) + 1);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        if (!s->headers[i].path) continue;
+        append_text(&key, s->headers[i].stamp.is_system ? "S" : "U");
+        append(&key, &s->headers[i].from, sizeof s->headers[i].from);
+        append(&key, s->headers[i].path, strlen(s->headers[i].path) + 1);
+    }
+    return key;
+}
+
+// Sets `s->headers` to what is kept for `key`; false if there is nothing, or a header has changed since.
+static bool recall(Search* s, const char* file, const Buffer* key) {
+    char* data;
+    size_t size;
+    uint64_t key_size, count;
+    if (!read_file(file, &data, &size) || size < sizeof k_magic + 8 || memcmp(data, k_magic, sizeof k_magic))
+        return false;
+    const char *at = data + sizeof k_magic, *end = data + size;
+    memcpy(&key_size, at, 8);
+    at += 8;
+    if (key_size != key->n || (size_t)(end - at) < key->n + 8 || memcmp(at, key->data, key->n)) return false;
+    at += key->n;
+    memcpy(&count, at, 8);
+    at += 8;
+    if (count > (size_t)(end - at) / sizeof(Stamp)) return false;
+    const char* path = at + count * sizeof(Stamp);
+    Header* headers = allocate((count + 1) * sizeof *headers);
+    for (size_t i = 0; i < count; i++) {
+        if (path >= end) return false;
+        headers[i] = (Header){.path = (char*)path};
+        Stamp now;
+        memcpy(&headers[i].stamp, at + i * sizeof(Stamp), sizeof(Stamp));
+        if (!stamp_of(path, &now)) return false;
+        now.is_system = headers[i].stamp.is_system;
+        if (memcmp(&now, &headers[i].stamp, sizeof now)) return false;
+        path += strlen(path) + 1;
+    }
+    s->headers = headers;
+    s->n = count;
+    return true;
+}
+
+static void keep(const Search* s, const char* file, const Buffer* key) {
+    Buffer b = {0}, paths = {0};
+    uint64_t key_size = key->n, count = 0;
+    append(&b, k_magic, sizeof k_magic);
+    append(&b, &key_size, 8);
+    append(&b, key->data, key->n);
+    size_t count_at = b.n;
+    append(&b, &count, 8);
+    for (size_t i = 0; i < s->n; i++) {
+        if (!s->headers[i].path) continue;
+        append(&b, &s->headers[i].stamp, sizeof(Stamp));
+        append(&paths, s->headers[i].path, strlen(s->headers[i].path) + 1);
+        count++;
+    }
+    memcpy(b.data + count_at, &count, 8);
+    if (paths.n) append(&b, paths.data, paths.n);
+    write_whole(file, &b);  // or the next blob looks again
+}
+
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool with_system) {
+    Search search;
+    const char* dot = strrchr(source, '.');
+    bool is_c = cmd->language ? !strcmp(cmd->language, "c") : dot && !strcmp(dot, ".c");
+    begin_search(&search, cmd, is_c);
+    for (size_t i = 0; i < cmd->includes.n; i++) {
+        Include forced = {cmd->includes.v[i] + 1, true, false};
+        if (cmd->includes.v[i][0] == k_include_file) resolve(&search, &forced, "", false, 0);
+    }
+    scan_file(&search, source, false, 0);
+    Buffer key = key_of(&search, cwd);
+    char name[32];
+    snprintf(name, sizeof name, "/%016llx", (unsigned long long)hash_of(key.data, key.n));
+    char* file = join_text(conf->headers, name, "");
+    if (search.n && !recall(&search, file, &key)) {
+        for (size_t i = 0; i < search.n; i++) {
+            Header header = search.headers[i];
+            if (header.path) scan_file(&search, header.path, header.stamp.is_system, header.from);
+        }
+        if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) keep(&search, file, &key);
+    }
+    List found = {0};
+    for (size_t i = 0; i < search.n; i++) {
+        const Header* h = &search.headers[i];
+        if (h->path && (with_system || !h->stamp.is_system)) push(&found, h->path);
+    }
+    return found;
+}

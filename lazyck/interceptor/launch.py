@@ -1,0 +1,45 @@
+"""`lazyck-launch`: what CMake writes before a compiler that a project names by its path, where no shim can stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lazyck.interceptor import shims
+from lazyck.interceptor.conf import SharedConf, ShimConf
+from lazyck.toolchains import HOST, Toolchain, lookup, names
+
+PROGRAM = "lazyck-launch"
+# CMake takes these for the initial values of its variables of the same names.
+_VARIABLES = tuple(
+    f"CMAKE_{language}_{step}_LAUNCHER" for step in ("COMPILER", "LINKER") for language in ("C", "CXX", "CUDA", "HIP")
+)
+_NO_COMPILER = ("/nonexistent",)  # the launcher's words say which
+
+
+def variables(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """CMake's launcher variables, for the launcher in `directory`. The user's own launcher stays, behind it: so it
+    sees what the real compiler is to do, and nothing else."""
+    program = str(directory / PROGRAM)
+    if ";" in program:  # CMake would take it for two words
+        return {}
+    found = {}
+    for variable in _VARIABLES:
+        own = [word for word in env.get(variable, "").split(";") if word and not lookup.is_shim(word)]
+        found[variable] = ";".join((program, *own))
+    return found
+
+
+def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], shared: SharedConf) -> None:
+    """Make `directory/lazyck-launch`, which stands for any compiler of `toolchains`."""
+    rows: list[tuple[str, str]] = []
+    for t in toolchains:
+        own, foreign = names.patterns(t)
+        for patterns, is_foreign in ((own, False), (foreign, True)):
+            if patterns:
+                name = f"launch-{t.name}" + ("-foreign" if is_foreign else "")
+                conf = ShimConf(PROGRAM, t, _NO_COMPILER, _NO_COMPILER, is_foreign)
+                path = shims.install_conf(directory, name, conf, shared)
+                rows += [(pattern, str(path)) for pattern in patterns]
+    launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, launch=tuple(rows))
+    shims.install(program, directory, launcher, shared)
