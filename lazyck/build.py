@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import proc
-from lazyck.interceptor import log
+from lazyck.interceptor import compile_commands, log
+from lazyck.interceptor.compile_commands import Imported
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up
 from lazyck.postbuild import summary
@@ -28,6 +29,7 @@ class BuildRequest:
     archs: str
     settings: BuildSettings
     extra_env: Mapping[str, str]
+    compile_commands: Path | None = None  # to defer from before the commands run
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,64 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
         composed=tuple((f.home, f.origin) for f in interception.found if f.origin),
     )
     save_settings(settings)
+    imported = Imported(0, ())
+    if request.compile_commands is not None:
+        imported = compile_commands.defer(
+            request.compile_commands, settings.tmp, request.blobs, build_env, settings.jobs
+        )
     with ThreadPoolExecutor(max_workers=len(request.commands)) as pool:
         statuses = list(pool.map(lambda argv: proc.passthrough(argv, env=build_env), request.commands))
     status = next((s for s in statuses if s != 0), 0)
+    compile_commands.export(interception.compiles, settings.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
     libraries = [summary.load(p) for p in sorted(settings.tmp.glob("libs/*/summary.json"))]
-    intercept = sum(line.microseconds for line in lines if line.action == "defer") / 1e6
-    report = summary.render(libraries, intercept, unlinked(lines, settings.tmp) if status == 0 else [])
-    if not any(line.action == "defer" for line in lines) and not libraries:
-        report = nothing_deferred(lines, request.blobs)
-    return BuildOutcome(status, report, tuple(libraries))
+    return BuildOutcome(status, report(request, imported, lines, libraries, status == 0), tuple(libraries))
+
+
+def report(
+    request: BuildRequest,
+    imported: Imported,
+    lines: Sequence[LogLine],
+    libraries: Sequence[summary.LinkSummary],
+    is_whole: bool,
+) -> str:
+    """What to tell when the build has ended; what no link took is of interest only if the build `is_whole`."""
+    found = []
+    if request.compile_commands is not None:
+        found += imported_lines(imported, request.compile_commands)
+    passed = log.passed_blobs(lines)
+    if any(line.action == "defer" for line in lines) or libraries:
+        intercept = sum(line.microseconds for line in lines if line.action == "defer") / 1e6
+        left = unlinked(lines, request.settings.tmp) if is_whole else []
+        found += [summary.render(libraries, intercept, left), *passed_lines(passed)]
+    elif passed:
+        number = sum(count for count, _ in passed.values())
+        found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
+    else:
+        found.append(nothing_deferred(lines, request.blobs))
+    return "\n".join(text for text in found if text)
+
+
+def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
+    """The blobs that the real compiler compiled, with the reason."""
+    return [
+        f"lazyck: {count} blobs compiled by the real compiler, {reason}: {shown_names(sources)}"
+        for reason, (count, sources) in passed.items()
+    ]
+
+
+def imported_lines(imported: Imported, file: Path) -> list[str]:
+    """What came of the entries of a compile_commands.json."""
+    lines = [f"lazyck: {imported.deferred} blobs deferred from {file}"]
+    for reason in dict.fromkeys(reason for _, reason in imported.refused):
+        sources = [source for source, why in imported.refused if why == reason]
+        lines.append(f"lazyck: {len(sources)} of its blobs not deferred, {reason}: {shown_names(sources)}")
+    return lines
+
+
+def shown_names(sources: Sequence[str]) -> str:
+    """The first few, by their file names."""
+    return ", ".join(map(os.path.basename, sources[:4])) + (", ..." if len(sources) > 4 else "")
 
 
 def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:

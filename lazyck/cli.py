@@ -72,6 +72,12 @@ def build_group() -> None:
     help="Parallel compiles of lazyck's own. [default: LAZYCK_JOBS, else the number of cores]",
 )
 @click.option(
+    "--compile-commands",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Defer the blobs that this compile_commands.json lists, then run COMMAND, which may be just the link.",
+)
+@click.option(
     "--aiter-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
@@ -88,6 +94,7 @@ def build_full(
     name: str,
     root: str,
     jobs: int | None,
+    compile_commands: Path | None,
     aiter_dir: Path | None,
     ck_tile_bf16: int | None,
     verbose: bool,
@@ -127,7 +134,13 @@ def build_full(
         verbose=verbose,
     )
     request = build.BuildRequest(
-        tuple(tuple(c) for c in commands), blobs or ("*/blob/*",), toolchain, gpu_archs, settings, extra
+        tuple(tuple(c) for c in commands),
+        blobs or ("*/blob/*",),
+        toolchain,
+        gpu_archs,
+        settings,
+        extra,
+        compile_commands.absolute() if compile_commands else None,
     )
     outcome = build.full(request, env)
     if outcome.report:

@@ -105,8 +105,6 @@ static char* directory_of(const char* path) {
 }
 
 static void add_directory(Search* s, const char* path, bool is_system) {
-    struct stat st;
-    if (stat(*path ? path : ".", &st) || !S_ISDIR(st.st_mode)) return;
     s->dirs[s->count++] = (Directory){path, is_system};
 }
 

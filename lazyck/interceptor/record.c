@@ -20,19 +20,26 @@ static void append_string(Buffer* b, const char* text) {
     append_text(b, text);
 }
 
-// Every shim path in `text` replaced by what it stands for; a path ends where a path separator or a list's does.
+// The size of `path` where `text` begins with it and the path ends there, as at a separator of paths or lists; else 0.
+static size_t path_size(const char* text, const char* path) {
+    size_t n = 0;
+    while (path[n] && path[n] == text[n]) n++;
+    return !path[n] && strchr("/:;,= \t\n'\"", text[n]) ? n : 0;  // also at the text's end
+}
+
+// Every shim path in `text`, which all begin with a slash, replaced by what it stands for.
 char* map_text(const List* pairs, const char* text) {
     Buffer b = {0};
     append(&b, "", 0);
     while (*text) {
-        size_t taken = 0;
-        for (size_t i = 0; i + 1 < pairs->n && !taken; i += 2) {
-            size_t n = strlen(pairs->v[i]);
-            if (strncmp(text, pairs->v[i], n) || !strchr("/:;,= \t\n'\"", text[n])) continue;  // also at the end
-            append_text(&b, pairs->v[i + 1]);
-            taken = n;
+        size_t taken = strcspn(text, "/");
+        if (taken) {
+            append(&b, text, taken);
+        } else {
+            for (size_t i = 0; i + 1 < pairs->n && !taken; i += 2)
+                if ((taken = path_size(text, pairs->v[i]))) append_text(&b, pairs->v[i + 1]);
+            if (!taken) append(&b, text, taken = 1);
         }
-        if (!taken) append(&b, text, taken = 1);
         text += taken;
     }
     return b.data;

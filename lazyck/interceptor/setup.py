@@ -29,6 +29,7 @@ class Interception:
     env: dict[str, str]
     bin_dirs: tuple[str, ...]
     log: Path
+    compiles: Path
     found: tuple[Found, ...]
     home_map: dict[str, str]
 
@@ -87,7 +88,8 @@ def set_up(
             )
     bin_dirs = tuple(str(d) for d in plan.path_dirs)
     path = os.pathsep.join((*bin_dirs, env.get("PATH", os.defpath)))
-    return Interception({**env, **plan.set_env, "PATH": path}, bin_dirs, Path(shared.log), found, plan.home_map)
+    build_env = {**env, **plan.set_env, "PATH": path}
+    return Interception(build_env, bin_dirs, Path(shared.log), Path(shared.compiles), found, plan.home_map)
 
 
 def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,8 @@ from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
+from lazyck.toolchains import names
 from lazyck.toolchains.options import Item, Role
-
-_C_DRIVER = re.compile(r"(?:.+-)?(?:cc|gcc|clang)(?:-[0-9.]+)?")
 
 
 def link_words(
@@ -83,7 +81,7 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
         words += ["-Xlinker", "-soname", "-Xlinker", soname]
     if not inputs.shared:
         words += ["-Xlinker", "--export-dynamic"]
-    if _C_DRIVER.fullmatch(link.call.tool):
+    if names.is_c_driver(link.call.tool):
         words.append("-lstdc++")
     return [*words, "-ldl", "-lpthread"]
 
