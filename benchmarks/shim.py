@@ -1,5 +1,5 @@
-"""What an intercepted blob costs, next to starting /bin/true: both in one run, in turns, the medians' ratio printed; without headers, and with
-a depfile of several hundred.
+"""What an intercepted blob costs, next to starting /bin/true: both in one run, in turns, the medians' ratio printed;
+without headers, and with a depfile that names several hundred.
 
 python benchmarks/shim.py [--calls N]
 """
@@ -75,7 +75,7 @@ def measure(calls: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__.split(":")[0] if __doc__ else "")
     parser.add_argument("--calls", type=int, default=1000)
     sys.exit(0 if measure(parser.parse_args().calls) <= TARGET else 1)
 

@@ -16,8 +16,10 @@ from lazyck.postbuild import bundle
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe import Probed
+from lazyck.postbuild.header_reach import Reach
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import by_name
+from lazyck.toolchains.options import Role
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def describe(
     places = place_all(lazy, target.name, settings)
     names = unique_names([p.blob for p in lazy], next(iter(places.values())).prefix if places else "/")
     contents = bundle.Contents()
+    reached = Reached(lazy, places)
     recipes = Recipes(link, bool(target.soname), places)
     files: dict[str, str] = {}
     blobs = []
@@ -58,7 +61,7 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         key = bundle.blob_digest(
-            recipe, target.soname, contents.of_file(p.blob.source), contents.of_headers(p.headers, where)
+            recipe, target.soname, contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
         )
         blobs.append(BlobRecord(name, source, recipes.index(recipe), key, owned.lazy[p.blob.source]))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
@@ -90,6 +93,23 @@ def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dic
     prefix = bundle.common_prefix(reached)
     held = bundle.with_parents(reached, prefix)
     return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
+
+
+class Reached:
+    """The headers that each blob can read, for its key."""
+
+    def __init__(self, lazy: Sequence[Probed], places: Mapping[str, bundle.Places]) -> None:
+        groups: dict[tuple[frozenset[str], str], list[str]] = {}
+        for p in lazy:
+            groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
+        self._reach = {key: Reach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
+
+    def by(self, p: Probed) -> frozenset[str]:
+        """Those that `p` can read."""
+        call = p.blob.call
+        items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+        forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
+        return self._reach[p.headers, call.toolchain].of(p.blob.source, [n for f in forced for n in f.split(",")])
 
 
 class Recipes:

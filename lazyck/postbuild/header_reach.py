@@ -1,0 +1,92 @@
+"""Which of the headers that a group of blobs reads one blob can read: a change in the others keeps its cache entry.
+
+The group's list comes from the compiler and is exact, so all that is left to say is what a blob can *not* reach. That
+is decided by names alone, whatever the conditionals say and whatever directory would win; where names do not tell (an
+`#include MACRO`, a header that no text mentions because the driver adds it), the blob reaches it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from lazyck.postbuild.cxx_lexer import without_comments
+
+_SPLICE = re.compile(r"\\[ \t\r]*\n")
+_BLANKS = r"(?:[ \t\f\v]|/\*(?s:.*?)\*/)*"
+# by how a directive may begin: patterns with a fixed beginning are searched for fast
+_INCLUDES = {
+    lead: re.compile(
+        rf"{re.escape(lead)}{_BLANKS}(?:include|include_next|import)\b{_BLANKS}(\"[^\"\n]+|<[^>\n]+|[A-Za-z_])"
+    )
+    for lead in ("#", "%:", "??=")
+}
+
+
+def included_names(text: str) -> tuple[frozenset[str], bool]:
+    """(names that the text includes, whether it includes one that a macro names)."""
+    if "\\" in text:
+        text = _SPLICE.sub("", text)
+    names = _included(text)
+    own = {name for name in names if name[0] in '"<'}
+    computed = len(own) < len(names) and any(name[0] not in '"<' for name in _included(without_comments(text)))
+    return frozenset(name[1:] for name in own), computed
+
+
+def _included(text: str) -> list[str]:
+    return [name for lead, pattern in _INCLUDES.items() if lead in text for name in pattern.findall(text)]
+
+
+class Reach:
+    """What the blobs of a group reach of `files`. Those for which `is_common` holds, and what these lead to, belong to
+    every blob: the driver may add them by itself."""
+
+    def __init__(self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool]) -> None:
+        self._files = files
+        self._by_base: dict[str, list[str]] = {}
+        for file in files:
+            self._by_base.setdefault(posixpath.basename(file), []).append(file)
+        self._next: dict[str, frozenset[str]] = {}
+        self._known: dict[frozenset[str], frozenset[str]] = {}
+        mentioned: set[str] = set()
+        for file in (*files, *sources):
+            mentioned |= self._nexts(file) - {file}
+        common = {f for f in files if is_common(f) or f not in mentioned}
+        self._common = self._closure(common)
+
+    def of(self, source: str, forced: Iterable[str] = ()) -> frozenset[str]:
+        """The files that compiling `source` may read, with the headers named `forced` before it."""
+        begin = self._nexts(source).union(*(self._matches(name) for name in forced))
+        if begin not in self._known:
+            self._known[begin] = self._closure(begin) | self._common
+        return self._known[begin]
+
+    def _nexts(self, file: str) -> frozenset[str]:
+        if file not in self._next:
+            text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
+            names, computed = included_names(text)
+            found = self._files if computed else frozenset().union(*map(self._matches, names))
+            self._next[file] = found
+        return self._next[file]
+
+    def _matches(self, name: str) -> set[str]:
+        """The files that `#include "name"` may mean, from anywhere."""
+        parts = [p for p in name.split("/") if p not in ("", ".")]
+        tail = "/".join(parts[len(parts) - parts[::-1].index("..") :] if ".." in parts else parts)
+        if not tail:
+            return set()
+        if name.startswith("/"):
+            tail = parts[-1]
+        candidates = self._by_base.get(posixpath.basename(tail), [])
+        return {f for f in candidates if f == tail or f.endswith("/" + tail)}
+
+    def _closure(self, begin: Iterable[str]) -> frozenset[str]:
+        found = set(begin)
+        todo = list(found)
+        while todo and len(found) < len(self._files):
+            fresh = self._nexts(todo.pop()) - found
+            found |= fresh
+            todo += fresh
+        return frozenset(found)
