@@ -83,6 +83,9 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
         case 'k':
             add_linker_words(cmd, value);
             break;
+        case 'b':
+            cmd->host_compiler = value;
+            break;
         case 'S':
             cmd->links_statically = true;
             break;
@@ -235,9 +238,20 @@ static const char* output_refusal(const char* output, const char* absolute) {
     return NULL;
 }
 
+// CMake links CUDA by the host compiler, without a launcher: nobody would see the link if that has a path of its own.
+static bool is_link_unseen(const Conf* conf, const Command* cmd) {
+    const char* slash = cmd->host_compiler ? strrchr(cmd->host_compiler, '/') : NULL;
+    if (!conf->is_launched || conf->sees_links || !slash) return false;
+    char* dir = copy_text(cmd->host_compiler, (size_t)(slash - cmd->host_compiler));
+    for (size_t i = 0; i < conf->shim_dirs.n; i++)
+        if (!strcmp(conf->shim_dirs.v[i], dir)) return false;
+    return true;
+}
+
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
     if (strchr(conf->traits, k_trait_foreign)) return "foreign-machine";
+    if (is_link_unseen(conf, cmd)) return "unseen-link";
     if (cmd->inputs.n > 1) return "several-sources";
     const char *given = cmd->inputs.v[0], *reason;
     verdict->source = absolute_path(cwd, given);

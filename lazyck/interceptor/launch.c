@@ -98,6 +98,7 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
         if (path && load_conf(&own, path)) compiler = own.compiler;
     }
     bool known = !(must_exist && access(program, X_OK)) && take_conf(conf, path);
+    conf->is_launched = true;
     conf->tool = tool;
     conf->compiler = compiler;
     conf->real = (List){0};

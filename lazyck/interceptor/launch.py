@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lazyck.files import encode, write_if_different
 from lazyck.interceptor import shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
 from lazyck.toolchains import HOST, Toolchain, lookup, names
 
 PROGRAM = "lazyck-launch"
-# CMake takes these for the initial values of its variables of the same names.
-_VARIABLES = tuple(
-    f"CMAKE_{language}_{step}_LAUNCHER" for step in ("COMPILER", "LINKER") for language in ("C", "CXX", "CUDA", "HIP")
+# CMake takes these for the initial values of its variables of the same names. It knows no launcher for the links of
+# CUDA and HIP. CUDA's are the host compiler's, which comes from PATH unless the project names it (see `unseen-link`);
+# HIP's are by the very compiler that has no shim, so that it is left alone but for `INCLUDE`.
+_VARIABLES = (
+    "CMAKE_C_COMPILER_LAUNCHER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "CMAKE_CUDA_COMPILER_LAUNCHER",
+    "CMAKE_C_LINKER_LAUNCHER",
+    "CMAKE_CXX_LINKER_LAUNCHER",
 )
+INCLUDE = "lazyck.cmake"
+_INCLUDE_TEXT = """# Written by lazyck, for `cmake -DCMAKE_PROJECT_INCLUDE=<this file>` under `lazyck build full`: compiles and links in the
+# languages CUDA and HIP go by way of lazyck, whatever the paths of their compilers.
+set(CMAKE_CUDA_COMPILER_LAUNCHER [[{program}]] --links)
+set(CMAKE_HIP_COMPILER_LAUNCHER [[{program}]] --links)
+set_property(GLOBAL PROPERTY RULE_LAUNCH_LINK [["{program}"]])
+"""
 _NO_COMPILER = ("/nonexistent",)  # the launcher's words say which
 
 
@@ -41,5 +55,6 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
                 conf = ShimConf(PROGRAM, t, _NO_COMPILER, _NO_COMPILER, is_foreign)
                 path = shims.install_conf(directory, name, conf, shared)
                 rows += [(pattern, str(path)) for pattern in patterns]
+    write_if_different(directory.parent / INCLUDE, encode(_INCLUDE_TEXT.format(program=directory / PROGRAM)))
     launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, launch=tuple(rows))
     shims.install(program, directory, launcher, shared)

@@ -104,14 +104,16 @@ int main(int argc, char** argv) {
     char** args = argc ? argv + 1 : argv;
     bool runs_nothing = false;
     if (conf.launch.n) {
-        runs_nothing = *args && !strcmp(*args, "--defer");
-        if (runs_nothing) args++;
+        bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");
+        if (!sees_links) sees_links = *args && !strcmp(*args, "--links");
+        if (sees_links) args++;
         if (!*args) return usage();
         if (!become_compiler(&conf, &args, runs_nothing)) {
             if (runs_nothing) return say_unknown(&conf, args);
             write_log(&conf, "pass", &(Verdict){.reason = "unknown-compiler"}, microseconds());
             run_real(&conf, args);
         }
+        conf.sees_links = sees_links;
     }
     cmd.has_odd_response = !expand_words(&conf, args, &cmd.args);
     if (!getcwd(cwd, sizeof cwd)) {

@@ -52,6 +52,7 @@ typedef struct {
     List launchers;  // names of programs that are written before a compiler
     Rule* rules;
     size_t rule_count;
+    bool is_launched, sees_links;  // behind `lazyck-launch`; which was told that links come by it too
 } Conf;
 
 // What `traits` may hold.
@@ -80,7 +81,7 @@ typedef struct {
     List targets;   // of the depfile, quoted for make
     List includes;  // directories and forced headers, each behind the letter of its role
     List sources;   // what it compiles, absolute
-    const char *output, *language, *depfile;
+    const char *output, *language, *depfile, *host_compiler;
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
 } Command;

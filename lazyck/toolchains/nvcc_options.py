@@ -46,6 +46,7 @@ _ROLES = {
     "-I": Role.INCLUDE,
     "-isystem": Role.INCLUDE_SYSTEM,
     "-include": Role.INCLUDE_FILE,
+    "-ccbin": Role.HOST_COMPILER,
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 _REFUSED = (

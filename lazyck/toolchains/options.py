@@ -45,6 +45,7 @@ class Role(str, Enum):
     LIBRARY_DIR = "L"
     LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
     STATIC = "S"
+    HOST_COMPILER = "b"  # the compiler below this one
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
     REFUSE_IF_TRUE = "T"  # the same, for the value `true`
