@@ -97,7 +97,7 @@ def report(
     elif passed:
         number = sum(count for count, _ in passed.values())
         found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
-    else:
+    elif is_whole:  # one that failed has said why
         found.append(nothing_deferred(lines, request.blobs))
     return "\n".join(text for text in found if text)
 

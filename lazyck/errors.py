@@ -73,3 +73,11 @@ class CommandError(BuildError):
         self.argv = tuple(argv)
         self.status = status
         self.output = output
+
+
+class LinkError(BuildError):
+    """The project's own link failed, and its linker has said why: the build sees its status."""
+
+    def __init__(self, what: str, status: int, command_file: str) -> None:
+        super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")
+        self.status = status

@@ -22,8 +22,8 @@ _VARIABLES = (
     "CMAKE_CXX_LINKER_LAUNCHER",
 )
 INCLUDE = "lazyck.cmake"
-_INCLUDE_TEXT = """# Written by lazyck, for `cmake -DCMAKE_PROJECT_INCLUDE=<this file>` under `lazyck build full`: compiles and links in the
-# languages CUDA and HIP go by way of lazyck, whatever the paths of their compilers.
+_INCLUDE_TEXT = """# Written by lazyck, for `cmake -DCMAKE_PROJECT_INCLUDE=<this file>` under `lazyck build full`:
+# compiles and links in the languages CUDA and HIP go by way of lazyck, whatever the paths of their compilers.
 set(CMAKE_CUDA_COMPILER_LAUNCHER [[{program}]] --links)
 set(CMAKE_HIP_COMPILER_LAUNCHER [[{program}]] --links)
 set_property(GLOBAL PROPERTY RULE_LAUNCH_LINK [["{program}"]])

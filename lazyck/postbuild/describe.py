@@ -14,9 +14,9 @@ from lazyck.files import digest, encode
 from lazyck.manifest import BlobRecord, Manifest, Recipe
 from lazyck.postbuild import bundle
 from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe import Probed
-from lazyck.postbuild.header_reach import Reach
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import Role

@@ -77,7 +77,7 @@ def link_lazily(
         with clock.step("bundle"):
             made, bundle_bytes = write(link, inputs, settled, directory, settings, compiler)
         with clock.step("link"):
-            st = link_once(link, inputs, settled, demands, directory, settings, compiler, env)
+            st, said = link_once(link, inputs, settled, demands, directory, settings, compiler, env)
         with clock.step("probe"):
             before = demands
             if settled.lazy:
@@ -86,6 +86,7 @@ def link_lazily(
             break
     if settled.failed:
         missing.check(st, directory, settled.failed, env)
+    relink.repeat(said)
     state.save(st, directory)
     delivered = relink.deliver(st, directory)
     shutil.rmtree(directory / "probe", ignore_errors=True)
@@ -209,14 +210,15 @@ def link_once(
     settings: BuildSettings,
     compiler: tuple[str, ...],
     env: Mapping[str, str],
-) -> state.LinkState:
-    """Link the library into `directory`: with which words, the state says."""
+) -> tuple[state.LinkState, proc.Result]:
+    """Link the library into `directory`: with which words, the state says; and what the linker said."""
     runtime = runtime_source() if settled.lazy else None
     objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
     places = bundle.Places("", dict(settings.shim_homes), library_name(link.output))
     eager_names = [e.object.name for e in settled.compiled]
     demanded = demands if settled.lazy else None
-    words = link_words(link, inputs, eager_names, directory, places, soname_for(link, inputs, settled), demanded)
+    soname = soname_for(link, inputs, settled)
+    words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded)
     st = state.LinkState(
         library=library_name(link.output),
         file_name=os.path.basename(link.output),
@@ -229,8 +231,7 @@ def link_once(
         response=by_name(link.call.toolchain).response,
         keeps_root=bool(settings.root),
     )
-    relink.relink(st, directory, objects, Path(link.call.cwd), env)
-    return st
+    return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
 
 
 def host_compiler(env: Mapping[str, str]) -> tuple[str, ...]:

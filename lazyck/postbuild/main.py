@@ -9,7 +9,7 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.command import LinkCommand
 from lazyck.config import environment
-from lazyck.errors import FormatError, LazyckError, of_unexpected
+from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
 from lazyck.manifest import decode_records
 from lazyck.settings import load_settings
 
@@ -24,7 +24,8 @@ def main() -> None:
             traceback.print_exc()
         said = e if isinstance(e, LazyckError) else of_unexpected(e)
         sys.stderr.write("".join(f"lazyck: {line}\n" for line in said.render().splitlines()))
-        sys.exit(1)
+        status = said.status if isinstance(said, LinkError) else 1
+        sys.exit(128 - status if status < 0 else status)
 
 
 def run(record: Path) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.config import tools_dir
-from lazyck.errors import BuildError
+from lazyck.errors import BuildError, LinkError
 from lazyck.files import write_atomic
 from lazyck.postbuild import elf
-from lazyck.postbuild.state import LinkState, resolve
+from lazyck.postbuild.state import HERE, LinkState, resolve
 from lazyck.runtime.build import SOURCES, compile_objects, source_digest
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
@@ -54,14 +57,51 @@ def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[
     return words
 
 
-def relink(state: LinkState, directory: Path, objects: Sequence[Path], cwd: Path, env: Mapping[str, str]) -> None:
-    """Run the link command of `state` in `cwd`, into the library's own directory. Raises `CommandError`."""
-    argv = command(state, directory, objects)
+def relink(
+    state: LinkState,
+    directory: Path,
+    objects: Sequence[Path],
+    cwd: Path,
+    env: Mapping[str, str],
+    originals: Mapping[str, str] | None = None,
+) -> proc.Result:
+    """Run the link command of `state` in `cwd`, into the library's own directory; returns what the linker left.
+
+    Inside the project's build, `originals` gives the project's names of kept copies, so that the linker says what it
+    would say without lazyck. Raises `LinkError` there, else `CommandError`.
+    """
+    words = [_with_originals(w, originals) for w in state.words] if originals else state.words
+    argv = command(replace(state, words=tuple(words)), directory, objects)
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
         write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
         argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
-    proc.check(f"link of {state.file_name}", argv, cwd=cwd, env={**env, **dict(state.env)})
+    what = f"link of {state.file_name}"
+    link_env = {**env, **dict(state.env)}
+    if originals is None:
+        return proc.check(what, argv, cwd=cwd, env=link_env)
+    result = proc.run(argv, cwd=cwd, env=link_env)
+    if result.status != 0:
+        shown = directory / "link.failed"
+        write_atomic(shown, os.fsencode(shlex.join(argv) + "\n"))
+        repeat(result)
+        raise LinkError(what, result.status, str(shown))
+    return result
+
+
+def repeat(result: proc.Result) -> None:
+    """Say on the build's stdout and stderr what the linker said on its own."""
+    for text, stream in ((result.stdout, sys.stdout), (result.stderr, sys.stderr)):
+        stream.flush()
+        stream.buffer.write(text.encode("utf-8", "replace"))
+        stream.buffer.flush()
+
+
+_COPY = re.compile(re.escape(f"{HERE}/objects/") + "[^,]+")
+
+
+def _with_originals(word: str, originals: Mapping[str, str]) -> str:
+    return _COPY.sub(lambda m: originals.get(m[0], m[0]), word)
 
 
 def _response_word(word: str) -> str:

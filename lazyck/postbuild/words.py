@@ -28,8 +28,9 @@ def link_words(
     places: Places,
     soname: str,
     demands: Demands | None,
-) -> list[str]:
-    """The command that links the library into `directory`, with stubs, runtime and what lazy blobs demand if any is.
+) -> tuple[list[str], dict[str, str]]:
+    """The command that links the library into `directory`, with stubs, runtime and what lazy blobs demand if any is;
+    and what the project calls the inputs of which the command names kept copies.
 
     `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
     """
@@ -48,9 +49,9 @@ def link_words(
     if first == len(inputs.items):  # they all came out of archives
         words += mine
     words += ["-o", output]
-    if demands is None:
-        return words
-    return words + _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
+    if demands is not None:
+        words += _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
+    return words, keeper.originals
 
 
 def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str]:
@@ -91,6 +92,7 @@ class Keeper:
 
     def __init__(self, link: LinkCommand, directory: Path, places: Places) -> None:
         self._link, self._places = link, places
+        self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = directory / "objects"
         shutil.rmtree(self._objects, ignore_errors=True)
         self._objects.mkdir(parents=True)
@@ -102,7 +104,9 @@ class Keeper:
         target = self._objects / f"{tag}-{os.path.basename(path)}"
         if not target.exists():
             shutil.copy2(path, target)
-        return f"{state.HERE}/objects/{target.name}"
+        word = f"{state.HERE}/objects/{target.name}"
+        self.originals[word] = name
+        return word
 
     def item(self, item: Item) -> list[str]:
         """The words of an option, or of an input that is neither object nor archive."""

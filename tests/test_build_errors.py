@@ -1,0 +1,89 @@
+"""What goes wrong in a build is told in the build's own words, with its own status: compared with a build without lazyck."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import ninja
+import pytest
+from support import Lazyck
+
+SOURCES = {
+    "inc.h": "template <int N> int twice(int x);\n",
+    "blob/v1.cpp": '#include "inc.h"\ntemplate <> int twice<1>(int x) { return 2 * x; }\n',
+    "dispatch.cpp": '#include "inc.h"\nextern "C" int run(int x) { return twice<1>(x); }\n',
+    "gen.sh": "echo making blobs\n",
+    "Makefile": """all: libx.so
+made: gen.sh
+\tsh gen.sh
+\ttouch made
+%.o: %.cpp made
+\tc++ -fPIC -I. -c $< -o $@
+libx.so: dispatch.o blob/v1.o
+\tar rcs libv.a blob/v1.o $(MORE_MEMBERS)
+\tc++ -shared -o $@ dispatch.o -Wl,--no-undefined libv.a $(MORE)
+""",
+    "build.ninja": """rule cxx
+  command = c++ -fPIC -I. -c $in -o $out
+rule gen
+  command = sh gen.sh && touch made
+rule ar
+  command = ar rcs $out $in $$MORE_MEMBERS
+rule link
+  command = c++ -shared -o $out dispatch.o -Wl,--no-undefined libv.a $$MORE
+build made: gen gen.sh
+build dispatch.o: cxx dispatch.cpp || made
+build blob/v1.o: cxx blob/v1.cpp || made
+build libv.a: ar blob/v1.o
+build libx.so: link dispatch.o libv.a
+""",
+}
+# what is broken, and a word of the tool's own message
+BREAKS = {
+    "compile": ({"dispatch.cpp": "int broken( {\n"}, {}, "dispatch.cpp:1"),
+    "link": ({"dispatch.cpp": "int missing();\nint twice_one() { return missing(); }\n"}, {}, "missing()"),
+    "library": ({}, {"MORE": "-lno_such_library"}, "no_such_library"),
+    "archive": ({}, {"MORE_MEMBERS": "no_such_member.o"}, "no_such_member.o"),
+    "generator": ({"gen.sh": "echo half; echo cannot generate >&2; exit 3\n"}, {}, "cannot generate"),
+    "warning": ({"dispatch.cpp": '#warning "mind this"\n' + SOURCES["dispatch.cpp"]}, {}, "mind this"),
+}
+
+
+def prepare(where: Path, files: dict[str, str]) -> None:
+    shutil.rmtree(where, ignore_errors=True)
+    for name, text in {**SOURCES, **files}.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(text)
+
+
+def own_words(text: str) -> list[str]:
+    """Without lazyck's lines, and without names that differ from run to run."""
+    kept = [line for line in text.splitlines() if not line.startswith("lazyck:")]
+    return [re.sub(r"/tmp/cc\w+", "/tmp/cc", line) for line in kept]
+
+
+@pytest.mark.parametrize("tool", ["make", "ninja"])
+@pytest.mark.parametrize("broken", BREAKS)
+def test_the_build_says_and_returns_what_it_does_without_lazyck(
+    lazyck: Lazyck, tmp_path: Path, tool: str, broken: str
+) -> None:
+    if not shutil.which(tool) and tool == "make":
+        pytest.skip("needs make")
+    files, more, word = BREAKS[broken]
+    env = {**os.environ, "PATH": f"{os.environ['PATH']}:{ninja.BIN_DIR}", **more}
+    project = tmp_path / "project"
+    argv = [tool] if tool == "make" else [tool, "-j1"]
+    prepare(project, files)
+    plain = subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True)
+    prepare(project, files)
+    words = ["build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", *argv]
+    lazy = lazyck(*words, cwd=project, env=env)
+    assert lazy.returncode == plain.returncode
+    assert own_words(lazy.stdout) == own_words(plain.stdout)
+    assert own_words(lazy.stderr) == own_words(plain.stderr)
+    assert word in plain.stdout + plain.stderr and (plain.returncode != 0) == (broken != "warning")
+    assert "Traceback" not in lazy.stderr
