@@ -1,4 +1,4 @@
-"""What goes wrong in a build is told in the build's own words, with its own status: compared with a build without lazyck."""
+"""What goes wrong in a build is told in its own words, with its own status: compared with a build without lazyck."""
 
 from __future__ import annotations
 

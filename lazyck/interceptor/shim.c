@@ -65,7 +65,9 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
 // `lazyck-launch --defer <compiler> <words>`: defers, or says why not instead of running the compiler.
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
-        printf("%s %zu\n", verdict->reason, verdict->blobs);
+        // a blob all the same, of which the compiler would say that it is not there
+        bool is_gone = !strcmp(verdict->reason, "source-unreadable");
+        printf("%s %zu\n", verdict->reason, verdict->blobs + is_gone);
         return 0;
     }
     make_parents(verdict->output);

@@ -12,6 +12,45 @@ from pathlib import Path
 import pytest
 from shim_project import MakeProject, Project, built_shim, clean_env, fake, host, make_project
 
+IS_INCLUDE = [
+    '#include "x.h"',
+    '  #  include\t"x.h" // why',
+    '/* a */ #/* b */include/* c\n */"x.h"',
+    '#inc\\\nlude \\\n "x.\\\nh"',
+    '#inc\\  \nlude "x.h"\r',
+    '%:include "x.h"',
+    '#import "x.h"',
+    '#if 0\n#include "x.h"\n#endif',
+    '// it\'s\n#include "x.h"',
+    "int a = 1'000; char c = '\"';\n#include \"x.h\"",
+    '#error don\'t\n#include "x.h"',
+    'auto r = R"(\n)" ")";\n#include "x.h"',
+    'auto r = u8R"--(\n#define ")\n)--";\n#include "x.h"',
+    'auto r = R"(never closed\n#include "x.h"',
+    'const char* s = "/*";\n#include "x.h"\n// */',
+    '/* never closed\n#include "x.h"',
+    'const char* s = "a\\\n/*";\n#include "x.h"\nint b; /* */',
+    '\ufeff#include "x.h"',
+    '#include "x.h"',
+]
+IS_NO_INCLUDE = [
+    '// #include "x.h"',
+    '// \\\n#include "x.h"',
+    '/*\n#include "x.h"\n*/',
+    'const char* s = R"(\n#include "x.h"\n)";',
+    'const char* s = "\\\n#include \\"x.h\\"";',
+    '#define X "x.h"\n#include X',
+    'int a; #include "x.h"',
+    '#include "x.h',
+    '#include ""',
+    "#include",
+    "#",
+    '#pragma include "x.h"',
+    '#includes "x.h"',
+    "",
+    "\0\0",
+]
+
 
 def prerequisites(rule: str) -> list[str]:
     """What the first rule of a depfile names behind its target, without the source."""
@@ -34,56 +73,14 @@ def test_a_header_beside_the_source_and_what_it_includes(host: Project) -> None:
     assert headers(host) == ["blob/a.h", "blob/../inc/b.h", "blob/../inc/c.h"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '#include "x.h"',
-        '  #  include\t"x.h" // why',
-        '/* a */ #/* b */include/* c\n */"x.h"',
-        '#inc\\\nlude \\\n "x.\\\nh"',
-        '#inc\\  \nlude "x.h"\r',
-        '%:include "x.h"',
-        '#import "x.h"',
-        '#if 0\n#include "x.h"\n#endif',
-        '// it\'s\n#include "x.h"',
-        "int a = 1'000; char c = '\"';\n#include \"x.h\"",
-        '#error don\'t\n#include "x.h"',
-        'auto r = R"(\n)" ")";\n#include "x.h"',
-        'auto r = u8R"--(\n#define ")\n)--";\n#include "x.h"',
-        'auto r = R"(never closed\n#include "x.h"',
-        'const char* s = "/*";\n#include "x.h"\n// */',
-        '/* never closed\n#include "x.h"',
-        'const char* s = "a\\\n/*";\n#include "x.h"\nint b; /* */',
-        '\ufeff#include "x.h"',
-        '#include "x.h"',
-    ],
-)
+@pytest.mark.parametrize("line", IS_INCLUDE)
 def test_ways_to_write_an_include(host: Project, line: str) -> None:
     (host.dir / "blob/k.cpp").write_text(line)
     host.write("blob/x.h", "\n")
     assert headers(host) == ["blob/x.h"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '// #include "x.h"',
-        '// \\\n#include "x.h"',
-        '/*\n#include "x.h"\n*/',
-        'const char* s = R"(\n#include "x.h"\n)";',
-        'const char* s = "\\\n#include \\"x.h\\"";',
-        '#define X "x.h"\n#include X',
-        'int a; #include "x.h"',
-        '#include "x.h',
-        '#include ""',
-        "#include",
-        "#",
-        '#pragma include "x.h"',
-        '#includes "x.h"',
-        "",
-        "\0\0",
-    ],
-)
+@pytest.mark.parametrize("line", IS_NO_INCLUDE)
 def test_what_is_no_include(host: Project, line: str) -> None:
     (host.dir / "blob/k.cpp").write_text(line)
     host.write("blob/x.h", "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from shim_project import Project, built_shim, clean_env, fake, make_project
+from test_depfile_headers import IS_INCLUDE, IS_NO_INCLUDE
 from test_reasons import DEFERRED, PASSED
 
 from lazyck.errors import CommandError
@@ -37,9 +38,21 @@ def test_no_memory_error_and_no_undefined_behaviour(sanitized: Project) -> None:
     sanitized.write("opts", "-DA='b c' \\\n")
     sanitized.write("odd.rsp", "-c 'blob/k.cpp' -o \"k.o\" \\")
     sanitized.write("open.rsp", "-c blob/k.cpp -o 'k.o")
-    more = ["c++ @odd.rsp", "c++ @open.rsp", "c++ -MD -MT 'a b' -MQ '\\ $#' -c blob/k.cpp -o k.o", "c++ ''", "c++ - -",
-            "c++ -c '' -o ''", "c++ -Wl,,, -l -L", "c++ -Wl,,a, -Lblob -lx -l:", "nvcc -optf ''", "nvcc -optf",
-            "c++ @", "c++ -Wp,-MD,x.d,-MT,y -c blob/k.cpp -o k.o", "c++ -c ../../../../../../../x.cpp"]  # fmt: skip
+    more = [
+        "c++ @odd.rsp",
+        "c++ @open.rsp",
+        "c++ -MD -MT 'a b' -MQ '\\ $#' -c blob/k.cpp -o k.o",
+        "c++ ''",
+        "c++ - -",
+        "c++ -c '' -o ''",
+        "c++ -Wl,,, -l -L",
+        "c++ -Wl,,a, -Lblob -lx -l:",
+        "nvcc -optf ''",
+        "nvcc -optf",
+        "c++ @",
+        "c++ -Wp,-MD,x.d,-MT,y -c blob/k.cpp -o k.o",
+        "c++ -c ../../../../../../../x.cpp",
+    ]
     (sanitized.dir / "k.o").write_text("")
     for line in [*(line for line, _ in PASSED), *DEFERRED, *more]:
         done = sanitized.run(*shlex.split(line), ASAN_OPTIONS="detect_leaks=0")
@@ -57,3 +70,87 @@ def test_no_memory_error_and_no_undefined_behaviour(sanitized: Project) -> None:
                 (sanitized.dir / "x.bin").write_bytes(mangled)
                 done = sanitized.run("c++", "x.bin", ASAN_OPTIONS="detect_leaks=0")
                 assert done.returncode == 0 and "Sanitizer" not in done.stderr, done.stderr
+
+
+def test_no_memory_error_in_looking_for_headers(sanitized: Project) -> None:
+    odd = [
+        "#include",
+        "#include ",
+        '#include "',
+        "#include <",
+        "#",
+        "\\",
+        "#\\",
+        '"\\',
+        "'",
+        'R"',
+        'R"(',
+        "/*",
+        "/",
+        "//\\",
+        '#include "\\\n',
+        '#include "../../../../../../x.h"',
+        '#include "/x.h"',
+        '#include "."',
+        '#include "./"',
+        '#include "x.h/"',
+        '#include "' + "a/" * 3000 + '"',
+        "\0" * 10,
+        "%:",
+        "#include_next <x.h>",
+        'u8R"',
+        "\ufeff",
+    ]
+    sanitized.write("blob/x.h", '#include "x.h"\n#include_next "x.h"\n#include "../blob/x.h"\n')
+    env = {"ASAN_OPTIONS": "detect_leaks=0", "CPATH": ":::blob:/none/"}
+    words = (
+        "-I.",
+        "-I",
+        "",
+        "-iquote",
+        "./",
+        "-isystem",
+        "blob/../blob",
+        "-include",
+        "",
+        "-include",
+        "blob/x.h",
+        "-MD",
+    )
+    for text in [*IS_INCLUDE, *IS_NO_INCLUDE, *odd]:
+        for ending in ("", "\n"):
+            (sanitized.dir / "blob/k.cpp").write_bytes((text + ending).encode())
+            done = sanitized.run("c++", *words, "-c", "blob/k.cpp", "-o", "k.o", **env)
+            assert done.returncode == 0 and not done.stderr, (text, done.stderr)
+    kept = next((sanitized.interception.log.parent / "headers").iterdir())
+    whole = kept.read_bytes()
+    for size in range(0, len(whole), max(1, len(whole) // 60)):
+        for mangled in (whole[:size], whole[:size] + b"\xff" * 8 + whole[size + 8 :]):
+            kept.write_bytes(mangled)
+            done = sanitized.run("c++", *words, "-c", "blob/k.cpp", "-o", "k.o", **env)
+            assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_no_memory_error_behind_the_launcher(sanitized: Project) -> None:
+    launcher = sanitized.interception.bin_dirs[0] + "/lazyck-launch"
+    fake = sanitized.dir.parent / "fake/bin"
+    lines = [
+        "",
+        "''",
+        "ccache",
+        "ccache ''",
+        "ccache ccache g++ -c blob/k.cpp -o k.o",
+        "/",
+        "./",
+        "none",
+        f"{fake}/g++",
+        f"--defer {fake}/g++ -c blob/k.cpp -o new/dir/k.o",
+        "--defer",
+        "--defer none blob/k.cpp",
+        "--links",
+        f"--links {fake}/nvcc -ccbin /x/g++ -c blob/k.cu -o k.o",
+        f"{fake}/nvcc -ccbin / -c blob/k.cu -o k.o",
+    ]
+    for line in lines:
+        done = sanitized.run(launcher, *shlex.split(line), ASAN_OPTIONS="detect_leaks=0")
+        assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, (line, done.stderr)
