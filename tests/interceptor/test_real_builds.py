@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,28 @@ def test_ccache_before_a_shim_keeps_no_deferred_object(make_project: MakeProject
     real = {**env, "PATH": SYSTEM_PATH}
     project.ok("env", "-i", *(f"{k}={v}" for k, v in real.items()), "ccache", "g++", "-c", "blob/k.cpp", "-o", "r.o")
     assert "k()" in project.ok("nm", "-C", "r.o")
+
+
+@pytest.mark.skipif(not shutil.which("sccache"), reason="sccache is not installed")
+def test_sccache_before_a_shim_keeps_no_deferred_object(make_project: MakeProject, tmp_path: Path) -> None:
+    sccache = Path(shutil.which("sccache") or "")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = clean_env(SCCACHE_DIR=str(tmp_path / "sc"), SCCACHE_SERVER_PORT=str(port))
+    project = make_project(env, toolchain="host")
+    project.write("blob/k.cpp", "int k() { return 1; }\n")
+    try:
+        for _ in range(2):
+            project.ok(sccache, "g++", "-c", "blob/k.cpp", "-o", "k.o")
+            assert project.last.action == "defer"
+            project.compile("k.o")
+        real = {**env, "PATH": SYSTEM_PATH}
+        words = [*(f"{k}={v}" for k, v in real.items()), sccache, "g++", "-c", "blob/k.cpp", "-o", "r.o"]
+        project.ok("env", "-i", *words)
+        assert "k()" in project.ok("nm", "-C", "r.o")
+    finally:
+        project.run(sccache, "--stop-server")
 
 
 def test_a_real_compiler_that_leads_back_to_the_shim_is_named(tmp_path: Path, make_project: MakeProject) -> None:
