@@ -221,7 +221,7 @@ def test_a_link_command_that_is_too_long_for_one_exec(lazyck: Lazyck, tmp_path: 
     long = "x" * 150
     given = "@args" if driver == "c++" else "-optf args"
     script = COMPILE + (
-        f"mkdir -p d\nfor i in $(seq 600); do objcopy --redefine-sym run=run$i dispatch.o d/{long}$i.o; done\n"
+        f"mkdir -p d\nfor i in $(seq 700); do objcopy --redefine-sym run=run$i dispatch.o d/{long}$i.o; done\n"
         f"printf '%s\\n' d/*.o > args\n{driver} -shared -o libx.so dispatch.o v1.o {given}\n"
     )
     done = build(lazyck, tmp_path, script, *(["--toolchain", "cuda"] if driver == "nvcc" else []))
