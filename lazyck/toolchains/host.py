@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +14,6 @@ from lazyck.toolchains import llvm, lookup
 from lazyck.toolchains.base import Found
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain
-
-_VERSIONED = re.compile(
-    rf"(?:{platform.machine()}-(?:\w+-)?linux-gnu-)?(?:g\+\+|gcc|c\+\+|clang\+\+|clang)(?:-\d+(?:\.\d+)*)?"
-)
 
 _TRIAL = """#include <filesystem>
 #include <mutex>
@@ -64,15 +58,6 @@ class HostToolchain(GnuToolchain):
             path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
             words = (path,) if path else ()
         return Found(self, "", words) if words else None
-
-    def versioned(self, env: Mapping[str, str]) -> list[str]:
-        """The names under which PATH has the same compilers by version and by target: `g++-12`, `clang++-19`,
-        `x86_64-linux-gnu-gcc` (which Debian's Python calls)."""
-        names: set[str] = set()
-        for directory in map(Path, env.get("PATH", os.defpath).split(os.pathsep)):
-            if directory.is_dir():
-                names.update(e for e in os.listdir(directory) if _VERSIONED.fullmatch(e))
-        return sorted(names)
 
     def searched(self) -> str:
         return "CXX, and c++, g++, clang++ on PATH"

@@ -141,12 +141,12 @@ def test_a_home_in_the_system_s_directories_is_not_named(make_project: MakeProje
 def test_compilers_under_versioned_names_get_shims(tmp_path: Path, make_project: MakeProject) -> None:
     tools = tmp_path / "tools"
     target = f"{os.uname().machine}-linux-gnu-g++"
-    for name in ("g++-99", "clang++-99.1", target, "clang++-tidy-99", "g++-99.cfg", "mips-linux-gnu-g++"):
+    for name in ("g++-99", "clang++-99.1", target, "clang++-tidy-99", "g++-99.cfg"):
         script(tools / name, "echo real\n")
     project: Project = make_project(clean_env(PATH=f"{tools}:{SYSTEM_PATH}"), toolchain="host")
     shims = set(os.listdir(project.interception.bin_dirs[0]))
     assert {"g++-99", "clang++-99.1", target} <= shims
-    assert not {"clang++-tidy-99", "g++-99.cfg", "mips-linux-gnu-g++"} & shims
+    assert not {"clang++-tidy-99", "g++-99.cfg"} & shims  # (what is for another machine defers nothing: test_launch)
     project.write("blob/k.cpp", "\n")
     project.ok("g++-99", "-c", "blob/k.cpp", "-o", "k.o")
     assert (project.last.action, project.last.tool) == ("defer", "g++-99")
