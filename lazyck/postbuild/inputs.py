@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lazyck.command import CompileCommand, LinkCommand
@@ -36,7 +36,8 @@ class LinkInputs:
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
-    items = tuple(table.split(link.call.argv[link.call.prefix :]))
+    given = table.split(link.call.argv[link.call.prefix :])
+    items = tuple(apart_from_names(given))
     directories = [link.call.path(item.value) for item in items if item.role is Role.LIBRARY_DIR and item.value]
     deferred: set[int] = set()
     kept: set[int] = set()
@@ -63,7 +64,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     return LinkInputs(
         items,
         any(item.name in ("-shared", "--shared") for item in items),
-        soname_of(items),
+        soname_of(given),
         frozenset(deferred),
         frozenset(kept),
         tuple(objects),
@@ -71,6 +72,36 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         tuple(libraries),
         tuple(blobs.values()),
     )
+
+
+# The linker's options whose value is a name or an output, whatever file there is of that name: an earlier build's
+# `libx.so` lies where the next one says `-Wl,-soname,libx.so`.
+_NAMED = (
+    "-soname --soname -h -e --entry -u --undefined -init -fini -z -m -y --trace-symbol --defsym -Map --Map "
+    "--dependency-file --out-implib"
+)
+_NAMES = frozenset(_NAMED.split())
+
+
+def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
+    """`items`, in which words for the linker that cannot be inputs no longer have that role."""
+    waiting = False
+    for item in items:
+        if item.role is not Role.LINKER or not item.value:
+            yield item
+            continue
+        groups: list[tuple[bool, list[str]]] = []
+        for part in item.value.split(","):
+            is_name = waiting or part.partition("=")[0] in _NAMES
+            waiting = not waiting and part in _NAMES
+            if not groups or groups[-1][0] != is_name:
+                groups.append((is_name, []))
+            groups[-1][1].append(part)
+        lead = item.words[:-1] if len(item.words) == 2 else ()
+        glued = "" if lead else item.words[0][: len(item.words[0]) - len(item.value)]
+        for is_name, parts in groups:
+            value = ",".join(parts)
+            yield Item((*lead, glued + value), item.name, value, Role.FLAG if is_name else item.role)
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
