@@ -250,7 +250,7 @@ static bool is_link_unseen(const Conf* conf, const Command* cmd) {
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
-    if (strchr(conf->traits, k_trait_foreign)) return "foreign-machine";
+    if (strchr(conf->traits, k_trait_foreign)) return "other-machine";
     if (is_link_unseen(conf, cmd)) return "unseen-link";
     if (cmd->inputs.n > 1) return "several-sources";
     const char *given = cmd->inputs.v[0], *reason;

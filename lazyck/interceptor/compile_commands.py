@@ -17,7 +17,7 @@ from lazyck.errors import BuildError, FormatError, UsageError
 from lazyck.files import write_atomic
 from lazyck.interceptor import launch
 from lazyck.manifest import decode_records
-from lazyck.toolchains import ALL, names
+from lazyck.toolchains import ALL, HOST, names
 from lazyck.toolchains.options import Role
 
 NAME = "compile_commands.json"
@@ -173,6 +173,6 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
 
 
 def _says_output(compiler: str, words: Sequence[str]) -> bool:
-    table = names.toolchain_of(compiler, ALL).table
+    table = names.toolchain_of(compiler, (*ALL, HOST)).table
     # what a response file says is not known here
     return any(item.role in (Role.OUTPUT, Role.RESPONSE) or item.words[0][:1] == "@" for item in table.split(words))

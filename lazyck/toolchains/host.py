@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
-from lazyck.toolchains import llvm, lookup
+from lazyck.toolchains import llvm, lookup, names
 from lazyck.toolchains.base import Found
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain
@@ -58,6 +58,9 @@ class HostToolchain(GnuToolchain):
             path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
             words = (path,) if path else ()
         return Found(self, "", words) if words else None
+
+    def versioned(self, env: Mapping[str, str]) -> list[str]:
+        return names.host_names(env)
 
     def searched(self) -> str:
         return "CXX, and c++, g++, clang++ on PATH"

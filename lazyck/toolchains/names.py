@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lazyck.toolchains.base import Toolchain
-from lazyck.toolchains.host import HOST
 
 _FAMILIES = ("c++", "g++", "gcc", "cc", "clang++", "clang")
 _FAMILY = "|".join(map(re.escape, _FAMILIES))
@@ -46,7 +45,7 @@ def patterns(toolchain: Toolchain) -> tuple[list[str], list[str]]:
     """Shell patterns for the names of `toolchain`'s compilers: for this machine, for others."""
     own = list(toolchain.tools)
     foreign: list[str] = []
-    if toolchain is HOST:
+    if toolchain.name == "host":
         targets = [f"{platform.machine()}-*linux-gnu-", f"{platform.machine()}-*linux-musl-"]
         own += [target + family for target in targets for family in _FAMILIES]
         foreign = _versioned(f"*-*-{family}" for family in _FAMILIES)
@@ -57,7 +56,8 @@ def _versioned(names: Iterable[str]) -> list[str]:
     return [pattern for name in names for pattern in (name, f"{name}-[0-9]*")]
 
 
-def toolchain_of(compiler: str, toolchains: Iterable[Toolchain]) -> Toolchain:
-    """The toolchain whose options a compiler takes, by its name; the host's for an unknown one."""
+def toolchain_of(compiler: str, toolchains: Sequence[Toolchain]) -> Toolchain:
+    """The toolchain whose options a compiler takes, by its name; the last for an unknown one."""
     name = Path(compiler).name
-    return next((t for t in toolchains if any(name == tool or name.startswith(f"{tool}-") for tool in t.tools)), HOST)
+    found = (t for t in toolchains if any(name == tool or name.startswith(f"{tool}-") for tool in t.tools))
+    return next(found, toolchains[-1])

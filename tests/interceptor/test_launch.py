@@ -69,7 +69,7 @@ def test_other_programs_run_as_they_are(fake: Project, name: str) -> None:
 def test_compilers_for_other_machines_are_not_deferred(fake: Project, name: str) -> None:
     real = tool(fake, name)
     assert fake.ok(launcher(fake), real, "-c", "blob/k.cpp", "-o", "k.o").startswith(f"REAL {name}")
-    assert (fake.last.reason, fake.last.blobs) == ("foreign-machine", 1)
+    assert (fake.last.reason, fake.last.blobs) == ("other-machine", 1)
 
 
 def test_a_compiler_cache_before_the_compiler_sees_real_compiles_only(fake: Project) -> None:
