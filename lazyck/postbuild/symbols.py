@@ -10,6 +10,7 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.postbuild import elf
 from lazyck.postbuild.inputs import LinkInputs
+from lazyck.toolchains import by_name
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,12 @@ def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
     """Read all objects and archives of a link. Raises `LazyckError` for damaged ones.
 
     An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
-    no more), but not for what they define: an object always wins over an archive's member.
+    no more), but not for what they define: an object always wins over an archive's member. Of archives that blobs link
+    themselves nothing is said: nobody needs the main library for them.
     """
+    own = {name for t in {b.call.toolchain for b in inputs.blobs} for name in by_name(t).own_archives}
     objects = {path: reader.object(path) for path in inputs.objects}
-    members = {path: reader.archive(path) for path in inputs.archives}
+    members = {path: reader.archive(path) for path in inputs.archives if os.path.basename(path) not in own}
     unread = [path for path, names in {**objects, **members}.items() if names is None]
     return Symbols(together(objects.values()), together(members.values()), unread[0] if unread else "")
 

@@ -58,6 +58,8 @@ class Toolchain(ABC):
     lists_paths = False
     # how the driver is given a response file: words, to the last of which the file's name is joined
     response: tuple[str, ...] = ("@",)
+    # file names of static archives that a blob's own link takes where the main library's does (see `link_words`)
+    own_archives: frozenset[str] = frozenset()
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries

@@ -47,6 +47,7 @@ class CudaToolchain(Toolchain):
     name = "cuda"
     install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
     response = ("-optf", "")
+    own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a"})
     tools = ("nvcc",)
     home_env = cuda_places.HOME_ENV
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
