@@ -21,7 +21,7 @@ SYMBOL_TRAMPOLINE = "lazyck_trampoline"
 
 # -- versions ---------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
 CACHE_VERSION = "v1"

@@ -57,6 +57,7 @@ def render_text(m: Manifest) -> str:
         f"library     {m.library} (soname {m.soname or '-'})",
         f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.library}",
         f"bundle      {m.root or 'beside the library, lazyck/'}",
+        f"machine     {m.machine or '-'}",
         f"archs       {' '.join(m.archs) or '-'}",
         f"made by     {m.creator}",
         f"blobs       {len(m.blobs)} lazy with {len(m.symbols)} symbols, {len(m.eager)} eager",

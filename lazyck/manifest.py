@@ -17,6 +17,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
                blobs:u32 symbols:u32 recipes:u32 words:u32              row counts (words: u32s in the list pool)
                blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32 strings_at:u32 strings_size:u32
                library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
+               machine:S                               "x86_64", "aarch64"; "": that of whoever reads
     blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32
     symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
     recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
@@ -26,7 +27,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
 Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
 alternate name and value. Offsets (`*_at`) count from the start of the header.
 
-History: version 1, the first.
+History: version 1, the first. 2: machine.
 """
 
 from __future__ import annotations
@@ -145,6 +146,7 @@ class Manifest:
     eager: tuple[tuple[str, str], ...] = ()
     creator: str = ""
     digest: str = ""
+    machine: str = ""
 
     @property
     def symbols(self) -> list[tuple[str, int]]:
@@ -152,7 +154,7 @@ class Manifest:
         return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]
 
 
-_HEADER = struct.Struct("<8s20I")
+_HEADER = struct.Struct("<8s21I")
 _BLOB = struct.Struct("<6I")
 _SYMBOL = struct.Struct("<2I")
 _RECIPE = struct.Struct("<9I")
@@ -217,7 +219,7 @@ def encode(manifest: Manifest) -> bytes:
     )
     names = [pool.string(t) for t in (manifest.library, manifest.soname, manifest.cache_name, manifest.root)]
     names += [pool.list(manifest.archs), pool.list(_flat(manifest.eager))]
-    names += [pool.string(manifest.creator), pool.string(manifest.digest)]
+    names += [pool.string(manifest.creator), pool.string(manifest.digest), pool.string(manifest.machine)]
     lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
     blobs_at = _HEADER.size
     symbols_at = blobs_at + len(blobs)
@@ -310,6 +312,7 @@ def _decode(data: bytes) -> Manifest:
         eager=pairs(h[18]),
         creator=text(h[19]),
         digest=text(h[20]),
+        machine=text(h[21]),
         recipes=tuple(recipes),
         blobs=tuple(blobs),
     )

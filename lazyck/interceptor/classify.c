@@ -86,6 +86,9 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
         case 'b':
             cmd->host_compiler = value;
             break;
+        case 'm':
+            cmd->target = value;
+            break;
         case 'S':
             cmd->links_statically = true;
             break;
@@ -250,7 +253,8 @@ static bool is_link_unseen(const Conf* conf, const Command* cmd) {
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
-    if (strchr(conf->traits, k_trait_foreign)) return "other-machine";
+    verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
+    if (!verdict->machine) return "other-machine";
     if (is_link_unseen(conf, cmd)) return "unseen-link";
     if (cmd->inputs.n > 1) return "several-sources";
     const char *given = cmd->inputs.v[0], *reason;

@@ -120,6 +120,7 @@ bool load_conf(Conf* conf, const char* path) {
     } fields[] = {
         {"tool", NULL, &conf->tool},
         {"toolchain", NULL, &conf->toolchain},
+        {"target", NULL, &conf->target},  // triple
         {"log", NULL, &conf->log},
         {"compiles", NULL, &conf->compiles},
         {"headers", NULL, &conf->headers},
@@ -164,6 +165,6 @@ bool load_conf(Conf* conf, const char* path) {
             if (f < known && fields[f].text) *fields[f].text = value;
         }
     }
-    return conf->tool && conf->toolchain && conf->log && conf->compiles && conf->headers && conf->links &&
-           conf->python && conf->bootstrap && conf->traits && conf->real.n && conf->compiler.n;
+    return conf->tool && conf->toolchain && conf->target && conf->log && conf->compiles && conf->headers &&
+           conf->links && conf->python && conf->bootstrap && conf->traits && conf->real.n && conf->compiler.n;
 }

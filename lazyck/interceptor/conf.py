@@ -14,15 +14,16 @@ from lazyck.toolchains import Toolchain, by_name, lookup
 class ShimConf:
     """One shim: its name, toolchain, and the argv prefix that runs in its place, with and without compiler caches.
 
-    A `foreign` one makes objects for another machine. `launch` is there for the shim that takes the place of whatever
-    compiler its first word names: (pattern for the compiler's name, configuration that it then follows).
+    `target` is the triple that the compiler makes code for ("": its name begins with it). `launch` is there for the
+    shim that takes the place of whatever compiler its first word names: (pattern for the compiler's name,
+    configuration that it then follows).
     """
 
     tool: str
     toolchain: Toolchain
     real: tuple[str, ...]
     compiler: tuple[str, ...]
-    foreign: bool = False
+    target: str
     launch: tuple[tuple[str, str], ...] = ()
 
 
@@ -53,9 +54,10 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
     entries: dict[str, Sequence[str]] = {
         "tool": [shim.tool],
         "toolchain": [t.name],
-        "traits": [("l" if t.lists_paths else "") + ("f" if shim.foreign else "")],
+        "traits": ["l" if t.lists_paths else ""],
         "real": shim.real,
         "compiler": shim.compiler,
+        "target": [shim.target],
         "blobs": shared.blobs,
         "log": [shared.log],
         "compiles": [shared.compiles],

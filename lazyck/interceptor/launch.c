@@ -99,6 +99,7 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     }
     bool known = !(must_exist && access(program, X_OK)) && take_conf(conf, path);
     conf->is_launched = true;
+    if (known && !*conf->target) conf->target = tool;
     conf->tool = tool;
     conf->compiler = compiler;
     conf->real = (List){0};

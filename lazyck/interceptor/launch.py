@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,13 +49,13 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
     """Make `directory/lazyck-launch`, which stands for any compiler of `toolchains`."""
     rows: list[tuple[str, str]] = []
     for t in toolchains:
-        own, foreign = names.patterns(t)
-        for patterns, is_foreign in ((own, False), (foreign, True)):
+        own, prefixed = names.patterns(t)
+        for patterns, kind, target in ((own, "", platform.machine()), (prefixed, "-prefixed", "")):
             if patterns:
-                name = f"launch-{t.name}" + ("-foreign" if is_foreign else "")
-                conf = ShimConf(PROGRAM, t, _NO_COMPILER, _NO_COMPILER, is_foreign)
+                name = f"launch-{t.name}{kind}"
+                conf = ShimConf(PROGRAM, t, _NO_COMPILER, _NO_COMPILER, target)
                 path = shims.install_conf(directory, name, conf, shared)
                 rows += [(pattern, str(path)) for pattern in patterns]
     write_if_different(directory.parent / INCLUDE, encode(_INCLUDE_TEXT.format(program=directory / PROGRAM)))
-    launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, launch=tuple(rows))
+    launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, platform.machine(), tuple(rows))
     shims.install(program, directory, launcher, shared)

@@ -57,18 +57,27 @@ static Elf64_Shdr section(const char* name, Elf64_Word type, size_t offset, size
         .sh_name = name_at(name), .sh_type = type, .sh_offset = offset, .sh_size = size, .sh_addralign = align};
 }
 
+// The ELF number of the machine that a target triple (`aarch64-linux-gnu`) names first, or 0 for one without stubs. A
+// compiler's whole name (`aarch64-linux-gnu-g++`) may stand for its triple.
+uint16_t machine_of(const char* triple) {
+    static const struct {
+        const char* name;
+        uint16_t machine;
+    } k_machines[] = {{"x86_64", EM_X86_64}, {"amd64", EM_X86_64}, {"aarch64", EM_AARCH64}, {"arm64", EM_AARCH64}};
+    size_t n = strcspn(triple, "-");
+    if (triple[n] && !strstr(triple, "linux")) return 0;
+    if (strstr(triple, "x32") || strstr(triple, "ilp32")) return 0;  // 64-bit machines with 32-bit pointers
+    for (size_t i = 0; i < sizeof k_machines / sizeof *k_machines; i++)
+        if (strlen(k_machines[i].name) == n && !strncmp(triple, k_machines[i].name, n)) return k_machines[i].machine;
+    return 0;
+}
+
 // An object without code whose one section of content, not loaded by anything, is the record.
-bool write_object(const char* path, const Buffer* record) {
+bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     Elf64_Ehdr eh = {
         .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
         .e_type = ET_REL,
-#if defined(__x86_64__)
-        .e_machine = EM_X86_64,
-#elif defined(__aarch64__)
-        .e_machine = EM_AARCH64,
-#else
-#error "lazyck supports x86-64 and aarch64"
-#endif
+        .e_machine = machine,
         .e_version = EV_CURRENT,
         .e_ehsize = sizeof(Elf64_Ehdr),
         .e_shentsize = sizeof(Elf64_Shdr),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from lazyck.errors import ToolchainError, UsageError
 from lazyck.interceptor import homes, launch, shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
 from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, names
+from lazyck.toolchains.base import target
 
 _NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
 # variable that names a compiler → toolchain
@@ -46,7 +48,7 @@ class _Plan:
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
         name = tool or Path(compiler[0]).name
-        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, names.is_foreign(name))))
+        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, _target(compiler))))
         return directory / name
 
 
@@ -215,6 +217,11 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     # A compiler cache before a shim would keep deferred objects and hand them to other builds. The shim unsets these
     # again for the real compiler, which may be `ccache g++`.
     plan.set_env.update((name, "1") for name in _NO_CACHES if not env.get(name))
+
+
+def _target(compiler: tuple[str, ...]) -> str:
+    # nvcc does not say; it makes code for the machine that it runs on, unless an option says otherwise
+    return target(compiler) or names.target_of(Path(compiler[0]).name) or platform.machine()
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:

@@ -43,7 +43,7 @@ static int defer(const Conf* conf, const Command* cmd, Verdict* verdict, const c
         List headers = find_headers(conf, cmd, source, cwd, !cmd->omits_system_headers);
         if (!write_depfile(cmd, source, &headers)) return fail_to_write(conf, verdict, depfile_path(cmd));
     }
-    if (!write_object(verdict->output, &record)) return fail_to_write(conf, verdict, cmd->output);
+    if (!write_object(verdict->output, &record, verdict->machine)) return fail_to_write(conf, verdict, cmd->output);
     list_compiles(conf, cmd, verdict, cwd);
     write_log(conf, "defer", verdict, microseconds());
     return 0;

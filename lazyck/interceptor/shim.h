@@ -35,7 +35,7 @@ typedef struct {
 } Rule;
 
 typedef struct {
-    const char *tool, *toolchain, *log, *compiles, *headers, *links, *python, *bootstrap;
+    const char *tool, *toolchain, *target, *log, *compiles, *headers, *links, *python, *bootstrap;
     const char* traits;  // see the k_trait_ constants
     List real;           // argv prefix that runs in the shim's place
     List compiler;       // the same without compiler caches, for records
@@ -57,8 +57,7 @@ typedef struct {
 
 // What `traits` may hold.
 enum {
-    k_trait_lists = 'l',    // options that name directories or headers take several, separated by commas
-    k_trait_foreign = 'f',  // makes objects for another machine than the one that lazyck's runtime is for
+    k_trait_lists = 'l',  // options that name directories or headers take several, separated by commas
 };
 
 enum Action { k_pass, k_defer, k_link };
@@ -81,7 +80,7 @@ typedef struct {
     List targets;   // of the depfile, quoted for make
     List includes;  // directories and forced headers, each behind the letter of its role
     List sources;   // what it compiles, absolute
-    const char *output, *language, *depfile, *host_compiler;
+    const char *output, *language, *depfile, *host_compiler, *target;
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
 } Command;
@@ -92,6 +91,7 @@ typedef struct {
     const char* toolchain;
     const char *source, *output;  // absolute; NULL if there is none
     size_t blobs;                 // how many of the sources that it compiles match the globs
+    uint16_t machine;             // of a deferred object; ELF's number
 } Verdict;
 
 typedef struct {
@@ -134,7 +134,8 @@ void write_log(const Conf* conf, const char* action, const Verdict* verdict, lon
 char* map_text(const List* pairs, const char* text);
 
 // object.c
-bool write_object(const char* path, const Buffer* record);
+uint16_t machine_of(const char* triple);
+bool write_object(const char* path, const Buffer* record, uint16_t machine);
 bool write_whole(const char* path, const Buffer* content);
 
 // depfile.c

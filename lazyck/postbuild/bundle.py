@@ -20,8 +20,11 @@ from lazyck.files import digest, encode
 from lazyck.manifest import Recipe
 from lazyck.toolchains.base import Toolchain
 
-KEY_VERSION = "1"
-SYSTEM_DIRS = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc")
+KEY_VERSION = "2"
+SYSTEM_DIRS = (
+    *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
+    *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
+)
 
 
 @dataclass(frozen=True)
@@ -174,11 +177,14 @@ class Contents:
         return self._sets[headers]
 
 
-def blob_digest(recipe: Recipe, soname: str, source: str, headers: str) -> str:
-    """The build-time part of a blob's key: everything that its compilation reads except arch, toolchain and salt."""
+def blob_digest(recipe: Recipe, library: tuple[str, str], source: str, headers: str) -> str:
+    """The build-time part of a blob's key: everything that its compilation reads except arch, toolchain and salt.
+
+    `library` is the soname and the machine of the library: nodes of two machines may share a cache.
+    """
     words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
     words += [w for pair in recipe.env for w in pair]
-    return digest(KEY_VERSION.encode(), soname.encode(), *map(encode, words), source.encode(), headers.encode())
+    return digest(*map(encode, (KEY_VERSION, *library, *words, source, headers)))
 
 
 def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -> int:

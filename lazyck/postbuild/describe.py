@@ -24,11 +24,12 @@ from lazyck.toolchains.options import Role
 
 @dataclass(frozen=True)
 class Target:
-    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in."""
+    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine."""
 
     name: str
     soname: str
     root: str
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ def describe(
         recipe = recipes.of(p.blob)
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
-        key = bundle.blob_digest(
-            recipe, target.soname, contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        )
+        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
+        key = bundle.blob_digest(recipe, (target.soname, target.machine), own, read)
         blobs.append(BlobRecord(name, source, recipes.index(recipe), key, owned.lazy[p.blob.source]))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         where = places[toolchain]
@@ -78,6 +78,7 @@ def describe(
         eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None),
         creator=f"lazyck {__version__}",
         digest=digest(*(b.digest.encode() for b in blobs)),
+        machine=target.machine,
     )
     return Description(made, files)
 

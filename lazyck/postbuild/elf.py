@@ -34,6 +34,9 @@ _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _DEFAULT, _PROTECTED = 0, 3  # visibilities that other libraries can see
+# e_machine and its name, as `uname -m` gives it; runtime/src/machine.cpp has them too
+_NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
+_MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
 
@@ -101,6 +104,7 @@ class ElfImage:
         head = _HEADER.unpack_from(self.data)
         self.ident: bytes = head[0]
         self.type: int = head[1]
+        self.machine = _MACHINES.get(head[2], f"ELF machine {head[2]}")
         try:
             self.sections = self._read_sections(head[6], head[11], head[12], head[13])
         except (struct.error, IndexError, ValueError) as e:
@@ -195,6 +199,12 @@ def kind(path: str | Path) -> Kind:
 
 def open_image(path: str | Path) -> ElfImage:
     return ElfImage(_read(path), str(path))
+
+
+def machine(path: str | Path) -> str:
+    """The machine that an object, or the first object in an archive, is for; "" where there is none."""
+    members = _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
+    return next((ElfImage(data, str(path)).machine for _, data in members if data[:4] == b"\x7fELF"), "")
 
 
 def read_object(path: str | Path) -> ObjectSymbols:

@@ -20,7 +20,7 @@ class LinkInputs:
     those that are other objects or archives. `objects` and `archives` are the paths of all real ones,
     also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`), `libraries` the shared ones with the indices
     of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
-    order, each source once.
+    order, each source once; `machine` is theirs.
     """
 
     items: tuple[Item, ...]
@@ -32,6 +32,7 @@ class LinkInputs:
     archives: tuple[str, ...]
     libraries: tuple[tuple[int, str], ...]
     blobs: tuple[CompileCommand, ...]
+    machine: str
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
@@ -45,6 +46,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     archives: dict[str, None] = {}
     libraries: list[tuple[int, str]] = []
     blobs: dict[str, CompileCommand] = {}
+    machine = ""
     for i, item in enumerate(items):
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
@@ -58,7 +60,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             elif kind == "shared":
                 libraries.append((i, path))
             if kind in ("archive", "object"):
-                blobs.update((b.source, b) for b in elf.deferred_records(path))
+                records = elf.deferred_records(path)
+                blobs.update((b.source, b) for b in records)
+                machine = machine or (elf.machine(path) if records else "")
             if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
                 kept.add(i)
     return LinkInputs(
@@ -71,6 +75,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         tuple(archives),
         tuple(libraries),
         tuple(blobs.values()),
+        machine,
     )
 
 

@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,6 @@ from pathlib import Path
 from lazyck import manifest, proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import runtime_source
-from lazyck.errors import BuildError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import bundle, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, Target, describe
@@ -27,7 +26,10 @@ from lazyck.postbuild.stubs import render_stubs
 from lazyck.postbuild.words import link_words
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings
-from lazyck.toolchains import by_name
+from lazyck.toolchains import HOST, by_name
+
+# Options by which a clang is a cross compiler: the runtime, too, is compiled with them.
+_CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
 
 
 @dataclass
@@ -69,7 +71,7 @@ def link_lazily(
         probed = probe_blobs(inputs, found, directory, settings)
     settler = Settler(probed, found, reader, directory / "eager", settings, env)
     reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, env, say)
-    compiler = host_compiler(env)
+    compiler = runtime_compiler(link, inputs, env)
     demands = Demands()
     while True:
         with clock.step("eager"):
@@ -167,14 +169,17 @@ def write(
 ) -> tuple[Description, int]:
     """Lay out the bundle and make stubs.o: what the library will hold, and the bundle's size in bytes."""
     name = library_name(link.output)
-    target = Target(name, soname_for(link, inputs, settled), settings.root or str(directory / "bundle"))
+    root = settings.root or str(directory / "bundle")
+    target = Target(name, soname_for(link, inputs, settled), root, inputs.machine)
     made = describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
     data = manifest.encode(made.manifest)
     size = bundle.write(directory / "bundle", made.files, data, name)
     if settled.lazy:
         hiding = {p.blob.source for p in settled.lazy if is_hiding(p.blob)}
         protected = {s for source in hiding for s in settled.owned.lazy[source]}
-        assemble(directory, data, [s for s, _ in made.manifest.symbols], protected, compiler)
+        names = [s for s, _ in made.manifest.symbols]
+        text = render_stubs(names, "manifest", inputs.machine, protected=protected)
+        assemble(directory, data, text, compiler)
     return made, size
 
 
@@ -190,13 +195,10 @@ def is_hiding(blob: CompileCommand) -> bool:
     return toolchain.hides_symbols(toolchain.base_words(blob))
 
 
-def assemble(
-    directory: Path, manifest_data: bytes, names: Sequence[str], protected: Collection[str], compiler: Sequence[str]
-) -> None:
+def assemble(directory: Path, manifest_data: bytes, stubs: str, compiler: Sequence[str]) -> None:
     """Make stubs.o, which holds the stubs, the slots and the manifest."""
     write_atomic(directory / "manifest", manifest_data)
-    text = render_stubs(names, "manifest", protected=protected)
-    write_atomic(directory / "stubs.S", text.encode("utf-8", "surrogateescape"))
+    write_atomic(directory / "stubs.S", stubs.encode("utf-8", "surrogateescape"))
     argv = [*compiler, "-c", "-x", "assembler", "stubs.S", "-o", "stubs.o"]
     proc.check("assembling the stubs", argv, cwd=directory)
 
@@ -234,9 +236,9 @@ def link_once(
     return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
 
 
-def host_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The C++ compiler for the runtime: the host toolchain's, never a shim."""
-    found = by_name("host").find(env)
-    if found is None:
-        raise BuildError("no C++ compiler found for lazyck's runtime", "install one (Debian, Ubuntu: g++) or set CXX")
-    return found.compiler
+def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The C++ compiler for the runtime, never a shim: the host toolchain's, or, where the link is for another machine,
+    the link's own or a cross compiler. Raises `ToolchainError`."""
+    choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
+    own = (*link.call.argv[: link.call.prefix], *choosing)
+    return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +23,11 @@ def check(st: LinkState, directory: Path, failed: Sequence[EagerObject], env: Ma
     library = directory / st.file_name
     image = elf.read_shared(library)
     provided: set[str] = set()
-    for path in needed_libraries(library, env):
+    if elf.machine(library) == platform.machine():
+        needed = needed_libraries(library, env)
+    else:
+        needed = libraries_of_compiler(library, st.runtime_compiler)
+    for path in needed:
         provided.update(elf.read_shared(path).defined)
     candidates = sorted(image.undefined - image.weak_undefined - provided)
     sources = [e.blob.source for e in failed]
@@ -38,6 +43,19 @@ def check(st: LinkState, directory: Path, failed: Sequence[EagerObject], env: Ma
     first = failed[0].error
     library.unlink()
     raise BuildError("\n".join([*lines, first.message if first else ""]), "mend the blobs named above")
+
+
+def libraries_of_compiler(library: Path, compiler: Sequence[str]) -> list[Path]:
+    """The files that a cross compiler would link for what `library` and those need; `ldd` knows this machine's only."""
+    found: dict[str, Path] = {}
+    todo = [library]
+    while todo:
+        for name in elf.read_shared(todo.pop()).needed:
+            path = Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
+            if name not in found and path.is_absolute() and path.is_file():
+                found[name] = path
+                todo.append(path)
+    return list(found.values())
 
 
 def needed_libraries(library: Path, env: Mapping[str, str]) -> list[Path]:

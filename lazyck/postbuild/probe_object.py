@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lazyck.postbuild.elf import ElfImage, Symbol
@@ -73,6 +75,24 @@ def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool)
     return Judgement(tuple(symbols), tuple(unreachable), "", frozenset(weak), needs)
 
 
+def _x86_64_calls(code: bytes) -> Iterator[int]:
+    """Where the calls (`call rel32`) in `code` lead to, counted from its start; may find some that are none."""
+    for i, byte in enumerate(code[:-4]):
+        if byte == 0xE8:
+            yield i + 5 + int.from_bytes(code[i + 1 : i + 5], "little", signed=True)
+
+
+def _aarch64_calls(code: bytes) -> Iterator[int]:
+    """The same for `bl` and `b`, which a tail call is: 26 bits that count instructions."""
+    for i, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
+        if word & 0x7C000000 == 0x14000000:
+            distance = word & 0x3FFFFFF
+            yield 4 * (i + distance - (distance >> 25 << 26))
+
+
+_CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
+
+
 def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
     """Names that the object's start-up and tear-down code refers to, apart from what every object's does."""
     functions: dict[int, list[Symbol]] = {}
@@ -87,12 +107,10 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
         return [(table[s], a) for o, s, a in image.relocations(section) if low <= o < high]
 
     def local_calls(f: Symbol) -> list[tuple[Symbol, int]]:
-        # the assembler settles calls within a section by itself and leaves no relocation: x86-64's `call rel32`
+        # the assembler settles calls within a section by itself and leaves no relocation
         code = image.content(image.sections[f.section])[f.value : f.value + f.size]
         starts = {g.value: g for g in functions[f.section]}
-        ends = (i + 5 for i, byte in enumerate(code[:-4]) if byte == 0xE8)
-        called = (f.value + end + int.from_bytes(code[end - 4 : end], "little", signed=True) for end in ends)
-        return [(starts[at], 0) for at in called if at in starts]
+        return [(starts[f.value + at], 0) for at in _CALLS[image.machine](code) if f.value + at in starts]
 
     found: dict[str, None] = {}
     todo: list[tuple[Symbol, int]] = []
@@ -106,9 +124,9 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
         if target.type == "SECTION":
             inside = function_at(target.section, addend)
             if inside is None:
-                # a variable, by its section: only code counts. A call through .text + addend is off by the
+                # a variable, by its section: only code counts. x86-64's call through .text + addend is off by the
                 # width of its operand
-                inside = function_at(target.section, addend + 4)
+                inside = function_at(target.section, addend + 4) if image.machine == "x86_64" else None
             if inside is None:
                 continue
             where = inside

@@ -18,7 +18,7 @@ from lazyck.errors import BuildError, LinkError
 from lazyck.files import write_atomic
 from lazyck.postbuild import elf
 from lazyck.postbuild.state import HERE, LinkState, resolve
-from lazyck.runtime.build import SOURCES, compile_objects, source_digest
+from lazyck.runtime.build import SOURCES, compile_objects, compiler_tag, source_digest
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
@@ -32,12 +32,14 @@ _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
     """The runtime's objects; `directory` is one library's.
 
-    The package's own sources are compiled once per user, sources that `LAZYCK_RUNTIME_SRC` names once per tmp dir.
+    Compiled once per compiler: the package's own sources for the user, those that `LAZYCK_RUNTIME_SRC` names for the
+    tmp dir.
     """
-    shared = tools_dir(env) / f"runtime-{source_digest(source)[:16]}"
+    tag = compiler_tag(compiler, source)
+    shared = tools_dir(env) / f"runtime-{source_digest(source)[:16]}" / tag
     if source == SOURCES and can_make(shared):
         return compile_objects(shared, compiler, source)
-    return compile_objects(directory.parent.parent / "runtime", compiler, source)
+    return compile_objects(directory.parent.parent / "runtime" / tag, compiler, source)
 
 
 def can_make(directory: Path) -> bool:

@@ -27,9 +27,10 @@ def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "", 
     renderer = _RENDERERS.get(machine)
     if renderer is None:
         known = ", ".join(sorted(_RENDERERS))
-        raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build on one of: {known}")
+        raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
     visibility = [f" .protected {_quote(s)}" for s in symbols if s in protected]
-    return "\n".join([*renderer(symbols), *visibility, *_render_data(symbols, manifest_file), ""])
+    code = [*renderer(symbols), *visibility, *_render_slots(len(symbols))]
+    return "\n".join([*code, *_render_data(symbols, manifest_file), ""])
 
 
 def _quote(text: str) -> str:
@@ -66,14 +67,56 @@ def _render_x86_64(symbols: Sequence[str]) -> list[str]:
         # The long form of push, whatever the number: rows must be alike for the unwind formula.
         out += [" .p2align 4", " endbr64", " .byte 0x68", f" .long {i}", f" jmp {abi.SYMBOL_TRAMPOLINE}"]
     out += [" .p2align 4", " .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
-    out += [' .section .data.rel.lazyck_slots,"aw",@progbits', " .p2align 6"]
-    out += [*_hidden(abi.SYMBOL_SLOTS, "@object"), f"{abi.SYMBOL_SLOTS}:"]
-    out += [f" .quad .Llazyck_slow+{16 * i}" for i in range(len(symbols))]
-    out += [f" .size {abi.SYMBOL_SLOTS},{8 * len(symbols)}"]
-    # Declares the code fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds no fault.
-    out += [' .section .note.gnu.property,"a",@note', " .p2align 3", " .long 4,16,5", ' .asciz "GNU"']
-    out += [" .long 0xc0000002,4,3,0"]
-    return out
+    # Fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds no fault.
+    return [*out, *_render_property(0xC0000002)]
+
+
+def _render_aarch64(symbols: Sequence[str]) -> list[str]:
+    out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
+    for i, symbol in enumerate(symbols):
+        name, slot = _quote(symbol), f"{abi.SYMBOL_SLOTS}+{8 * i}"
+        # ldar: whoever sees the function's address must see what the loader wrote into the blob's data, too, and on
+        # this machine a branch alone does not order that. hint 34 is `bti c`.
+        out += [
+            f" .globl {name}",
+            f" .type {name},@function",
+            f"{name}:",
+            " hint 34",
+            f" adrp x16,{slot}",
+            f" add x16,x16,:lo12:{slot}",
+            " ldar x16,[x16]",
+            " br x16",
+            f" .size {name},20",
+        ]
+    out += [" .cfi_endproc", " .p2align 4", ".Llazyck_slow:", " .cfi_startproc"]
+    for i in range(len(symbols)):
+        # w17: a veneer of the linker on the way to the trampoline uses x16.
+        out += [" hint 34", f" mov w17,{i & 0xFFFF}", f" movk w17,{i >> 16},lsl 16", f" b {abi.SYMBOL_TRAMPOLINE}"]
+    out += [" .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
+    # Fit for branch target identification and for signed return addresses.
+    return [*out, *_render_property(0xC0000000)]
+
+
+def _render_property(kind: int) -> list[str]:
+    return [
+        ' .section .note.gnu.property,"a",@note',
+        " .p2align 3",
+        " .long 4,16,5",
+        ' .asciz "GNU"',
+        f" .long {kind:#x},4,3,0",
+    ]
+
+
+def _render_slots(count: int) -> list[str]:
+    # The rows of the slow path have 16 bytes on every machine.
+    return [
+        ' .section .data.rel.lazyck_slots,"aw",@progbits',
+        " .p2align 6",
+        *_hidden(abi.SYMBOL_SLOTS, "@object"),
+        f"{abi.SYMBOL_SLOTS}:",
+        *(f" .quad .Llazyck_slow+{16 * i}" for i in range(count)),
+        f" .size {abi.SYMBOL_SLOTS},{8 * count}",
+    ]
 
 
 def _render_data(symbols: Sequence[str], manifest_file: str) -> list[str]:
@@ -97,4 +140,4 @@ def _render_data(symbols: Sequence[str], manifest_file: str) -> list[str]:
     ]
 
 
-_RENDERERS: dict[str, Callable[[Sequence[str]], list[str]]] = {"x86_64": _render_x86_64}
+_RENDERERS: dict[str, Callable[[Sequence[str]], list[str]]] = {"aarch64": _render_aarch64, "x86_64": _render_x86_64}

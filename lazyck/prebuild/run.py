@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.prebuild.names import Selection
 from lazyck.runtime.build import build_tool
-from lazyck.toolchains import by_name, parse_archs, resolve_native
+from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
 
@@ -49,10 +50,8 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
 
 def tool(env: Mapping[str, str]) -> Path:
     """The executable `lazyck-rt`, compiled when it is not there yet."""
-    found = by_name("host").find(env)
-    if found is None:
-        raise BuildError("no C++ compiler found for `lazyck-rt`", "install one (Debian, Ubuntu: g++) or set CXX")
-    return build_tool(tools_dir(env), found.compiler, runtime_source())
+    # of this machine, whatever the library is for: CXX may name a cross compiler
+    return build_tool(tools_dir(env), HOST.find_for(platform.machine(), env), runtime_source())
 
 
 def entries(

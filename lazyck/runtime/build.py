@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from filelock import FileLock
 from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.toolchains.base import machine_for
 
 SOURCES = Path(__file__).parent / "src"
 # The main file of lazyck-rt, and what belongs to a lazy library only: it needs slots and an embedded manifest.
@@ -33,7 +33,7 @@ CXX_FLAGS = (
     "-Wall",
     "-Wextra",
 )
-MACHINE_FLAGS = {"x86_64": ("-fcf-protection=full",)}
+MACHINE_FLAGS = {"x86_64": ("-fcf-protection=full",), "aarch64": ("-mbranch-protection=standard",)}
 LINK_FLAGS = ("-pthread", "-ldl")
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
@@ -51,13 +51,21 @@ def compile_objects(
 ) -> list[Path]:
     """Objects in `out` that make a lazy library of stubs; compiled only when sources, compiler or flags changed.
 
-    `compiler` is an argv prefix. Safe when several processes do it at once. Raises `CommandError`, `ToolchainError`.
+    `compiler` is an argv prefix; the objects are for the machine that it makes code for. Safe when several processes do
+    it at once. Raises `BuildError`, `CommandError`, `ToolchainError`.
     """
-    trampoline = src / f"stub_{platform.machine()}.S"
+    machine = machine_for(compiler)
+    trampoline = src / f"stub_{machine}.S"
     if not trampoline.is_file():
-        raise BuildError(f"lazyck has no stubs for machine {platform.machine()!r}", "build on x86_64")
+        known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in src.glob("stub_*.S")))
+        raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
     sources = [p for p in _sources(src, "*.cpp") if p.name not in TOOL_SOURCES]
     return _compile(out, compiler, src, [*sources, trampoline], extra_flags, jobs)
+
+
+def compiler_tag(compiler: Sequence[str], src: Path = SOURCES) -> str:
+    """A directory name for what `compiler` makes of the runtime: two compilers must not share one."""
+    return f"{machine_for(compiler)}-{_stamp(compiler, src, ())[:12]}"
 
 
 def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
@@ -87,15 +95,15 @@ def _sources(src: Path, pattern: str) -> list[Path]:
     return found
 
 
-def _flags(extra_flags: Sequence[str]) -> list[str]:
-    return [*CXX_FLAGS, *MACHINE_FLAGS.get(platform.machine(), ()), *extra_flags]
+def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
+    return [*CXX_FLAGS, *MACHINE_FLAGS.get(machine_for(compiler), ()), *extra_flags]
 
 
 def _stamp(compiler: Sequence[str], src: Path, extra_flags: Sequence[str]) -> str:
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
-    words = [*compiler, *_flags(extra_flags), *LINK_FLAGS]
+    words = [*compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
     return digest(source_digest(src).encode(), version.stdout.encode(), *map(encode, words))
 
 
@@ -119,7 +127,7 @@ def _compile(
 
         def compile_one(source: Path, target: Path) -> None:
             # -iquote: the runtime's headers must not stand in for system headers of the same name.
-            argv = [*compiler, *_flags(extra_flags), "-iquote", str(src), "-iquote", str(out)]
+            argv = [*compiler, *_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(out)]
             argv += ["-c", str(source), "-o", str(target)]
             proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -287,6 +288,33 @@ def identity_of(version_text: str) -> str:
             kept = re.sub(r"^\S+ \(", "gcc (", kept) if kind == "gcc" else kept
             break
     return f"{name}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
+
+
+# First word of a target triple → the machine as ELF readers and `uname -m` name it; little-endian 64-bit ones only.
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_TRIPLE = re.compile(r"[a-z][a-z0-9_]*(?:-[\w.+]+)+")
+
+
+def machine_of(triple: str) -> str:
+    """The machine of a target triple (`aarch64-linux-gnu`), or its first word where it is none that lazyck knows."""
+    first = triple.partition("-")[0]
+    return _MACHINES.get(first, first)
+
+
+def machine_for(compiler: Sequence[str]) -> str:
+    """The machine that `compiler` (an argv prefix) makes code for; this one's where it does not say."""
+    return machine_of(target(tuple(compiler)) or platform.machine())
+
+
+@lru_cache(maxsize=64)
+def target(compiler: tuple[str, ...]) -> str:
+    """The target triple that a compiler makes code for, by its own account; "" when it does not say."""
+    try:
+        shown = proc.run([*compiler, "-dumpmachine"], timeout=20)
+    except ToolchainError:
+        return ""
+    said = shown.stdout.strip()
+    return said if shown.status == 0 and _TRIPLE.fullmatch(said) else ""
 
 
 @lru_cache(maxsize=64)

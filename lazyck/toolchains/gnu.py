@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -36,7 +35,7 @@ _INCLUDES = {
     "--imacros": Role.INCLUDE_FILE,
 }
 _SEPARATE = (
-    "-D -U -A -u -z -T -e -h -G -target -arch -framework -weak_framework -Xclang -Xpreprocessor "
+    "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework -Xclang -Xpreprocessor "
     "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto -Xarch_device "
     "-Xarch_host -Xanalyzer -aux-info -dumpbase -dumpbase-ext -dumpdir --param -Tbss -Tdata -Ttext -rpath -soname "
     "-gcc-toolchain -resource-dir -serialize-diagnostics --serialize-diagnostics -MJ "
@@ -77,6 +76,7 @@ _REFUSED_COMPILE = (
     ),
     ("-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
     ("-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
+    ("-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", "other-machine"),
 )
 _DEPEND = (
     (Role.DEPEND, "-MD --write-dependencies"),
@@ -100,9 +100,6 @@ def rules() -> Iterable[Rule]:
         yield Rule(text, E, Role.REFUSE, "query")
     for text in ("--help=", "-print-file-name=", "-print-prog-name=", "--print-file-name=", "--print-prog-name="):
         yield Rule(text, P, Role.REFUSE, "query")
-    # a deferred object is one of this machine; the longest beginning wins
-    yield Rule("--target=", P, Role.REFUSE_COMPILE, "other-machine")
-    yield Rule(f"--target={platform.machine()}", P)
     for table, role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
         for texts, reason in table:
             yield from (Rule(text, E, role, reason) for text in texts.split())
@@ -131,6 +128,8 @@ def rules() -> Iterable[Rule]:
     yield Rule("-Wl,", P, Role.LINKER)
     yield Rule("-Xlinker", S, Role.LINKER)
     yield Rule("-static", E, Role.STATIC)
+    yield from (Rule(text, S, Role.TARGET) for text in ("-target", "--target"))
+    yield Rule("--target=", P, Role.TARGET)
 
 
 TABLE = OptionTable(rules())

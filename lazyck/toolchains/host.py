@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import llvm, lookup, names
-from lazyck.toolchains.base import Found
+from lazyck.toolchains.base import Found, machine_for
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain
 
@@ -61,6 +62,23 @@ class HostToolchain(GnuToolchain):
 
     def versioned(self, env: Mapping[str, str]) -> list[str]:
         return names.host_names(env)
+
+    def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
+        """A C++ compiler (argv prefix) that makes code for `machine`: the one that `find` gives if it does, else the
+        first that does among `others` and the compilers that PATH has. Raises `ToolchainError`."""
+        found = self.find(env)
+        first = (found.compiler,) if found else ()
+        named = (*self.tools[:3], f"{machine}-linux-gnu-g++")
+        on_path = ((path,) for path in (lookup.which(name, env) for name in named) if path)
+        for compiler in chain(first, others, on_path):
+            if machine_for(compiler) == machine:
+                return compiler
+        cross = f"g++-{machine.replace('_', '-')}-linux-gnu"
+        package = "g++" if machine == platform.machine() else cross
+        raise ToolchainError(
+            f"no C++ compiler for {machine} found (looked at {self.searched()})",
+            f"install one (Debian, Ubuntu: {package}) or set CXX",
+        )
 
     def searched(self) -> str:
         return "CXX, and c++, g++, clang++ on PATH"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,13 +25,10 @@ def host_names(env: Mapping[str, str]) -> list[str]:
     return sorted(found)
 
 
-def is_foreign(name: str) -> bool:
-    """Whether a compiler makes objects for another machine than this one, by its name."""
+def target_of(name: str) -> str:
+    """The target triple that a compiler's name begins with; "" where it has none."""
     match = _NAME.fullmatch(name)
-    target = match["target"] if match else None
-    if not target:
-        return False
-    return not re.fullmatch(rf"{platform.machine()}-(?:[a-z0-9_.]+-)?linux-(?:gnu|musl)-", target)
+    return (match["target"] or "").rstrip("-") if match else ""
 
 
 def is_c_driver(name: str) -> bool:
@@ -42,14 +38,9 @@ def is_c_driver(name: str) -> bool:
 
 
 def patterns(toolchain: Toolchain) -> tuple[list[str], list[str]]:
-    """Shell patterns for the names of `toolchain`'s compilers: for this machine, for others."""
-    own = list(toolchain.tools)
-    foreign: list[str] = []
-    if toolchain.name == "host":
-        targets = [f"{platform.machine()}-*linux-gnu-", f"{platform.machine()}-*linux-musl-"]
-        own += [target + family for target in targets for family in _FAMILIES]
-        foreign = _versioned(f"*-*-{family}" for family in _FAMILIES)
-    return _versioned(own), foreign
+    """Shell patterns for the names of `toolchain`'s compilers: for this machine; with the target before them."""
+    prefixed = _versioned(f"*-*-{family}" for family in _FAMILIES) if toolchain.name == "host" else []
+    return _versioned(toolchain.tools), prefixed
 
 
 def _versioned(names: Iterable[str]) -> list[str]:

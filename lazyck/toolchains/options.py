@@ -46,6 +46,7 @@ class Role(str, Enum):
     LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
     STATIC = "S"
     HOST_COMPILER = "b"  # the compiler below this one
+    TARGET = "m"  # the value is the triple of the machine that code is made for
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
     REFUSE_IF_TRUE = "T"  # the same, for the value `true`

@@ -78,9 +78,10 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
         recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), (("CPATH", "x"),))
         contents = Contents()
         headers = contents.of_headers(frozenset({str(header)}), there)
-        return blob_digest(recipe, changes.get("soname", "libx.so"), contents.of_file(str(source)), headers)
+        library = (changes.get("soname", "libx.so"), changes.get("machine", "x86_64"))
+        return blob_digest(recipe, library, contents.of_file(str(source)), headers)
 
-    keys = {key(), key(flag="-O2"), key(soname="liby.so")}
+    keys = {key(), key(flag="-O2"), key(soname="liby.so"), key(machine="aarch64")}
     source.write_text("1 ")
     keys.add(key())
     header.write_text("2 ")

@@ -3,7 +3,6 @@
 #include "arch.h"
 
 #include <dlfcn.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "config.h"
 #include "failure.h"
 #include "lazyck_abi.h"
+#include "machine.h"
 
 namespace lazyck::rt {
 
@@ -195,11 +195,6 @@ std::string as_built(const std::string& arch, const Strings& built) {
     return has_kin_specific && !is_plain ? arch + "a" : arch;
 }
 
-std::string machine_name() {
-    utsname name;
-    return uname(&name) == 0 ? name.machine : "any";
-}
-
 }  // namespace
 
 std::string advice_on_arch(const std::string& message, const Strings& archs) {
@@ -211,7 +206,7 @@ std::string advice_on_arch(const std::string& message, const Strings& archs) {
 }
 
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
-    if (!manifest.has_arch_flags(recipe)) return {machine_name()};
+    if (!manifest.has_arch_flags(recipe)) return {machine_name(manifest.machine())};
     if (!asked.empty()) return asked;
     const Strings built = manifest.archs();
     if (may_ask) {

@@ -11,6 +11,7 @@
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
+#include "machine.h"
 
 namespace lazyck::rt {
 
@@ -57,7 +58,7 @@ void make_private(const std::string& path) {
 
 Digest EntryKey::id() const {
     std::string all;
-    const Strings parts = {library, blob, digest, arch_label(), toolchain_id, salt};
+    const Strings parts = {library, blob, digest, arch_label(), toolchain_id, salt, machine_name(machine)};
     for (const std::string& part : parts) all += std::to_string(part.size()) + ":" + part;
     return hash(all);
 }

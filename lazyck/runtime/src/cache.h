@@ -1,6 +1,7 @@
 // Where entries lie, and whether the place can be trusted.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <string>
@@ -15,9 +16,10 @@ struct EntryKey {
     std::string library;
     std::string blob;
     std::string digest;  // of all that the compiler reads, fixed when the library was built
-    Strings archs;       // empty: no archs (a host blob)
+    Strings archs;       // for a host blob its machine
     std::string toolchain_id;
     std::string salt;
+    std::uint16_t machine = 0;
 
     // All of the above, for the entry's own record of what it is.
     Digest id() const;

@@ -55,9 +55,8 @@ class Compilation {
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
         const std::string output = m_staging.path() + "/blob.so";
-        if (const std::string* missing = find_missing_symbol(output, m_request.symbols)) {
-            fail_here("it does not define '" + *missing + "', which the library expects of it", output);
-        }
+        const std::string fault = find_fault(output, m_key.machine, m_request.symbols);
+        if (!fault.empty()) fail_here(fault, output);
         seal_entry(output, m_key.id());
         keep_log();
         if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);

@@ -6,18 +6,6 @@
 
 namespace lazyck::rt {
 
-namespace {
-
-#if defined(__x86_64__)
-constexpr std::uint16_t k_machine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr std::uint16_t k_machine = EM_AARCH64;
-#else
-#error "lazyck has no stubs for this machine"
-#endif
-
-}  // namespace
-
 ElfView::ElfView(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) { read_headers(); }
 
 template <typename T>
@@ -32,11 +20,11 @@ void ElfView::read_headers() {
     const auto header = read<Elf64_Ehdr>(0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) {
         m_problem = "not an ELF file";
-    } else if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-               header->e_machine != k_machine) {
-        m_problem = "an ELF file for another machine";
+    } else if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+        m_problem = "an ELF file of 32 bits, or big-endian";
     }
     if (!m_problem.empty()) return;
+    m_machine = header->e_machine;
     std::optional<Elf64_Phdr> dynamic;
     for (std::uint64_t i = 0; i < header->e_phnum; ++i) {
         const auto row = read<Elf64_Phdr>(header->e_phoff + i * sizeof(Elf64_Phdr));

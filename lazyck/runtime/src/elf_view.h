@@ -1,4 +1,4 @@
-// Reads an ELF file of this machine: the dynamic symbols of an entry, a section of a library. Trusts nothing in it.
+// Reads an ELF file of any machine: the dynamic symbols of an entry, a section of a library. Trusts nothing in it.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@ struct DynamicSymbol {
 
 class ElfView {
  public:
-    // `problem()` is not empty when this is no 64-bit ELF file for this machine.
+    // `problem()` is not empty when this is no 64-bit little-endian ELF file.
     ElfView(const unsigned char* data, std::size_t size);
 
     const std::string& problem() const { return m_problem; }
+    std::uint16_t machine() const { return m_machine; }
 
     // A function that the file defines and exports.
     std::optional<DynamicSymbol> find_function(std::string_view name) const;
@@ -47,6 +48,7 @@ class ElfView {
     const unsigned char* m_data;
     std::size_t m_size;
     std::string m_problem;
+    std::uint16_t m_machine = 0;
     std::vector<Segment> m_segments;
     std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets, 0: none
 };

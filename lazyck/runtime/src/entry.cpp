@@ -21,6 +21,7 @@
 
 #include "failure.h"
 #include "files.h"
+#include "machine.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -93,8 +94,13 @@ void remember(const Entry& entry, const MappedFile& file, const Digest& key, con
     if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
 }
 
+std::string problem_of(const ElfView& elf, std::uint16_t machine) {
+    if (!elf.problem().empty() || elf.machine() == machine) return elf.problem();
+    return "it is for " + machine_name(elf.machine()) + ", the library for " + machine_name(machine);
+}
+
 // What is wrong with the file, or "".
-std::string check(const MappedFile& file, const Digest& key) {
+std::string check(const MappedFile& file, const Digest& key, std::uint16_t machine) {
     if (file.size() < sizeof(Trailer)) return "cut short";
     Trailer trailer;
     const std::size_t image_size = file.size() - sizeof trailer;
@@ -104,12 +110,12 @@ std::string check(const MappedFile& file, const Digest& key) {
     if (trailer.image_size != image_size) return "cut short";
     if (Digest{trailer.key_low, trailer.key_high} != key) return "an entry for something else";
     if (hash(file.data(), image_size) != Digest{trailer.digest_low, trailer.digest_high}) return "its contents changed";
-    return ElfView(file.data(), image_size).problem();
+    return problem_of(ElfView(file.data(), image_size), machine);
 }
 
 }  // namespace
 
-EntryLookup look_up_entry(const std::string& path, const Digest& key, const Strings& symbols) {
+EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols) {
     EntryLookup result;
     if (auto known = recall(path, key, symbols)) {
         result.state = EntryState::ready;
@@ -120,7 +126,7 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, const Stri
     const int error = file.map(path);
     if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
     result.state = EntryState::damaged;
-    result.problem = error != 0 ? system_text(error) : check(file, key);
+    result.problem = error != 0 ? system_text(error) : check(file, key, machine);
     if (!result.problem.empty()) return result;
     const ElfView elf(file.data(), file.size());
     for (const std::string& name : symbols) {
@@ -137,14 +143,16 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, const Stri
     return result;
 }
 
-const std::string* find_missing_symbol(const std::string& path, const Strings& symbols) {
+std::string find_fault(const std::string& path, std::uint16_t machine, const Strings& symbols) {
     MappedFile file;
     if (const int error = file.map(path)) fail_system("cannot read '" + path + "'", error);
     const ElfView elf(file.data(), file.size());
+    const std::string problem = problem_of(elf, machine);
+    if (!problem.empty()) return problem;
     for (const std::string& name : symbols) {
-        if (!elf.find_function(name)) return &name;
+        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
     }
-    return nullptr;
+    return "";
 }
 
 void seal_entry(const std::string& path, const Digest& key) {

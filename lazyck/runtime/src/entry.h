@@ -25,12 +25,12 @@ struct EntryLookup {
     Entry entry;
 };
 
-// Checks the entry at `path`: reads all of it, unless it has not been touched since it was last found whole. An entry
-// that is whole and lacks one of `symbols` throws CompileError.
-EntryLookup look_up_entry(const std::string& path, const Digest& key, const Strings& symbols);
+// Checks the entry at `path`, which must be code for `machine`: reads all of it, unless it has not been touched since
+// it was last found whole. An entry that is whole and lacks one of `symbols` throws CompileError.
+EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols);
 
-// The first of `symbols` that the library at `path` does not define and export, or nullptr.
-const std::string* find_missing_symbol(const std::string& path, const Strings& symbols);
+// What keeps the library at `path` from being an entry for `machine` that defines and exports `symbols`, or "".
+std::string find_fault(const std::string& path, std::uint16_t machine, const Strings& symbols);
 
 // Appends the trailer to the library at `path`. Throws CompileError.
 void seal_entry(const std::string& path, const Digest& key);

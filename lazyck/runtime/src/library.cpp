@@ -15,6 +15,7 @@
 #include "failure.h"
 #include "lazyck_abi.h"
 #include "load_error.h"
+#include "machine.h"
 #include "messages.h"
 #include "parallel.h"
 #include "places.h"
@@ -83,6 +84,11 @@ Library::Library(const Config& config, std::string path)
         }
         m_fallback =
             ManifestView(m_fallback_file.data(), m_fallback_file.size(), LAZYCK_ENV_MANIFEST "=" + config.manifest);
+    }
+    for (const ManifestView* manifest : {&m_embedded, &m_fallback}) {
+        if (manifest->blob_count() == 0 || manifest->machine() == own_machine()) continue;
+        fail("lazyck: " + m_path + ": a manifest for " + machine_name(manifest->machine()) + ", in a process of " +
+             machine_name(own_machine()));
     }
     if (m_embedded.symbol_count() != lazyck_slot_count && m_fallback.symbol_count() != lazyck_slot_count) {
         fail("lazyck: " + m_path + ": neither its manifest nor " LAZYCK_ENV_MANIFEST " describes its " +

@@ -4,6 +4,7 @@
 
 #include "failure.h"
 #include "lazyck_abi.h"
+#include "machine.h"
 
 namespace lazyck::rt {
 
@@ -36,6 +37,9 @@ ManifestView::ManifestView(const void* data, std::size_t size, std::string where
     if (m_header.strings_size == 0 || m_data[m_header.strings_at + m_header.strings_size - 1] != 0) {
         fail_damaged("its strings have no end");
     }
+    const std::string machine = string(m_header.machine);
+    m_machine = machine.empty() ? own_machine() : machine_of(machine);
+    if (m_machine == 0) fail("lazyck: " + m_where + ": for machine '" + machine + "', which this lazyck does not know");
 }
 
 void ManifestView::fail_damaged(const char* what) const {

@@ -56,13 +56,15 @@ class ManifestView {
     const char* cache_name() const { return string(m_header.cache_name); }
     const char* root() const { return string(m_header.root); }
     Strings archs() const { return list(m_header.archs); }
+    // The machine that the library and its entries are for; this one's own when the manifest leaves it open.
+    std::uint16_t machine() const { return m_machine; }
 
  private:
     struct Header {
         std::uint32_t version, size;
         std::uint32_t blobs, symbols, recipes, words;
         std::uint32_t blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size;
-        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest;
+        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest, machine;
     };
 
     [[noreturn]] void fail_damaged(const char* what) const;
@@ -74,6 +76,7 @@ class ManifestView {
 
     const unsigned char* m_data = nullptr;
     Header m_header = {};
+    std::uint16_t m_machine = 0;
     std::string m_where;
 };
 

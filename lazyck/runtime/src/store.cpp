@@ -93,8 +93,8 @@ void Store::set_cache_dir(const std::string& path) {
 }
 
 EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const {
-    return {manifest.library(), blob.name, blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
-            m_config.salt};
+    return {manifest.library(), blob.name,         blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
+            m_config.salt,      manifest.machine()};
 }
 
 bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path) {
@@ -104,7 +104,7 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     path = cache->entry_path(key);
     if (!cache->find_directory(key)) return false;
     try {
-        return look_up_entry(path, key.id(), symbols_of(manifest, blob)).state == EntryState::ready;
+        return look_up_entry(path, key.id(), key.machine, symbols_of(manifest, blob)).state == EntryState::ready;
     } catch (const CompileError&) {
         return false;  // whole, but not what the library needs: loading it says more
     }
@@ -117,7 +117,7 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     const auto cache = this->cache(manifest);
     const std::string path = cache->entry_path(key);
     EntryLookup found;
-    if (cache->find_directory(key)) found = look_up_entry(path, key.id(), symbols);
+    if (cache->find_directory(key)) found = look_up_entry(path, key.id(), key.machine, symbols);
     if (found.state == EntryState::ready) {
         ++m_counters.hits;
         if (m_config.is_verbose) say("found " + std::string(blob.name) + " for " + key.arch_label() + ": " + path);
@@ -133,7 +133,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     cache.make_directories_for(key);
     const std::string path = cache.entry_path(key);
     const BlobLock lock(cache.lock_path(key), std::string(blob.name) + " for " + key.arch_label());
-    EntryLookup found = look_up_entry(path, key.id(), symbols);
+    EntryLookup found = look_up_entry(path, key.id(), key.machine, symbols);
     if (found.state == EntryState::ready) return std::move(found.entry);
     if (found.state == EntryState::damaged) {
         ++m_counters.damaged;
@@ -161,7 +161,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start);
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
-    found = look_up_entry(path, key.id(), symbols);
+    found = look_up_entry(path, key.id(), key.machine, symbols);
     if (found.state != EntryState::ready) {
         fail("lazyck: the cache entry '" + path + "' was compiled and " +
              (found.state == EntryState::missing ? "is gone" : "is damaged (" + found.problem + ")") +

@@ -1,0 +1,132 @@
+// The slow path's second half: saves every register that can carry an argument, or that some calling convention lets the
+// caller keep across a call, asks the resolver for the function, restores them and jumps there. No signature is known,
+// so all of them are kept: x0-x15 and x18 (x8 is the address of a returned struct, x18 the static chain); q0-q23, of which
+// q0-q7 hold arguments and q8-q23 are the caller's in the vector calling convention; where the machine has SVE, z0-z23 and
+// p0-p15 instead. x16 and x17 are the linker's own (veneers use x16), x19-x29 and d8-d15 the resolver saves itself.
+//
+// Not for callers in SME's streaming mode or with live ZA: the resolver is ordinary code.
+//
+// In: w17 the slot's number, x30 the caller's return address. The frame is described by CFI in full: a C++ exception
+// thrown by the resolver passes through into the caller's handlers.
+#include "lazyck_abi.h"
+
+#define FRAME 176
+#define VECTORS_SIZE (24 * 16)
+// In SVE vector lengths. A predicate has an eighth of one, and its offsets count in predicates.
+#define SVE_VECTORS 26
+#define FIRST_PREDICATE (24 * 8)
+
+    .arch armv8-a+sve
+    .section .text.lazyck_trampoline,"ax",@progbits
+    .globl lazyck_trampoline
+    .hidden lazyck_trampoline
+    .hidden lazyck_resolve
+    .type lazyck_trampoline,@function
+    .p2align 4
+
+// Leaves 0 in x16 if the machine has no SVE, or its kernel does not let us use it. The kernel answers for the system
+// register (Linux 4.11), so that no vector register changes, as in a call of getauxval one could.
+.macro test_for_sve
+    mrs x16, S3_0_C0_C4_0       // ID_AA64PFR0_EL1
+    ubfx x16, x16, #32, #4
+.endm
+
+lazyck_trampoline:
+    .cfi_startproc
+    hint #34                    // bti c: a veneer may come by x16
+    hint #25                    // paciasp
+    .cfi_negate_ra_state
+    stp x29, x30, [sp, #-FRAME]!
+    .cfi_def_cfa_offset FRAME
+    .cfi_offset x29, -FRAME
+    .cfi_offset x30, -FRAME + 8
+    mov x29, sp
+    .cfi_def_cfa_register x29
+    stp x0, x1, [x29, #16]
+    stp x2, x3, [x29, #32]
+    stp x4, x5, [x29, #48]
+    stp x6, x7, [x29, #64]
+    stp x8, x9, [x29, #80]
+    stp x10, x11, [x29, #96]
+    stp x12, x13, [x29, #112]
+    stp x14, x15, [x29, #128]
+    str x18, [x29, #144]
+    test_for_sve
+    cbnz x16, .Lsave_sve
+    sub sp, sp, #VECTORS_SIZE
+    stp q0, q1, [sp]
+    stp q2, q3, [sp, #32]
+    stp q4, q5, [sp, #64]
+    stp q6, q7, [sp, #96]
+    stp q8, q9, [sp, #128]
+    stp q10, q11, [sp, #160]
+    stp q12, q13, [sp, #192]
+    stp q14, q15, [sp, #224]
+    stp q16, q17, [sp, #256]
+    stp q18, q19, [sp, #288]
+    stp q20, q21, [sp, #320]
+    stp q22, q23, [sp, #352]
+    b .Lresolve
+.Lsave_sve:
+    addvl sp, sp, #-SVE_VECTORS
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+    str z\n, [sp, #\n, mul vl]
+    .endr
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    str p\n, [sp, #(FIRST_PREDICATE + \n), mul vl]
+    .endr
+.Lresolve:
+    mov w0, w17
+    bl lazyck_resolve
+    mov x17, x0
+    test_for_sve
+    cbnz x16, .Lrestore_sve
+    ldp q0, q1, [sp]
+    ldp q2, q3, [sp, #32]
+    ldp q4, q5, [sp, #64]
+    ldp q6, q7, [sp, #96]
+    ldp q8, q9, [sp, #128]
+    ldp q10, q11, [sp, #160]
+    ldp q12, q13, [sp, #192]
+    ldp q14, q15, [sp, #224]
+    ldp q16, q17, [sp, #256]
+    ldp q18, q19, [sp, #288]
+    ldp q20, q21, [sp, #320]
+    ldp q22, q23, [sp, #352]
+    b .Lrestored
+.Lrestore_sve:
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+    ldr z\n, [sp, #\n, mul vl]
+    .endr
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    ldr p\n, [sp, #(FIRST_PREDICATE + \n), mul vl]
+    .endr
+.Lrestored:
+    ldp x0, x1, [x29, #16]
+    ldp x2, x3, [x29, #32]
+    ldp x4, x5, [x29, #48]
+    ldp x6, x7, [x29, #64]
+    ldp x8, x9, [x29, #80]
+    ldp x10, x11, [x29, #96]
+    ldp x12, x13, [x29, #112]
+    ldp x14, x15, [x29, #128]
+    ldr x18, [x29, #144]
+    mov sp, x29
+    .cfi_def_cfa_register sp
+    ldp x29, x30, [sp], #FRAME
+    .cfi_def_cfa_offset 0
+    .cfi_restore x29
+    .cfi_restore x30
+    hint #29                    // autiasp
+    .cfi_negate_ra_state
+    br x17                      // x16 and x17 may go to a `bti c`
+    .cfi_endproc
+    .size lazyck_trampoline, .-lazyck_trampoline
+
+// Declares the code fit for branch target identification and for signed return addresses.
+    .section .note.gnu.property,"a",@note
+    .p2align 3
+    .long 4,16,5
+    .asciz "GNU"
+    .long 0xc0000000,4,3,0
+    .section .note.GNU-stack,"",@progbits
