@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine to build for: its C++ compiler, what starts its programs here, which CPU those see ("": the only one),
+    and what is missing here for all that."""
+
+    name: str
+    cxx: str
+    runner: tuple[str, ...] = ()
+    cpu: str = ""
+    missing: str = ""
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"QEMU_CPU": self.cpu} if self.cpu else {}
+
+
+def _aarch64(cpu: str) -> Machine:
+    if platform.machine() == "aarch64":
+        return Machine("aarch64", "g++", missing="" if cpu == "max" else "the native CPU is tested instead")
+    wanted = ("aarch64-linux-gnu-g++", "qemu-aarch64")
+    absent = [tool for tool in wanted if not shutil.which(tool)]
+    missing = f"no {' and no '.join(absent)} (Debian: g++-aarch64-linux-gnu qemu-user)" if absent else ""
+    return Machine("aarch64", wanted[0], ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"), cpu, missing)
+
+
+HERE = Machine(platform.machine(), shutil.which("g++") or "g++")
+AARCH64 = _aarch64("max")  # with SVE, signed return addresses and branch target identification
+AARCH64_PLAIN = _aarch64("cortex-a72")
+
+
+def machine_params(*machines: Machine) -> list[object]:
+    """Parameters for a test that runs on each of `machines`; skipped with the reason where one cannot be built for."""
+    return [
+        pytest.param(
+            m,
+            id="-".join(filter(None, (m.name, m.cpu))),
+            marks=[pytest.mark.skipif(bool(m.missing), reason=m.missing)],
+        )
+        for m in machines
+    ]
+
 
 Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from support import HERE, Machine
+
 from lazyck import abi
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import SOURCES as SOURCES
 from lazyck.runtime.build import build_tool, compile_objects
 
-CXX = shutil.which("g++") or "g++"
+CXX = HERE.cxx
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")
 
 
@@ -69,6 +71,7 @@ class LazyLibrary:
     manifest: Manifest
     compiler: Path
     calls: Path
+    machine: Machine = HERE
     env: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -88,21 +91,26 @@ class LazyLibrary:
         return sorted(self.cache.glob("v1/*/*/*.so"))
 
     def program(
-        self, main: str, name: str = "main", flags: Sequence[str] = (), compiler: str = CXX, libs: Sequence[str] = ()
+        self, main: str, name: str = "main", flags: Sequence[str] = (), compiler: str = "", libs: Sequence[str] = ()
     ) -> Path:
         """An executable of source `main` that links the library."""
         source = self.directory / f"{name}.cpp"
         source.write_text(main)
         program = self.directory / name
         rpath = ["-Wl,-rpath," + str(self.directory)] if "," not in str(self.directory) else []
-        run([compiler, "-std=c++17", "-g", *flags, "-I", self.directory, "-I", SOURCES, source, "-o", program,
-             self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
+        run([compiler or self.machine.cxx, "-std=c++17", "-g", *flags, "-I", self.directory, "-I", SOURCES, source,
+             "-o", program, self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
         return program
 
+    def words(self, *argv: str | Path) -> list[str]:
+        """How `argv` is started here."""
+        is_own = Path(argv[0]).parent == self.directory and Path(argv[0]) != self.compiler
+        return [*(self.machine.runner if is_own else ()), *map(str, argv)]
+
     def call(self, *argv: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program of this library."""
+        """Run a program of this library, or one of this machine."""
         full = {**os.environ, **self.env, **(env or {})}
-        words = [str(a) for a in argv]
+        words = self.words(*argv)
         return subprocess.run(
             words, capture_output=True, text=True, errors="surrogateescape", env=full, timeout=300, check=False
         )
@@ -126,7 +134,8 @@ def build_lazy_library(
     *,
     header: str = "",
     name: str = "demo",
-    compiler: str = CXX,
+    machine: Machine = HERE,
+    compiler: str = "",
     flags: Sequence[str] = (),
     main_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
@@ -144,6 +153,7 @@ def build_lazy_library(
     links_library: bool = True,
 ) -> LazyLibrary:
     """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h"."""
+    compiler = compiler or machine.cxx
     root = directory / "lazyck"
     (root / "src").mkdir(parents=True)
     (root / name).mkdir()
@@ -175,13 +185,15 @@ def build_lazy_library(
         env=tuple(env),
         drop_env=tuple(drop_env),
     )  # fmt: skip
-    manifest = Manifest(name, library.name, "", "", tuple(archs), (recipe,), tuple(records), creator="test")
+    manifest = Manifest(
+        name, library.name, "", "", tuple(archs), (recipe,), tuple(records), creator="test", machine=machine.name
+    )
     manifest_file = root / name / "manifest"
     manifest_file.write_bytes(encode(manifest))
     stubs = directory / "stubs.s"
     embedded = directory / "embedded"
     embedded.write_bytes(manifest_file.read_bytes() if embed else b"")
-    stubs.write_text(render_stubs([s for s, _ in manifest.symbols], "embedded"), errors="surrogateescape")
+    stubs.write_text(render_stubs([s for s, _ in manifest.symbols], "embedded", machine.name), errors="surrogateescape")
     run([compiler, "-c", "stubs.s", "-o", "stubs.o"], cwd=directory)
     (directory / f"{name}.cpp").write_text(main)
     run([compiler, *all_flags, *main_flags, "-I", directory, "-c", f"{name}.cpp", "-o", f"{name}.o"], cwd=directory)
@@ -189,4 +201,5 @@ def build_lazy_library(
     run([compiler, *flags, "-shared", "-o", library.name, f"{name}.o", "stubs.o", *objects, *link_flags,
          f"-Wl,-soname,{library.name}", "-pthread", "-ldl"], cwd=directory)  # fmt: skip
     cache_dir = directory / "cache"
-    return LazyLibrary(directory, library, manifest, script, calls, {abi.ENV_CACHE_DIR: str(cache_dir)})
+    env_of_calls = {abi.ENV_CACHE_DIR: str(cache_dir), **machine.env}
+    return LazyLibrary(directory, library, manifest, script, calls, machine, env_of_calls)

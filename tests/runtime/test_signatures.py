@@ -1,18 +1,22 @@
 """Every shape of call passes through the slow path unharmed: each function here is a blob of its own, so that each
-first call is one through the trampoline."""
+first call is one through the trampoline. On every machine: programs for another than this one run in an emulator."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from lazylib import CLANG, CXX, build_lazy_library
+import registers
+from lazylib import CLANG, build_lazy_library
+from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params
 
 HEADER = r"""
 #pragma once
 typedef float Vector4 __attribute__((vector_size(16)));
 typedef float Vector8 __attribute__((vector_size(32)));
 typedef float Vector16 __attribute__((vector_size(64)));
+struct Hfa { float a, b, c, d; };
+struct Hva { Vector4 a, b; };
 struct Big { long v[20]; };
 struct Small { int a; float b; };
 struct Pair { double x; long y; };
@@ -37,12 +41,22 @@ _Complex double complex_square(_Complex double z);
 int not_throwing(int x) noexcept;
 template <typename T, int N> T templated(T x);
 template <> float templated<float, 3>(float x);
+Hfa hfas(Hfa a, Hva b, Hfa c, float d, Hfa e);
+Vector4 add128(Vector4 a, int n, Vector4 b);
 #if defined(__AVX__)
 Vector8 add256(Vector8 a, Vector8 b, Vector8 c, Vector8 d, Vector8 e, Vector8 f, Vector8 g, Vector8 h);
-Vector4 add128(Vector4 a, int n, Vector4 b);
 #endif
 #if defined(__AVX512F__)
 Vector16 add512(Vector16 a, Vector16 b, Vector16 c, Vector16 d, Vector16 e, Vector16 f, Vector16 g, Vector16 h);
+#endif
+#if defined(__aarch64__)
+__attribute__((aarch64_vector_pcs)) Vector4 vector_pcs(Vector4 a, Vector4 b, Vector4 c, Vector4 d, Vector4 e,
+                                                       Vector4 f);
+#endif
+#if defined(__ARM_FEATURE_SVE)
+#include <arm_sve.h>
+svfloat32_t sve(svfloat32_t a, svbool_t p, svfloat32_t b, svfloat32_t c, svfloat32_t d, svfloat32_t e, svfloat32_t f,
+                svfloat32_t g, svfloat32_t h, svbool_t q, svfloat32_t i, int k);
 #endif
 """
 
@@ -71,15 +85,29 @@ BLOBS = {
     "templated": "template <> float templated<float, 3>(float x) { return x * 3; }",
     "widget_add": "int Widget::add(int x) const { return base + x; }",
     "widget_twice": "int Widget::twice(int x) { return 2 * x; }",
+    "hfas": "Hfa hfas(Hfa a, Hva b, Hfa c, float d, Hfa e)"
+    " { return {a.a + b.a[0] + c.a, a.b + b.b[1] + c.b, a.c + c.c + d, a.d + c.d + e.d}; }",
+    "add128": "Vector4 add128(Vector4 a, int n, Vector4 b) { return a + b * (float)n; }",
 }
 AVX_BLOBS = {
     "add256": "Vector8 add256(Vector8 a, Vector8 b, Vector8 c, Vector8 d, Vector8 e, Vector8 f, Vector8 g, Vector8 h)"
     " { return a + b + c + d + e + f - g - h; }",
-    "add128": "Vector4 add128(Vector4 a, int n, Vector4 b) { return a + b * (float)n; }",
 }
 AVX512_BLOBS = {
     "add512": "Vector16 add512(Vector16 a, Vector16 b, Vector16 c, Vector16 d, Vector16 e, Vector16 f,"
     " Vector16 g, Vector16 h) { return a + b + c + d + e + f - g - h; }",
+}
+
+AARCH64_BLOBS = {
+    "vector_pcs": "__attribute__((aarch64_vector_pcs)) Vector4 vector_pcs(Vector4 a, Vector4 b, Vector4 c, Vector4 d,"
+    " Vector4 e, Vector4 f) { return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f; }",
+}
+SVE_BLOBS = {
+    "sve": "svfloat32_t sve(svfloat32_t a, svbool_t p, svfloat32_t b, svfloat32_t c, svfloat32_t d, svfloat32_t e,"
+    " svfloat32_t f, svfloat32_t g, svfloat32_t h, svbool_t q, svfloat32_t i, int k) {"
+    " svfloat32_t s = svadd_x(svptrue_b32(), a, svadd_x(svptrue_b32(), b, svadd_x(svptrue_b32(), c, d)));"
+    " s = svadd_x(svptrue_b32(), s, svadd_x(svptrue_b32(), e, svadd_x(svptrue_b32(), f, g)));"
+    " return svadd_m(q, svadd_m(p, s, h), svmul_x(svptrue_b32(), i, (float)k)); }",
 }
 
 LIBRARY = r"""
@@ -137,17 +165,33 @@ static void run() {
     CHECK(w.add(5) == 15 && Widget::twice(8) == 16);
     int (Widget::*method)(int) const = &Widget::add;
     CHECK((w.*method)(6) == 16);
+    const Hva v2 = {Vector4{5, 6, 7, 8}, Vector4{9, 10, 11, 12}};
+    const Hfa h = hfas({1, 2, 3, 4}, v2, {13, 14, 15, 16}, 17, {18, 19, 20, 21});
+    CHECK(h.a == 19 && h.b == 26 && h.c == 35 && h.d == 41);
+    const Vector4 w4 = add128(Vector4{1, 2, 3, 4}, 2, Vector4{10, 20, 30, 40});
+    CHECK(w4[0] == 21 && w4[3] == 84);
 #if defined(__AVX__)
     Vector8 v[8]; for (int i = 0; i < 8; ++i) for (int k = 0; k < 8; ++k) v[i][k] = i * 10 + k;
     const Vector8 w8 = add256(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
     for (int k = 0; k < 8; ++k) CHECK(w8[k] == 20 + 4 * k);
-    const Vector4 w4 = add128(Vector4{1, 2, 3, 4}, 2, Vector4{10, 20, 30, 40});
-    CHECK(w4[0] == 21 && w4[3] == 84);
 #endif
 #if defined(__AVX512F__)
     Vector16 u[8]; for (int i = 0; i < 8; ++i) for (int k = 0; k < 16; ++k) u[i][k] = i * 10 + k;
     const Vector16 w16 = add512(u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7]);
     for (int k = 0; k < 16; ++k) CHECK(w16[k] == 20 + 4 * k);
+#endif
+#if defined(__aarch64__)
+    const Vector4 one = {1, 2, 3, 4}, kept = w4 * w4;
+    const Vector4 p4 = vector_pcs(one, one, one, one, one, one);
+    CHECK(p4[0] == 21 && p4[3] == 84 && kept[0] == 441);
+#endif
+#if defined(__ARM_FEATURE_SVE)
+    const svbool_t all = svptrue_b32(), first = svwhilelt_b32(0, 3), second = svwhilelt_b32(0, 2);
+    const svfloat32_t n = svcvt_f32_x(all, svindex_s32(1, 1));
+    float s[64] = {};
+    svst1(all, s, sve(n, first, n, n, n, n, n, n, n, second, n, 3));
+    const int last = (int)svcntw() - 1;
+    CHECK(s[0] == 11 && s[1] == 22 && s[2] == 24 && s[3] == 28 && s[last] == 7 * (last + 1));
 #endif
 }
 int main() {
@@ -160,33 +204,81 @@ int main() {
 """
 
 
-def cpu_flags() -> list[str]:
+def target_flags(machine: Machine) -> list[str]:
+    """The flags for the widest vectors that the machine has."""
+    if machine.name == "aarch64":
+        return ["-march=armv8-a+sve"] if machine.cpu == "max" else []
     known = Path("/proc/cpuinfo").read_text().split()
     return ["-mavx512f"] if "avx512f" in known else ["-mavx"] if "avx" in known else []
 
 
-@pytest.mark.parametrize(
-    "compiler", [CXX, pytest.param(CLANG, marks=pytest.mark.skipif(not CLANG, reason="no clang++"))]
-)
-def test_any_signature_survives_the_first_call(tmp_path: Path, objects_dir: Path, compiler: str) -> None:
-    flags = cpu_flags()
-    optimize = "-O0" if compiler == CXX else "-O2"
-    blobs = {**BLOBS, **(AVX_BLOBS if flags else {}), **(AVX512_BLOBS if flags == ["-mavx512f"] else {})}
-    blobs = {name: f'#include "demo.h"\n{text}\n' for name, text in blobs.items()}
+def blobs_for(machine: Machine, flags: list[str]) -> dict[str, str]:
+    """The functions of this file that fit the machine."""
+    blobs = {
+        **BLOBS,
+        **(AARCH64_BLOBS if machine.name == "aarch64" else AVX_BLOBS if flags else {}),
+        **(AVX512_BLOBS if flags == ["-mavx512f"] else {}),
+        **(SVE_BLOBS if any("+sve" in flag for flag in flags) else {}),
+    }
+    return {name: f'#include "demo.h"\n{text}\n' for name, text in blobs.items()}
+
+
+ON_EACH_MACHINE = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64))
+
+
+def check_signatures(machine: Machine, where: Path, objects_dir: Path, compiler: str, optimize: str) -> None:
+    """Build every function of this file and call each twice."""
+    flags = [*target_flags(machine), optimize]
+    blobs = blobs_for(machine, target_flags(machine))
     lib = build_lazy_library(
-        tmp_path, objects_dir, blobs, LIBRARY + TEXT, header=HEADER, compiler=compiler, flags=[*flags, optimize]
+        where, objects_dir, blobs, LIBRARY + TEXT, header=HEADER, machine=machine, compiler=compiler, flags=flags
     )
-    program = lib.program(PROGRAM, flags=[*flags, optimize], compiler=compiler)
+    program = lib.program(PROGRAM, flags=flags, compiler=compiler)
     done = lib.call(program)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stdout + done.stderr
     assert lib.compiles() == len(blobs)
 
 
-def test_addresses_agree_in_position_dependent_program(tmp_path: Path, objects_dir: Path) -> None:
+@pytest.mark.parametrize("machine", machine_params(HERE, AARCH64_PLAIN, AARCH64))
+def test_any_signature_survives_the_first_call(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
+    check_signatures(machine, tmp_path, objects_dir, machine.cxx, "-O1" if machine.runner else "-O0")
+
+
+@pytest.mark.skipif(not CLANG, reason="no clang++")
+def test_any_signature_survives_the_first_call_under_clang(tmp_path: Path, objects_dir: Path) -> None:
+    check_signatures(HERE, tmp_path, objects_dir, CLANG or "", "-O2")
+
+
+@pytest.mark.parametrize(
+    ("machine", "state"),
+    [
+        pytest.param(HERE, state, id=f"{HERE.name}-{state.name}", marks=pytest.mark.skipif(bool(why), reason=why))
+        for state, why in registers.of_this_cpu()
+    ]
+    + [
+        pytest.param(m, state, id=f"{m.name}-{state.name}", marks=pytest.mark.skipif(bool(m.missing), reason=m.missing))
+        for m, state in ((AARCH64_PLAIN, registers.NEON), (AARCH64, registers.SVE))
+        if m != HERE
+    ],
+)
+def test_every_register_that_can_carry_an_argument_survives(
+    machine: Machine, state: registers.State, tmp_path: Path, objects_dir: Path
+) -> None:
+    lib = build_lazy_library(
+        tmp_path, objects_dir, {"dump": state.dump}, "int unused;", header=registers.HEADER, machine=machine
+    )
+    done = lib.call(lib.program(state.program))
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stdout + done.stderr
+    assert lib.compiles() == 1
+
+
+@ON_EACH_MACHINE
+def test_addresses_agree_in_position_dependent_program(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     header = "#pragma once\nint pointed(int x); int (*address_inside())(int); int call_pointed(int);"
     lib = build_lazy_library(
-        tmp_path, objects_dir, {"pointed": "int pointed(int x) { return x * 3; }"}, LIBRARY, header=header
-    )
+        tmp_path, objects_dir, {"pointed": "int pointed(int x) { return x * 3; }"}, LIBRARY, header=header,
+        machine=machine,
+    )  # fmt: skip
     main = (
         '#include "demo.h"\nint main() { auto p = pointed;'
         " return !(p == address_inside() && p(2) == 6 && call_pointed(3) == 9); }"
@@ -196,7 +288,8 @@ def test_addresses_agree_in_position_dependent_program(tmp_path: Path, objects_d
         assert done.returncode == 0, (name, done.stderr)
 
 
-def test_exception_of_the_resolver_unwinds_the_caller(tmp_path: Path, objects_dir: Path) -> None:
+@ON_EACH_MACHINE
+def test_exception_of_the_resolver_unwinds_the_caller(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     header = "#pragma once\nint broken(int a, double b); int outer(int x);"
     library = r"""
     #include "demo.h"
@@ -206,7 +299,7 @@ def test_exception_of_the_resolver_unwinds_the_caller(tmp_path: Path, objects_di
     """
     lib = build_lazy_library(
         tmp_path, objects_dir, {"broken": "int broken(int a, double b) { return a + oops; }"}, library,
-        header=header, symbols={"broken": ("_Z6brokenid",)},
+        header=header, symbols={"broken": ("_Z6brokenid",)}, machine=machine,
     )  # fmt: skip
     program = lib.program(r"""
     #include "demo.h"
