@@ -27,6 +27,10 @@ class Machine:
     missing: str = ""
 
     @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.skipif(bool(self.missing), reason=self.missing)]
+
+    @property
     def env(self) -> dict[str, str]:
         return {"QEMU_CPU": self.cpu} if self.cpu else {}
 
@@ -47,14 +51,10 @@ AARCH64_PLAIN = _aarch64("cortex-a72")
 
 def machine_params(*machines: Machine) -> list[object]:
     """Parameters for a test that runs on each of `machines`; skipped with the reason where one cannot be built for."""
-    return [
-        pytest.param(
-            m,
-            id="-".join(filter(None, (m.name, m.cpu))),
-            marks=[pytest.mark.skipif(bool(m.missing), reason=m.missing)],
-        )
-        for m in machines
-    ]
+    return [pytest.param(m, id="-".join(filter(None, (m.name, m.cpu))), marks=m.marks) for m in machines]
 
+
+# For a test that takes the fixture `machine`, or fixtures that do.
+on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
 
 Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]

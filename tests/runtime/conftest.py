@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 from lazylib import runtime_tool
+from support import HERE, Machine
+
+
+@pytest.fixture(scope="session")
+def machine(request: pytest.FixtureRequest) -> Machine:
+    """What a test's libraries are for: this machine, unless the test is parametrised (`on_each_machine`)."""
+    return getattr(request, "param", HERE)
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
+from support import Machine, on_each_machine
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
-    lib = build_lazy_library(
-        tmp_path_factory.mktemp("cache-lib"), objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS
-    )
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, machine: Machine) -> LazyLibrary:
+    where = tmp_path_factory.mktemp("cache-lib")
+    lib = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
     lib.program(CALL_CAUGHT)
     return lib
 
@@ -43,6 +43,7 @@ def strip_trailer(data: bytes) -> bytes:
     return data[:-64]
 
 
+@on_each_machine
 @pytest.mark.parametrize("damage", [cut, flip, strip_trailer, lambda _: b"", lambda _: b"#!/bin/sh\n" * 100])
 def test_damaged_entry_is_moved_aside_and_compiled_again(lib: LazyLibrary, damage: Callable[[bytes], bytes]) -> None:
     program = lib.directory / "main"

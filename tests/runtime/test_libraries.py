@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from support import AARCH64, HERE
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from lazyck.errors import BuildError
@@ -81,12 +82,22 @@ def test_stubs_work_inside_an_executable(tmp_path: Path, objects_dir: Path, kind
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("compiler", [CXX, *([CLANG] if CLANG else [])])
-def test_any_symbol_name_assembles(tmp_path: Path, compiler: str) -> None:
-    names = ["_Z1fv", "odd name", "rax", "$x", "a-b", "ünï", "x(y)+1", "1abc", ".hidden", "_ZN1aB5cxx11Ev", "x" * 4000]
+ASSEMBLERS = [
+    pytest.param((HERE.name, CXX), id="g++"),
+    pytest.param((AARCH64.name, AARCH64.cxx), id="aarch64-g++", marks=AARCH64.marks),
+    *([pytest.param((HERE.name, CLANG), id="clang++")] if CLANG else []),
+    *([pytest.param(("aarch64", CLANG, "--target=aarch64-linux-gnu"), id="aarch64-clang++")] if CLANG else []),
+]
+
+
+@pytest.mark.parametrize("assembler", ASSEMBLERS)
+def test_any_symbol_name_assembles(tmp_path: Path, assembler: tuple[str, ...]) -> None:
+    machine, *compiler = assembler
+    names = ["_Z1fv", "odd name", "rax", "x0", "lsl", "$x", "a-b", "ünï", "x(y)+1", "1abc", ".hidden", "_ZN1aB5cxx11Ev"]
+    names.append("x" * 4000)
     (tmp_path / "m").write_bytes(b"x")
-    (tmp_path / "s.s").write_text(render_stubs(names, "m"), encoding="utf-8")
-    run([compiler, "-c", "s.s", "-o", "s.o"], cwd=tmp_path)
+    (tmp_path / "s.s").write_text(render_stubs(names, "m", machine), encoding="utf-8")
+    run([*compiler, "-c", "s.s", "-o", "s.o"], cwd=tmp_path)
     listing = run(["nm", "s.o"], cwd=tmp_path).stdout
     for name in names:
         assert f" T {name}\n" in listing

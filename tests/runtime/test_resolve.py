@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
+from support import Machine, on_each_machine
 
 HEADER = "#pragma once\nint add(int, int); int sub(int, int); int use(int);\n"
 BLOBS = {
@@ -36,13 +37,14 @@ Make = Callable[..., LazyLibrary]
 
 
 @pytest.fixture
-def make(tmp_path: Path, objects_dir: Path) -> Make:
+def make(tmp_path: Path, objects_dir: Path, machine: Machine) -> Make:
     """Builds the library of this file, with changes."""
 
     def build(directory: str = "lib", **changes: object) -> LazyLibrary:
         where = tmp_path / directory
         where.mkdir()
-        arguments = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS, **changes}
+        arguments = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS}
+        arguments |= {"machine": machine, **changes}
         return build_lazy_library(where, objects_dir, **arguments)  # type: ignore[arg-type]
 
     return build
@@ -53,6 +55,7 @@ def lib(make: Make) -> LazyLibrary:
     return make()
 
 
+@on_each_machine
 def test_many_threads_of_many_processes_compile_a_blob_once(lib: LazyLibrary) -> None:
     program = lib.program(r"""
     #include "demo.h"
@@ -71,7 +74,8 @@ def test_many_threads_of_many_processes_compile_a_blob_once(lib: LazyLibrary) ->
     }
     """)
     processes = [
-        subprocess.Popen([program], env={**os.environ, **lib.env}, stderr=subprocess.PIPE, text=True) for _ in range(8)
+        subprocess.Popen(lib.words(program), env={**os.environ, **lib.env}, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
     ]
     errors = [p.communicate(timeout=120)[1] for p in processes]
     assert [p.returncode for p in processes] == [0] * 8, errors
@@ -102,14 +106,15 @@ def test_different_blobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@on_each_machine
 def test_second_process_needs_no_compiler_and_says_nothing(lib: LazyLibrary) -> None:
     program = lib.program(CALL_ONCE)
     first = lib.call(program)
     assert first.returncode == 0, first.stderr
     lines = first.stderr.splitlines()
     assert [line.rsplit(" in ", 1)[0] for line in lines[:2]] == [
-        "lazyck: compiling add for x86_64 ...",
-        "lazyck: compiled add for x86_64",
+        f"lazyck: compiling add for {lib.machine.name} ...",
+        f"lazyck: compiled add for {lib.machine.name}",
     ]
     lib.compiler.unlink()
     shutil.rmtree(lib.directory / "lazyck")
@@ -117,6 +122,7 @@ def test_second_process_needs_no_compiler_and_says_nothing(lib: LazyLibrary) -> 
     assert (second.returncode, second.stderr) == (0, "")
 
 
+@on_each_machine
 def test_failure_tells_all_and_the_next_call_tries_again(lib: LazyLibrary) -> None:
     source = lib.directory / "lazyck/src/add.cpp"
     good = source.read_text()
@@ -138,6 +144,7 @@ def test_failure_tells_all_and_the_next_call_tries_again(lib: LazyLibrary) -> No
     assert subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode == 0
 
 
+@on_each_machine
 def test_failure_then_success_in_one_process(lib: LazyLibrary) -> None:
     source = lib.directory / "lazyck/src/add.cpp"
     (lib.directory / "good.cpp").write_text(source.read_text())
@@ -158,6 +165,7 @@ def test_failure_then_success_in_one_process(lib: LazyLibrary) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@on_each_machine
 def test_threads_that_waited_share_the_failure(lib: LazyLibrary) -> None:
     (lib.directory / "lazyck/src/add.cpp").write_text("int add(int a, int b) { return oops; }\n")
     lib.compiler.write_text(lib.compiler.read_text().replace("exec", "sleep 1; exec"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import registers
 from lazylib import CLANG, build_lazy_library
-from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params
+from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params, on_each_machine
 
 HEADER = r"""
 #pragma once
@@ -223,9 +223,6 @@ def blobs_for(machine: Machine, flags: list[str]) -> dict[str, str]:
     return {name: f'#include "demo.h"\n{text}\n' for name, text in blobs.items()}
 
 
-ON_EACH_MACHINE = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64))
-
-
 def check_signatures(machine: Machine, where: Path, objects_dir: Path, compiler: str, optimize: str) -> None:
     """Build every function of this file and call each twice."""
     flags = [*target_flags(machine), optimize]
@@ -256,7 +253,7 @@ def test_any_signature_survives_the_first_call_under_clang(tmp_path: Path, objec
         for state, why in registers.of_this_cpu()
     ]
     + [
-        pytest.param(m, state, id=f"{m.name}-{state.name}", marks=pytest.mark.skipif(bool(m.missing), reason=m.missing))
+        pytest.param(m, state, id=f"{m.name}-{state.name}", marks=m.marks)
         for m, state in ((AARCH64_PLAIN, registers.NEON), (AARCH64, registers.SVE))
         if m != HERE
     ],
@@ -272,7 +269,7 @@ def test_every_register_that_can_carry_an_argument_survives(
     assert lib.compiles() == 1
 
 
-@ON_EACH_MACHINE
+@on_each_machine
 def test_addresses_agree_in_position_dependent_program(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     header = "#pragma once\nint pointed(int x); int (*address_inside())(int); int call_pointed(int);"
     lib = build_lazy_library(
@@ -288,7 +285,7 @@ def test_addresses_agree_in_position_dependent_program(machine: Machine, tmp_pat
         assert done.returncode == 0, (name, done.stderr)
 
 
-@ON_EACH_MACHINE
+@on_each_machine
 def test_exception_of_the_resolver_unwinds_the_caller(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     header = "#pragma once\nint broken(int a, double b); int outer(int x);"
     library = r"""

@@ -7,20 +7,24 @@ import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lazylib import CXX, LazyLibrary, build_lazy_library, runtime_objects
+from support import HERE, Machine, on_each_machine
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
+from lazyck.manifest import encode
 from lazyck.runtime.build import SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
-    return build_lazy_library(tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
+    return build_lazy_library(tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
 
 
+@on_each_machine  # the tool is always this machine's
 def test_what_the_tool_compiles_a_program_finds(lib: LazyLibrary, rt_tool: Path) -> None:
     done = lib.call(rt_tool, "compile", "--from", lib.library, "add")
     assert done.returncode == 0, done.stderr
@@ -30,15 +34,39 @@ def test_what_the_tool_compiles_a_program_finds(lib: LazyLibrary, rt_tool: Path)
     assert (found.stdout, found.stderr) == ("8\n", "")
 
 
+@on_each_machine
 @pytest.mark.parametrize("by", ["library", "manifest"])
 def test_status_lists_blobs_and_paths(lib: LazyLibrary, rt_tool: Path, by: str) -> None:
     source = lib.library if by == "library" else lib.manifest_file
     lib.call(rt_tool, "compile", "--quiet", "--from", source, "sub")
     done = lib.call(rt_tool, "status", "--from", source)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(r["name"], r["arch"], r["cached"]) for r in rows] == [("add", "x86_64", False), ("sub", "x86_64", True)]
+    assert [(r["name"], r["arch"], r["cached"]) for r in rows] == [
+        ("add", lib.machine.name, False),
+        ("sub", lib.machine.name, True),
+    ]
     assert [Path(r["path"]) for r in rows if r["cached"]] == lib.entries()
     assert lib.call(rt_tool, "path", "--from", source, "sub").stdout == f"{lib.entries()[0]}\n"
+
+
+def test_code_for_another_machine_does_not_become_an_entry(lib: LazyLibrary, rt_tool: Path) -> None:
+    other = "aarch64" if HERE.name != "aarch64" else "x86_64"
+    lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine=other)))
+    done = lib.call(rt_tool, "compile", "--from", lib.manifest_file, "add")
+    assert done.returncode == 1
+    assert f"cannot compile blob 'add' for {other}: it is for {HERE.name}, the library for {other}" in done.stderr
+    assert not lib.entries()
+
+
+def test_manifest_of_another_machine_is_refused_by_name(lib: LazyLibrary, rt_tool: Path) -> None:
+    lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="riscv")))
+    done = lib.call(lib.program(CALL_CAUGHT), env={"LAZYCK_MANIFEST": str(lib.manifest_file)})
+    assert done.returncode == 3
+    assert f"a manifest for riscv, in a process of {HERE.name}" in done.stdout
+    lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="z80")))
+    done = lib.call(rt_tool, "status", "--from", lib.manifest_file)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "machine 'z80', which this lazyck does not know" in done.stderr
 
 
 def test_blob_list_and_quiet(lib: LazyLibrary, rt_tool: Path) -> None:

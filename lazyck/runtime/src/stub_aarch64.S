@@ -35,6 +35,7 @@ lazyck_trampoline:
     .cfi_startproc
     hint #34                    // bti c: a veneer may come by x16
     hint #25                    // paciasp
+    .cfi_negate_ra_state
     stp x29, x30, [sp, #-FRAME]!
     .cfi_def_cfa_offset FRAME
     .cfi_offset x29, -FRAME
@@ -117,6 +118,7 @@ lazyck_trampoline:
     .cfi_restore x29
     .cfi_restore x30
     hint #29                    // autiasp
+    .cfi_negate_ra_state
     br x17                      // x16 and x17 may go to a `bti c`
     .cfi_endproc
     .size lazyck_trampoline, .-lazyck_trampoline
