@@ -38,10 +38,10 @@ class Machine:
 def _aarch64(cpu: str) -> Machine:
     if platform.machine() == "aarch64":
         return Machine("aarch64", "g++", missing="" if cpu == "max" else "the native CPU is tested instead")
-    wanted = ("aarch64-linux-gnu-g++", "qemu-aarch64")
-    absent = [tool for tool in wanted if not shutil.which(tool)]
+    compiler, emulator = "aarch64-linux-gnu-g++", "qemu-aarch64"
+    absent = [tool for tool in (compiler, emulator) if not shutil.which(tool)]
     missing = f"no {' and no '.join(absent)} (Debian: g++-aarch64-linux-gnu qemu-user)" if absent else ""
-    return Machine("aarch64", wanted[0], ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"), cpu, missing)
+    return Machine("aarch64", compiler, (shutil.which(emulator) or "", "-L", "/usr/aarch64-linux-gnu"), cpu, missing)
 
 
 HERE = Machine(platform.machine(), shutil.which("g++") or "g++")

@@ -253,8 +253,6 @@ static bool is_link_unseen(const Conf* conf, const Command* cmd) {
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
-    verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
-    if (!verdict->machine) return "other-machine";
     if (is_link_unseen(conf, cmd)) return "unseen-link";
     if (cmd->inputs.n > 1) return "several-sources";
     const char *given = cmd->inputs.v[0], *reason;
@@ -274,7 +272,8 @@ static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdi
     }
     struct stat st;
     if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return "source-unreadable";
-    return NULL;
+    verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
+    return verdict->machine ? NULL : "other-machine";
 }
 
 static bool is_source(const Conf* conf, const Command* cmd, const char* input) {

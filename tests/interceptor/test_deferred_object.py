@@ -180,3 +180,37 @@ def test_64_parallel_jobs_lose_nothing(host: Project) -> None:
     assert len(lines) == count and {line.action for line in lines} == {"defer"}
     assert len({line.output for line in lines}) == count
     assert not list(Path(host.dir).glob(".lazyck*"))
+
+
+MACHINES = {"x86_64": 62, "aarch64": 183}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "machine"),
+    [
+        ("x86_64-linux-gnu", "", "x86_64"),
+        ("aarch64-linux-gnu", "", "aarch64"),
+        ("arm64-unknown-linux", "", "aarch64"),
+        ("x86_64-linux-gnu", "--target=aarch64-linux-gnu", "aarch64"),
+        ("aarch64-linux-gnu", "-target x86_64-pc-linux-gnu", "x86_64"),
+        ("error: no such option", "", os.uname().machine),
+    ],
+)
+def test_the_object_is_for_the_machine_of_its_compiler(
+    tmp_path: Path, make_project: MakeProject, answer: str, words: str, machine: str
+) -> None:
+    script(tmp_path / "fake" / "g++", f"echo '{answer}'\n")
+    project = make_project(clean_env(PATH=f"{tmp_path}/fake:{SYSTEM_PATH}", CXX="g++"), toolchain="host")
+    project.write("blob/k.cpp", "\n")
+    project.ok("g++", *words.split(), "-c", "blob/k.cpp", "-o", "k.o")
+    head = (project.dir / "k.o").read_bytes()[:20]
+    assert int.from_bytes(head[18:], "little") == MACHINES[machine]
+    assert project.last.reason == "blob"
+
+
+def test_a_compiler_for_a_machine_without_stubs_is_left_alone(tmp_path: Path, make_project: MakeProject) -> None:
+    script(tmp_path / "fake" / "g++", 'echo "powerpc64-linux-gnu"\n')
+    project = make_project(clean_env(PATH=f"{tmp_path}/fake:{SYSTEM_PATH}", CXX="g++"), toolchain="host")
+    project.write("blob/k.cpp", "\n")
+    assert project.ok("g++", "-c", "blob/k.cpp", "-o", "k.o") == "powerpc64-linux-gnu\n"
+    assert (project.last.action, project.last.reason) == ("pass", "other-machine")

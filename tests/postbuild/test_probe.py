@@ -71,7 +71,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture(params=["g++", "clang++-19"])
+@pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++"])
 def any_bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     compiler = shutil.which(request.param)
     if compiler is None:
@@ -427,6 +427,20 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Benc
     assert said["object"] == "has an initializer of its own: here"
     assert said["call"] == "has an initializer of its own: number"
     assert said["attribute"] == "has an initializer of its own: at_load"
+
+
+def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
+    # -O0: the initializer calls a function of its own section, which the assembler settles without a relocation
+    own = "static int value(int x) { return x; }\nstruct Base { Base(int); };\n"
+    result = any_bench.probe(
+        direct=f"{own}static int number = value(3) + value(4);\nvoid f_direct() {{}}\n",
+        through=f"{own}struct Keep : Base {{ Keep() : Base(value(1)) {{}} }};\nstatic Keep keep;\n"
+        "void f_through() {}\n",
+    )
+    assert reasons(result) == {
+        "direct": "has an initializer of its own: number",
+        "through": "has an initializer of its own: keep",
+    }
 
 
 def test_headers_are_listed_and_other_blobs_are_not(bench: Bench) -> None:
