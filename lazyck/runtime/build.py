@@ -12,7 +12,7 @@ from filelock import FileLock
 from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
-from lazyck.toolchains.base import machine_for
+from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
 # The main file of lazyck-rt, and what belongs to a lazy library only: it needs slots and an embedded manifest.
@@ -33,7 +33,11 @@ CXX_FLAGS = (
     "-Wall",
     "-Wextra",
 )
-MACHINE_FLAGS = {"x86_64": ("-fcf-protection=full",), "aarch64": ("-mbranch-protection=standard",)}
+# As far as the compiler knows them. Outline atomics would bring a constructor, and nothing shall run at load.
+MACHINE_FLAGS = {
+    "x86_64": ("-fcf-protection=full",),
+    "aarch64": ("-mbranch-protection=standard", "-mno-outline-atomics"),
+}
 LINK_FLAGS = ("-pthread", "-ldl")
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
@@ -96,7 +100,9 @@ def _sources(src: Path, pattern: str) -> list[Path]:
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
-    return [*CXX_FLAGS, *MACHINE_FLAGS.get(machine_for(compiler), ()), *extra_flags]
+    wanted = MACHINE_FLAGS.get(machine_for(compiler), ())
+    known = [flag for flag in wanted if accepts(tuple(compiler), (flag,), "c++")]
+    return [*CXX_FLAGS, *known, *extra_flags]
 
 
 def _stamp(compiler: Sequence[str], src: Path, extra_flags: Sequence[str]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
-from support import AARCH64, HERE
+from support import AARCH64, HERE, Machine, machine_params
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from lazyck.errors import BuildError
@@ -29,13 +30,21 @@ def test_stub_is_one_jump(tmp_path: Path, objects_dir: Path) -> None:
     assert "lazyck_slots" in lines[1]
 
 
-@pytest.mark.parametrize("compiler", [CXX, *([CLANG] if CLANG else [])])
+COMPILERS = [
+    pytest.param(HERE, CXX, id="g++"),
+    *([pytest.param(HERE, CLANG, id="clang++")] if CLANG else []),
+    pytest.param(AARCH64, AARCH64.cxx, id="aarch64-g++", marks=AARCH64.marks),
+]
+
+
+@pytest.mark.parametrize(("machine", "compiler"), COMPILERS, indirect=["machine"])
 def test_nothing_runs_at_load_and_only_the_interface_is_exported(
-    tmp_path: Path, objects_dir: Path, compiler: str
+    tmp_path: Path, objects_dir: Path, machine: Machine, compiler: str
 ) -> None:
-    lib = build(tmp_path, objects_dir, compiler=compiler)
+    lib = build(tmp_path, objects_dir, machine=machine, compiler=compiler)
     for o in runtime_objects(objects_dir, compiler, ()):
         assert not re.search(r"\.(init_array|ctors)", run(["readelf", "-SW", o]).stdout), o
+    assert "have_lse" not in run(["nm", lib.library]).stdout, "a constructor of libgcc's"
     exported = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib.library]).stdout.splitlines()}
     assert {e for e in exported if e.startswith("lazyck")} == {
         "lazyck_abi_version",
@@ -80,6 +89,21 @@ def test_stubs_work_inside_an_executable(tmp_path: Path, objects_dir: Path, kind
          "-Wl,--gc-sections", "-pthread", "-ldl"])  # fmt: skip
     done = lib.call(tmp_path / "prog")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("machine", machine_params(AARCH64), indirect=True)
+def test_code_stands_branch_target_identification(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
+    # without crt files: Debian's are not fit for it
+    own = 'extern "C" { __attribute__((visibility("hidden"))) void* __dso_handle = &__dso_handle; }\n'
+    lib = build(
+        tmp_path, objects_dir, main=MAIN + own, machine=machine, main_flags=["-mbranch-protection=standard"],
+        link_flags=["-nostartfiles", "-Wl,-z,force-bti"],
+    )  # fmt: skip
+    program = lib.program(CALL_CAUGHT)
+    assert lib.call(program).stdout == "8\n"
+    landing_pad, no_operation = b"\x5f\x24\x03\xd5", b"\x1f\x20\x03\xd5"
+    lib.library.write_bytes(lib.library.read_bytes().replace(landing_pad, no_operation))
+    assert lib.call(program).returncode == -signal.SIGILL, "it is enforced"
 
 
 ASSEMBLERS = [
