@@ -51,11 +51,13 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
     for t in toolchains:
         own, prefixed = names.patterns(t)
         for patterns, kind, target in ((own, "", platform.machine()), (prefixed, "-prefixed", "")):
-            if patterns:
-                name = f"launch-{t.name}{kind}"
-                conf = ShimConf(PROGRAM, t, _NO_COMPILER, _NO_COMPILER, target)
-                path = shims.install_conf(directory, name, conf, shared)
-                rows += [(pattern, str(path)) for pattern in patterns]
+            for family in ("clang", ""):  # what a compiler takes, its name must tell: there is none yet to be asked
+                chosen = [p for p in patterns if ("clang" in p) == (family == "clang")]
+                if chosen:
+                    compiler = (f"/nonexistent/{family or t.tools[0]}",)
+                    conf = ShimConf(PROGRAM, t, compiler, compiler, target)
+                    path = shims.install_conf(directory, f"launch-{t.name}{family}{kind}", conf, shared)
+                    rows += [(pattern, str(path)) for pattern in chosen]
     write_if_different(directory.parent / INCLUDE, encode(_INCLUDE_TEXT.format(program=directory / PROGRAM)))
     launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, platform.machine(), tuple(rows))
     shims.install(program, directory, launcher, shared)

@@ -75,7 +75,10 @@ class LlvmToolchain(GnuToolchain):
 
 
 def reads_ir(compiler: str) -> bool:
-    """Whether a driver compiles LLVM IR, as clang does and gcc does not: asks it, without compiling anything."""
+    """Whether a driver compiles LLVM IR, as clang does and gcc does not: asks it, without compiling anything; one that
+    is not there is judged by its name."""
+    if not lookup.is_program(compiler):
+        return "clang" in Path(compiler).name or Path(compiler).name == IRC
     return _takes_ir(str(Path(compiler).resolve()))  # clang and clang++ are one program
 
 
