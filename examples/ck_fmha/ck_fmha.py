@@ -1,6 +1,6 @@
 """AMD's Composable Kernel fused attention, lazily: fetch, generate, build under lazyck, call, measure, tabulate.
 
-    python examples/ck_fmha/ck_fmha.py --work DIR [--limit N] [--samples N] [--all-dims] [--table FILE]
+    python examples/ck_fmha/ck_fmha.py --work DIR [--limit N] [--samples N] [--all-dims] [--table FILE] [--row FILE]
 
 Every number of the table in the README comes from here. Needs the packages that `rocm_home.missing_packages`
 names; needs no GPU: a stand-in for the HIP runtime answers for the device and records the launches.
@@ -9,14 +9,11 @@ names; needs no GPU: a stand-in for the HIP runtime answers for the device and r
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +25,15 @@ import sampling
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-ARCHIVE = "flash_attn-2.8.3.post2.tar.gz"
-SHA256 = "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b"
+sys.path.insert(0, str(HERE.parent))
+
+from sources import Source, cpu_of_children, fetch  # noqa: E402
+
+SOURCE = Source(
+    "flash-attn==2.8.3.post2",
+    "flash_attn-2.8.3.post2.tar.gz",
+    "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
+)
 ARCH = "gfx942"
 OPTDIM = "32,64,128,256"
 BLOBS = "*/blob/*_d[0-9]*.cpp"  # the four dispatchers, generated beside the blobs, are *_api.cpp
@@ -50,36 +54,7 @@ def say(text: str) -> None:
     print(f"ck_fmha: {text}", flush=True)
 
 
-def cpu_of_children() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 # -- sources -------------------------------------------------------------------------------------
-
-
-def fetch(work: Path) -> Path:
-    """CK's directory out of flash-attn's source archive, fetched from PyPI unless it is there already."""
-    archive = work / ARCHIVE
-    if not archive.is_file():
-        say("fetching flash-attn's source archive from PyPI")
-        venv = work / "fetch-venv"
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        subprocess.run([str(venv / "bin" / "pip"), "install", "-q", "unearth"], check=True)
-        argv = [str(venv / "bin" / "unearth"), "-d", str(work), "--no-binary", "flash-attn==2.8.3.post2"]
-        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != SHA256:
-        sys.exit(f"{archive}: sha256 is {found}, expected {SHA256}: remove the file and try again")
-    ck = work / ARCHIVE.removesuffix(".tar.gz") / "csrc" / "composable_kernel"
-    if not ck.is_dir():
-        with tarfile.open(archive) as tar:
-            # the checksum says what is in it; older Pythons have no filters
-            if hasattr(tarfile, "data_filter"):
-                tar.extractall(work, filter="data")
-            else:
-                tar.extractall(work)
-    return ck
 
 
 def generate(ck: Path, out: Path, directions: list[str], all_dims: bool) -> dict[str, list[Path]]:
@@ -296,6 +271,27 @@ def table(m: Measured) -> str:
     return "\n".join(lines)
 
 
+def project_row(m: Measured, count: int, all_dims: bool) -> dict[str, object]:
+    """The row of docs/projects.md."""
+    libraries = list(m.libraries.values())
+    first, hit = (max((c.seconds for c in m.calls if word in c.name), default=0.0) for word in ("first", "second"))
+    hours = sampling.extrapolate(m.sample) / 3600 if m.sample.count else 0.0
+    return {
+        "project": "Composable Kernel's fused attention" + (", all head dims" if all_dims else ""),
+        "build": "ninja",
+        "toolchain": "rocm (clang 19)",
+        "files": count,
+        "symbols": sum(lib["symbols"] for lib in libraries),
+        "lazy": sum(lib["lazy"] for lib in libraries),
+        "eager": sum(len(lib["eager"]) for lib in libraries),
+        "lazy_seconds": f"{m.wall:.0f} ({m.cpu:.0f} CPU)",
+        "ahead": f"{hours:.1f} core-hours ({m.sample.count} of {count} blobs sampled)",
+        "first_call": f"{first:.1f} s",
+        "hit": f"{hit * 1000:.0f} ms",
+        "command": "`python examples/ck_fmha/ck_fmha.py --work DIR" + (" --all-dims`" if all_dims else "`"),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("ck-fmha-work"), help="where everything goes (some 300 MB)")
@@ -307,12 +303,13 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=14, help="blobs to compile ahead of time for the extrapolation")
     parser.add_argument("--hdim", default="128", help="head dim of the variants that are called")
     parser.add_argument("--table", type=Path, help="write the table here too")
+    parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
     args = parser.parse_args()
     if rocm_home.missing_packages():
         sys.exit(f"a real HIP compiler is missing; as root: {rocm_home.missing_packages()}")
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    ck = fetch(work)
+    ck = fetch(SOURCE, work) / "csrc" / "composable_kernel"
     build = work / (("all-dims" if args.all_dims else "optdim") + (f"-{args.only}" if args.only else ""))
     build.mkdir(exist_ok=True)
     home = rocm_home.make(work / "rocm", ARCH)
@@ -350,6 +347,8 @@ def main() -> None:
     print(text)
     if args.table:
         args.table.write_text(text + "\n")
+    if args.row:
+        args.row.write_text(json.dumps(project_row(m, len(blobs), args.all_dims), indent=1) + "\n")
 
 
 if __name__ == "__main__":
