@@ -32,8 +32,16 @@ def release() -> int:
     return 13 if any(cuda_home().glob("lib*/libcudart.so.13")) else 12
 
 
+def is_one_tree() -> bool:
+    """Whether the toolkit has a home: distributions (Debian's nvidia-cuda-toolkit) put it all over /usr."""
+    return (cuda_home() / "nvvm").is_dir()
+
+
 def cuda_environment(work: Path) -> dict[str, str]:
-    """An environment in which only `CUDA_HOME` leads to a CUDA compiler, with a cache and a home of its own."""
+    """An environment in which only `CUDA_HOME`, or PATH for a distribution's, leads to a CUDA compiler, with a cache
+    and a home of its own."""
+    if not is_one_tree():
+        return {**bare_environment(work), "PATH": os.environ["PATH"]}
     return {**bare_environment(work), "CUDA_HOME": str(cuda_home()), "LD_LIBRARY_PATH": str(cuda_home() / "lib64")}
 
 
@@ -48,6 +56,8 @@ def wheels(site: Path) -> Path:
     """This machine's toolkit, laid out below `site` as wheels of CUDA 13 are: without `lib64` and `libcudart.so`."""
     if (real := os.environ.get("TEST_CUDA_WHEELS")) is not None:
         return Path(cuda_wheels.find_home([real]))
+    if not is_one_tree():
+        pytest.skip(f"needs a CUDA toolkit that is one tree, or TEST_CUDA_WHEELS: nvcc is in {cuda_home()}/bin")
     home, made = cuda_home(), site / "nvidia" / f"cu{release()}"
     (made / "bin").mkdir(parents=True)
     (made / "lib").mkdir()

@@ -155,7 +155,7 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
         pytest.skip("cmake is not installed")
     work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
     # by PATH with one generator, by path with the other, which also gets response files
-    compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="$CUDA_HOME/bin/nvcc"'
+    compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="${CUDA_HOME:+$CUDA_HOME/bin/}nvcc"'
     responses = [f"-DCMAKE_CUDA_USE_RESPONSE_FILE_FOR_{w}=1" for w in ("INCLUDES", "OBJECTS", "LIBRARIES")]
     words = [*words, "-DCMAKE_MAKE_PROGRAM=" + ninja_program()] if generator == "Ninja" else [*words, *responses]
     script = f"cmake -S . -B b -G '{generator}' {compiler} \"$@\" && cmake --build b"

@@ -44,6 +44,7 @@ class _Plan:
     path_dirs: list[Path] = field(default_factory=list)
     set_env: dict[str, str] = field(default_factory=dict)
     home_map: dict[str, str] = field(default_factory=dict)
+    implied: dict[str, tuple[str, ...]] = field(default_factory=dict)  # unset variable → the compiler it stands for
 
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
@@ -165,15 +166,19 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
             plan.set_env[variable] = str(made.of(home) / below)
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
     on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
-    main = (found if named else on_path).home
+    chosen = found if named else on_path
+    main = chosen.home
     if not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
         # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
         if not named:
             plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
-        for variable, program in t.implied_compilers(env).items():
-            place = next(iter(homes.programs_in(main, [program])), None)
-            if place and not env.get(variable):
-                plan.set_env[variable] = str(made.of(main) / place)
+    for variable, program in t.implied_compilers(chosen, env).items():
+        if env.get(variable):
+            continue
+        if program.startswith("/"):
+            plan.implied[variable] = (program,)
+        elif not homes.is_system(main) and (place := next(iter(homes.programs_in(main, [program])), None)):
+            plan.set_env[variable] = str(made.of(main) / place)
     if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_on_path` has it
         plan_bare_name(made, on_path, env)
 
@@ -201,7 +206,7 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     """Variables that name a compiler name a shim; `CXX` does so always, because builds link by it."""
     present = {f.toolchain: f for f in found}
     for variable, toolchain in _COMPILER_VARIABLES.items():
-        words = lookup.resolve(variable, env) if toolchain in present else ()
+        words = (lookup.resolve(variable, env) or plan.implied.get(variable, ())) if toolchain in present else ()
         if words and toolchain is CUDA and not cuda_places.is_nvcc(lookup.without_launchers(words)):
             toolchain = HOST  # clang: its shim passes CUDA on, with the reason
         if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):

@@ -81,8 +81,9 @@ class Toolchain(ABC):
         """The home that a variable of `home_env` stands for, and where in it the variable points ("": at it)."""
         return home, ""
 
-    def implied_compilers(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Variables that builds may read, unset, → the program below the home that they would find by themselves."""
+    def implied_compilers(self, found: Found, env: Mapping[str, str]) -> dict[str, str]:
+        """Variables that builds may read, unset, → the program that they would find by themselves: its place below the
+        home, or a path."""
         return {}
 
     def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:

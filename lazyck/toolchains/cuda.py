@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -206,14 +207,17 @@ class CudaToolchain(Toolchain):
         shown = proc.run(argv, cwd=cwd, env=env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
+        path = (environment() if env is None else env).get("PATH", os.defpath)
         for line in shown.stderr.splitlines():
+            if line.startswith("#$ PATH="):
+                path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
             if not line.startswith("#$ ") or " -E " not in line or "-D__CUDA_ARCH__=" in line:
                 continue
             words = _without_redirection(shlex.split(line[3:]))
             if "-o" in words:
                 words[words.index("-o") + 1] = output
                 if "/" not in words[0]:
-                    words[0] = lookup.which(words[0], environment() if env is None else env) or words[0]
+                    words[0] = lookup.which(words[0], {"PATH": path}) or words[0]
                 return tuple(words)
         raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
 

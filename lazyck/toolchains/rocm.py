@@ -84,9 +84,12 @@ class RocmToolchain(GnuToolchain):
     def whole_home(self, home: str) -> tuple[str, str]:
         return places.whole_home(home)
 
-    def implied_compilers(self, env: Mapping[str, str]) -> dict[str, str]:
+    def implied_compilers(self, found: Found, env: Mapping[str, str]) -> dict[str, str]:
         """CMake looks for HIP's compiler where hipconfig says, which need not be below the home that a build sees."""
-        return {} if env.get("HIP_PLATFORM") in _NVIDIA else {"HIPCXX": "llvm/bin/clang++"}
+        if env.get("HIP_PLATFORM") in _NVIDIA:
+            return {}
+        path = "llvm/bin/clang++" if places.clang_in(found.home) else places.clang_of_hipconfig(found.home, env)
+        return {"HIPCXX": path} if path else {}
 
     def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
         rows = [("HIP_PLATFORM", value, "hip-on-nvidia") for value in _NVIDIA]
@@ -155,7 +158,9 @@ class RocmToolchain(GnuToolchain):
     def device_dependencies(
         self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        common = (*base, "--cuda-device-only", "-w", "-M", "-MF", output, source)
+        # since clang 20 the driver takes the file of a device-only rule for a temporary one: named past it too
+        named = ("-MF", output, "-Xclang", "-dependency-file", "-Xclang", output)
+        common = (*base, "--cuda-device-only", "-w", "-M", *named, source)
         return [(*common, f"--offload-arch={arch}") for arch in archs] or [common]
 
     def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:

@@ -63,25 +63,33 @@ def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
 
 def known_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
     """What the clang behind the compiler knows, as far as there is a device library for it."""
-    argv = [*found.compiler, "--target=amdgcn-amd-amdhsa", "-nogpulib", "--print-supported-cpus"]
-    try:  # hipcc asks for the GPUs present unless it is told an arch: this one it ignores
-        said = proc.run(argv, env={**env, "HCC_AMDGPU_TARGET": "gfx000"}, timeout=_SECONDS)
+    # `-c`: hipcc shall not add options of links, which clang refuses for this target
+    argv = [*found.compiler, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-c", "--print-supported-cpus"]
+    try:
+        said = proc.run(argv, env=_without_asking_gpus(env), timeout=_SECONDS)
     except ToolchainError:
         return ()
     known = dict.fromkeys(_GFX.findall(said.stdout + said.stderr))
-    libraries = device_libraries(found)
+    libraries = device_libraries(found, env)
     if libraries is None:
         return tuple(known)
     have = {p.stem.removeprefix("oclc_isa_version_") for p in libraries.glob("oclc_isa_version_*.bc")}
     return tuple(a for a in known if a.removeprefix("gfx") in have)
 
 
-def device_libraries(found: Found) -> Path | None:
-    """The directory of the device libraries (bitcode), where a home or a distribution has it."""
+def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
+    """The directory of the device libraries (bitcode), where a home, a distribution or the clang itself has it."""
     home = Path(found.home)
     places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
     places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
+    own = answer([*found.compiler, "-print-resource-dir"], _without_asking_gpus(env)).strip()
+    places += [Path(own, "amdgcn/bitcode"), Path(own, "lib/amdgcn/bitcode")] if own else []
     return next((p for p in places if (p / "ocml.bc").is_file()), None)
+
+
+def _without_asking_gpus(env: Mapping[str, str]) -> dict[str, str]:
+    """hipcc asks for the GPUs present unless it is told an arch: this one it ignores."""
+    return {**env, "HCC_AMDGPU_TARGET": "gfx000"}
 
 
 def checks(found: Found, present: Sequence[str], env: Mapping[str, str]) -> list[Check]:

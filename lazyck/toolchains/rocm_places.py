@@ -5,7 +5,7 @@
   `lib/llvm`, `bin/amdclang++` to the one there.
 - pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in site-packages; the
   whole tree is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
-- Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15`.
+- Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15` (12), `/usr/lib/llvm-21/bin/clang++` (HIP 6).
 """
 
 from __future__ import annotations
@@ -49,6 +49,19 @@ def clang_in(home: str) -> str:
             if own and lookup.is_program(path) and not lookup.is_shim(path):
                 return path
     return ""
+
+
+def clang_of_hipconfig(home: str, env: Mapping[str, str]) -> str:
+    """The C++ compiler that the hipconfig of a home names, or ""."""
+    asked = f"{home}/bin/hipconfig"
+    if not lookup.is_program(asked):
+        return ""
+    try:
+        said = proc.run([asked, "--hipclangpath"], env=env)
+    except ToolchainError:
+        return ""
+    path = f"{said.stdout.strip()}/clang++"
+    return path if said.status == 0 and path.startswith("/") and lookup.is_program(path) else ""
 
 
 def home_of_program(program: str, env: Mapping[str, str]) -> str:
