@@ -168,10 +168,9 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
     chosen = found if named else on_path
     main = chosen.home
-    if not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
+    if not named and not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
         # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
-        if not named:
-            plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
+        plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
     for variable, program in t.implied_compilers(chosen, env).items():
         if env.get(variable):
             continue

@@ -20,6 +20,8 @@ _HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
     r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
 )
+# nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's.
+_UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _UNDEFINED, _RESERVED = 0, 0xFF00
 
 
@@ -59,6 +61,8 @@ def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool)
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.type in ("FUNC", "IFUNC"):
+            if _UNNAMED.search(s.name):
+                continue
             (unreachable if s.hidden else symbols).append(s.name)
             if s.binding == "WEAK":
                 weak.add(s.name)

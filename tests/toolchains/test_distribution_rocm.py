@@ -1,0 +1,71 @@
+"""HIP compilers as a distribution installs them, new enough to find all that they need by themselves: nothing of ours
+is between, no variable is set. Debian 12's hipcc is older (its tests: test_rocm_builds.py); these ran with Debian sid's
+hipcc 7.0.2, HIP 6.4.3, clang 21 and CMake 4.3 (docs/toolchains.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hip_builds import assert_calls_reach_hip, build_hip
+from support import Lazyck
+
+from lazyck.toolchains import ROCM, rocm_places
+from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import State
+
+pytestmark = pytest.mark.hip
+ARCHS = ("gfx942", "gfx1030")
+
+
+@pytest.fixture(autouse=True)
+def new_hipcc() -> Found:
+    """The distribution's hipcc, if it knows the archs of today."""
+    found = Found(ROCM, "/usr", ("/usr/bin/hipcc",))
+    if not rocm_places.hipcc_in("/usr") or not set(ARCHS) <= set(ROCM.known_archs(found, os.environ)):
+        pytest.skip("needs a distribution's hipcc with clang 17 or newer (Debian: trixie has none, sid has)")
+    return found
+
+
+def clang() -> str:
+    """The clang below hipcc, by its path."""
+    return rocm_places.clang_of_hipconfig("/usr", os.environ)
+
+
+def test_hipcc_on_path_compiles_a_blob_on_its_first_call(lazyck: Lazyck, tmp_path: Path) -> None:
+    build = build_hip(lazyck, tmp_path, "./build.sh", {}, archs=";".join(ARCHS))
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in build.done.stderr
+    assert build.deferred_by() == {"hipcc"}
+    assert_calls_reach_hip(build, ARCHS)
+
+
+def test_clang_compiles_hip_under_its_versioned_name(lazyck: Lazyck, tmp_path: Path) -> None:
+    said = subprocess.run([clang(), "--version"], check=True, capture_output=True, text=True).stdout
+    version = re.search(r"clang version (\d+)", said)
+    name = f"clang++-{version[1]}" if version else ""
+    if not name or not shutil.which(name):
+        pytest.skip(f"needs {name} on PATH")
+    command = f'HIPCC={name} LANGUAGE="-x hip" LDFLAGS=--hip-link ./build.sh'
+    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942")
+    assert build.deferred_by() == {name}
+    assert_calls_reach_hip(build, ("gfx942",))
+
+
+def test_cmakes_hip_language_is_led_to_a_shim_of_the_clang_that_hipconfig_names(lazyck: Lazyck, tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    command = "cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_HIP_ARCHITECTURES=$ARCHS && cmake --build build"
+    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942")
+    assert build.deferred_by() == {"clang++"}
+    assert_calls_reach_hip(build, ("gfx942",))
+
+
+def test_doctor_knows_its_archs_and_compiles_for_one(new_hipcc: Found) -> None:
+    checks = {check.name: check for check in ROCM.checks(new_hipcc, os.environ)}
+    assert checks["kernel"].state is State.OK
+    assert checks["kernel"].detail.startswith("compiles and links for gfx")
