@@ -97,7 +97,7 @@ def report(
     elif passed:
         number = sum(count for count, _ in passed.values())
         found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
-    elif is_whole:  # one that failed has said why
+    elif is_whole or stands_for_nvcc(lines):  # any other that failed has said why
         found.append(nothing_deferred(lines, request.blobs))
     return "\n".join(text for text in found if text)
 
@@ -133,7 +133,7 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
             "Build in a fresh build directory"
         )
     reasons = ", ".join(f"{count} {reason}" for reason, count in log.count(lines).passed[:5])
-    if any(line.reason == "hip-on-nvidia" for line in lines):
+    if stands_for_nvcc(lines):
         return (
             f"lazyck: hipcc stood for nvcc, and its compiles are passed on: nothing is lazy ({reasons})\n"
             "  hint: set HIP_PLATFORM=amd if this build is for AMD GPUs; for NVIDIA's, build with nvcc itself"
@@ -143,6 +143,11 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
         f"({len(lines)} compiler calls: {reasons})\n"
         "  hint: --blobs is a shell pattern for the sources' absolute paths; intercept.log in the tmp dir lists them"
     )
+
+
+def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
+    """Whether the build's hipcc ran nvcc."""
+    return any(line.reason == "hip-on-nvidia" for line in lines)
 
 
 def forget_summaries(tmp: Path) -> None:
