@@ -203,7 +203,9 @@ class CudaToolchain(Toolchain):
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         # `nvcc -E` is the device's pass; the host's is a step of a compile, which only --dryrun shows
-        argv = (*base, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", output + ".o")
+        # without --threads, with which nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
+        words = join(i for i in self.table.split(base[1:]) if i.name not in _both("-t"))
+        argv = (base[0], *words, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", output + ".o")
         shown = proc.run(argv, cwd=cwd, env=env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
@@ -213,12 +215,12 @@ class CudaToolchain(Toolchain):
                 path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
             if not line.startswith("#$ ") or " -E " not in line or "-D__CUDA_ARCH__=" in line:
                 continue
-            words = _without_redirection(shlex.split(line[3:]))
-            if "-o" in words:
-                words[words.index("-o") + 1] = output
-                if "/" not in words[0]:
-                    words[0] = lookup.which(words[0], {"PATH": path}) or words[0]
-                return tuple(words)
+            step = shlex.split(line[3:])
+            if "-o" in step:
+                step[step.index("-o") + 1] = output
+                if "/" not in step[0]:
+                    step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
+                return tuple(step)
         raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
 
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
@@ -325,12 +327,6 @@ def _without_hiding(items: Iterable[Item]) -> list[Item]:
             value = ",".join(good)
             kept.append(Item(("-Xcompiler", value), "-Xcompiler", value))
     return kept
-
-
-def _without_redirection(words: Sequence[str]) -> list[str]:
-    """A step as `--dryrun` shows it, which under `--threads` keeps what each one says apart: `... >file 2>file`."""
-    end = next((i for i, word in enumerate(words) if re.match(r"[12]?>", word)), len(words))
-    return list(words[:end])
 
 
 def _host_item(part: str) -> Item:

@@ -260,7 +260,7 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
     (tmp_path / "device.h").write_text("#define N 1\n")
     (tmp_path / "host.h").write_text("#define N 2\n")
     first = (*found.compiler, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xcompiler=-Wall")
-    first = (*first, "--threads", "2")  # changes what --dryrun shows
+    first = (*first, "--threads", "2")  # changes what --dryrun shows, and makes nvcc 12.4's fail
     env = dict(os.environ)
     argv = CUDA.host_preprocess_command(first, "k.cu", "k.ii", ("80",), cwd=str(tmp_path), env=env)
     subprocess.run(argv, cwd=tmp_path, check=True)
