@@ -137,6 +137,21 @@ def test_installed_tree_works_after_it_was_moved_and_the_build_tree_deleted(lazy
     assert done.stdout.splitlines() == ["1284.0", "scale 2 of 4 bytes"], done.stderr
 
 
+def test_two_libraries_of_one_name_do_not_overwrite_each_other_in_the_install_dir(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    project = copy_project(tmp_path)
+    install = tmp_path / "install"
+    options = ("--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--install-dir", install)
+    build = "OUT=first ./build.sh && OUT=second ./build.sh"
+    done = lazyck("build", "full", *options, "--", "sh", "-c", build, cwd=project)
+    assert done.returncode != 0
+    assert f"{install}/libops.so: two libraries of this build would be installed there" in done.stderr
+    assert f"{project}/first/libops.so and {project}/second/libops.so" in done.stderr
+    assert "build without --install-dir" in done.stderr
+    assert call(install / "libops.so", "print(special(128, 1))").stdout.splitlines() == ["1284.0"]
+
+
 def test_bundle_holds_the_sources_and_the_reached_headers_and_no_system_header(ops: Ops) -> None:
     bundles = list(ops.tmp.glob("libs/*/bundle/libops"))
     assert len(bundles) == 1

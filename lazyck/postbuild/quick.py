@@ -22,14 +22,6 @@ class Relinked:
     linked: bool
 
 
-def library_dirs(tmp: Path) -> list[Path]:
-    """The libraries of a tmp dir. Raises `FormatError` when there is none."""
-    found = sorted(p.parent for p in tmp.glob("libs/*/state.json"))
-    if not found:
-        raise FormatError(f"{tmp}: holds no lazy library", "give the --tmp-dir of a `lazyck build full` that made one")
-    return found
-
-
 def quick(tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[str], None]) -> list[Relinked]:
     """Bring every library of `tmp` up to date with the runtime's sources; `say` hears of each link command.
 
@@ -37,7 +29,10 @@ def quick(tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[st
     """
     source = runtime_source()
     digest = source_digest(source)
-    return [one(directory, install_dir, source, digest, env, say) for directory in library_dirs(tmp)]
+    libraries = state.library_dirs(tmp)
+    if not libraries:
+        raise FormatError(f"{tmp}: holds no lazy library", "give the --tmp-dir of a `lazyck build full` that made one")
+    return [one(directory, install_dir, source, digest, env, say) for directory in libraries]
 
 
 def one(

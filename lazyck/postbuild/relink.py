@@ -14,10 +14,10 @@ from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.config import tools_dir
-from lazyck.errors import BuildError, LinkError
+from lazyck.errors import BuildError, FormatError, LinkError
 from lazyck.files import write_atomic
 from lazyck.postbuild import elf
-from lazyck.postbuild.state import HERE, LinkState, resolve
+from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from lazyck.runtime.build import SOURCES, compile_objects, compiler_tag, source_digest
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
@@ -140,11 +140,12 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     The installed copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless
     the user gave it a root. Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has
     it.
-    Raises `BuildError` when the output's directory is gone.
+    Raises `BuildError` when the output's directory is gone, or the install dir holds another library of this name.
     """
     linked = directory / state.file_name
     delivered = []
     output, installed = output_path(state, directory), installed_path(state, directory)
+    _check_install_dir(state, directory)
     bundle = directory / "bundle" / state.library
     if output.parent.is_dir():
         packed = bundle.is_dir() and any(_WHEEL_TREE.fullmatch(part) for part in output.parts)
@@ -164,6 +165,25 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
         _replace(linked, installed, forget_root=not state.keeps_root)
         delivered.append(installed)
     return delivered
+
+
+def _check_install_dir(state: LinkState, directory: Path) -> None:
+    """An install dir has no room for two libraries of one name, as projects have whose modules are in packages."""
+    output, installed = output_path(state, directory), installed_path(state, directory)
+    for other in library_dirs(directory.parent.parent) if installed else []:
+        try:
+            known = load(other)
+        except FormatError:
+            continue  # of another lazyck's build
+        if other == directory or known.library != state.library or installed_path(known, other) != installed:
+            continue
+        another = output_path(known, other)
+        if another.exists() or not output.exists():  # else an earlier build's
+            raise BuildError(
+                f"{installed}: two libraries of this build would be installed there, {another} and {output}",
+                "build without --install-dir; each library can be shipped from where the build put it, with a copy of "
+                f"{directory / 'bundle' / state.library} as lazyck/{state.library} beside it",
+            )
 
 
 def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:

@@ -63,6 +63,11 @@ def load(directory: Path) -> LinkState:
         raise FormatError(f"{path}: damaged state ({e})", "run `lazyck build full` again") from e
 
 
+def library_dirs(tmp: Path) -> list[Path]:
+    """The libraries of a tmp dir."""
+    return sorted(p.parent for p in tmp.glob("libs/*/state.json"))
+
+
 def relative(path: str, directory: Path) -> str:
     """`path` relative to the library's directory; "" stays ""."""
     return os.path.relpath(path, directory) if path else ""
