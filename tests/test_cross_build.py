@@ -147,6 +147,31 @@ def test_a_blob_that_does_not_compile_is_left_out_if_the_targets_libraries_have_
     assert build_tiny(lazyck, tmp_path, "broken", AARCH64.cxx, broken="#error never\n").is_file()
 
 
+def test_libraries_of_the_target_that_nothing_needs_are_dropped_as_they_are_ahead_of_time(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    for name, source in {"first": "int help() { return 1; }", "second": "int help() { return 2; }"}.items():
+        (tmp_path / f"{name}.cpp").write_text(source)
+        words = ["-shared", "-fPIC", f"-Wl,-soname,lib{name}.so", f"{name}.cpp", "-o", f"lib{name}.so"]
+        subprocess.run([AARCH64.cxx, *words], cwd=tmp_path, check=True)
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob" / "b.cpp").write_text("int help();\nint add(int a, int b) { return a + b + help(); }\n")
+    (tmp_path / "main.cpp").write_text("int help();\nint add(int, int);\nint main() { return add(4, 5) + help(); }\n")
+    compile_both = "for s in blob/b main; do $CXX -c $s.cpp -o $(basename $s).o; done"
+    link = "$CXX main.o b.o -Wl,--as-needed -L. -lfirst -lsecond -Wl,-rpath,$PWD -o prog"
+    done = lazyck(
+        "build", "full", "--toolchain", "host", "--", "sh", "-ec", f"CXX={AARCH64.cxx}; {compile_both}; {link}",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "1 lazy with 1 symbols" in done.stderr
+    needed = elf.read_shared(tmp_path / "prog").needed
+    assert "libfirst.so" in needed
+    assert "libsecond.so" not in needed
+    called = subprocess.run([*AARCH64.runner, tmp_path / "prog"], capture_output=True, text=True)
+    assert called.returncode == 11, called
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not CLANG, reason="no clang++")
 def test_compiler_that_is_a_cross_compiler_by_an_option_makes_the_runtime_too(

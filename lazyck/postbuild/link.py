@@ -70,8 +70,8 @@ def link_lazily(
         found = symbols.read_symbols(inputs, reader)
         probed = probe_blobs(inputs, found, directory, settings)
     settler = Settler(probed, found, reader, directory / "eager", settings, env)
-    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, env, say)
     compiler = runtime_compiler(link, inputs, env)
+    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, compiler, env, say)
     demands = Demands()
     while True:
         with clock.step("eager"):
@@ -87,7 +87,7 @@ def link_lazily(
         if demands == before:
             break
     if settled.failed:
-        missing.check(st, directory, settled.failed, env)
+        missing.check(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
     relink.repeat(said)
     state.save(st, directory)
     delivered = relink.deliver(st, directory)

@@ -13,8 +13,11 @@ from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.state import LinkState
 
 
-def check(st: LinkState, directory: Path, failed: Sequence[EagerObject], env: Mapping[str, str]) -> None:
-    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its libraries have.
+def check(
+    st: LinkState, directory: Path, failed: Sequence[EagerObject], linked: Sequence[str], env: Mapping[str, str]
+) -> None:
+    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its libraries have, of which
+    its link named `linked`.
 
     Only C++ names count: blobs define C++ functions nearly always, while C names may come from the program that
     loads the library (as Python's do for an extension module). A blob's `extern "C"` name counts when the blob's
@@ -23,11 +26,7 @@ def check(st: LinkState, directory: Path, failed: Sequence[EagerObject], env: Ma
     library = directory / st.file_name
     image = elf.read_shared(library)
     provided: set[str] = set()
-    if elf.machine(library) == platform.machine():
-        needed = needed_libraries(library, env)
-    else:
-        needed = libraries_of_compiler(library, st.runtime_compiler)
-    for path in needed:
+    for path in needed_libraries(library, linked, st.runtime_compiler, env):
         provided.update(elf.read_shared(path).defined)
     candidates = sorted(image.undefined - image.weak_undefined - provided)
     sources = [e.blob.source for e in failed]
@@ -45,21 +44,31 @@ def check(st: LinkState, directory: Path, failed: Sequence[EagerObject], env: Ma
     raise BuildError("\n".join([*lines, first.message if first else ""]), "mend the blobs named above")
 
 
-def libraries_of_compiler(library: Path, compiler: Sequence[str]) -> list[Path]:
-    """The files that a cross compiler would link for what `library` and those need; `ldd` knows this machine's only."""
+def needed_libraries(
+    library: Path, linked: Sequence[str], compiler: Sequence[str], env: Mapping[str, str]
+) -> list[Path]:
+    """The files that the loader would take for what `library` needs, and for what those need.
+
+    Where it is for another machine: those of `linked`, the libraries that its link named, and for others what
+    `compiler`, a cross compiler, would link.
+    """
+    if elf.machine(library) == platform.machine():
+        return _as_ldd_finds_them(library, env)
+    by_soname = {elf.read_shared(p).soname or Path(p).name: Path(p) for p in linked}
     found: dict[str, Path] = {}
     todo = [library]
     while todo:
         for name in elf.read_shared(todo.pop()).needed:
-            path = Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
-            if name not in found and path.is_absolute() and path.is_file():
+            if name in found:
+                continue
+            path = by_soname.get(name) or Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
+            if path.is_absolute() and path.is_file():
                 found[name] = path
                 todo.append(path)
     return list(found.values())
 
 
-def needed_libraries(library: Path, env: Mapping[str, str]) -> list[Path]:
-    """The files that the loader would take for what `library` needs, as `ldd` finds them."""
+def _as_ldd_finds_them(library: Path, env: Mapping[str, str]) -> list[Path]:
     listed = proc.run(["ldd", str(library)], env=env).stdout
     paths = []
     for line in listed.splitlines():

@@ -7,7 +7,7 @@ only blobs would pull in, and shared libraries that only blobs use, which linker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,9 +47,11 @@ class Reach:
         members: Names,
         work: Path,
         jobs: int,
+        compiler: Sequence[str],
         env: Mapping[str, str],
         say: Callable[[str], None],
     ) -> None:
+        self._compiler = compiler
         self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
         self._say = say
         self._mentions = Mentions(probed.texts)
@@ -120,7 +122,8 @@ class Reach:
                 continue
             if provided is None:
                 provided = set(image.defined)
-                for other in needed_libraries(library, self._env):
+                linked = [p for _, p in self._inputs.libraries]
+                for other in needed_libraries(library, linked, self._compiler, self._env):
                     provided |= elf.read_shared(other).defined.keys()
             if self._is_used(_own(offered.defined.keys() - provided), settled):
                 found.append(index)
