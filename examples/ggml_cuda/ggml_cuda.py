@@ -1,10 +1,11 @@
-"""llama.cpp's CUDA backend, lazily: configured and built by its own CMake (language CUDA) with ninja or make.
+"""llama.cpp's CUDA or HIP backend, lazily: configured and built by its own CMake (language CUDA or HIP), ninja or make.
 
-    python examples/ggml_cuda/ggml_cuda.py --work DIR [--make] [--samples N] [--row FILE]
+    python examples/ggml_cuda/ggml_cuda.py --work DIR [--hip] [--make] [--samples N] [--row FILE]
 
 Its kernels lie in 174 files: 124 generated instances of flash attention and quantized products, and 50 written by hand.
-All but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13; needs no GPU: a call then
-ends in the CUDA runtime's error 35, which shows that the real kernel's launcher was reached.
+All but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13, or HIP 6.1 with hipBLAS
+and rocBLAS; needs no GPU: a call then ends in the runtime's error (35 or 100), which shows that the real kernel's
+launcher was reached.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,20 +32,51 @@ SOURCE = Source(
     "llama_cpp_python-0.3.16.tar.gz",
     "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6",
 )
-LIBRARY = "libggml-cuda"
-ARCH = "90"
 BLOBS = ["*/template-instances/*.cu", "*/ggml-cuda/[!g]*.cu", "*/ggml-cuda/g[!g]*.cu"]
-NO_GPU = 35  # cudaErrorInsufficientDriver
 CALL = """
 import ctypes, sys, time
-lib, cudart = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcudart.so.13")
+lib, runtime = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
 get = lib._Z21ggml_get_to_fp32_cuda9ggml_type
 get.restype = ctypes.c_void_p
 begun = time.perf_counter()
 convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(get(2))
 convert(None, None, 256, None)
-print(f"{time.perf_counter() - begun:.4f}", cudart.cudaGetLastError())
+print(f"{time.perf_counter() - begun:.4f}", runtime[sys.argv[3]]())
 """
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What differs between the two languages that the sources know: `no_gpu` is the runtime's error without one."""
+
+    name: str
+    toolchain: str
+    arch: str
+    compiler: str
+    runtime: str
+    last_error: str
+    no_gpu: int
+    configure: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        return f"ggml-{self.name}"
+
+
+BACKENDS = {
+    b.name: b
+    for b in (
+        Backend(
+            "cuda", "cuda", "90", "nvcc", "libcudart.so.13", "cudaGetLastError", 35,
+            # GGML_CUDA_NO_VMM: else it links the driver, which a machine without a GPU does not have
+            ("-DGGML_CUDA=ON", "-DGGML_CUDA_NO_VMM=ON", "-DCMAKE_CUDA_ARCHITECTURES=90-real"),
+        ),
+        Backend(
+            "hip", "rocm", "gfx942", "clang++", "libamdhip64.so", "hipGetLastError", 100,
+            ("-DGGML_HIP=ON", "-DCMAKE_HIP_ARCHITECTURES=gfx942"),
+        ),
+    )
+}  # fmt: skip
 
 
 def cublas(work: Path) -> Path:
@@ -61,16 +94,15 @@ def cublas(work: Path) -> Path:
     return home
 
 
-def configure_and_build(source: Path, build: Path, home: Path, generator: str) -> list[str]:
-    """The project's own two commands, as one."""
+def configure_and_build(source: Path, build: Path, backend: Backend, generator: str, home: Path | None) -> list[str]:
+    """The project's own two commands, as one; `home` has cuBLAS, where that is needed."""
     configure = [
         "cmake", "-S", str(source), "-B", str(build), "-G", generator, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
-        "-DGGML_CUDA=ON", "-DGGML_CUDA_FA_ALL_QUANTS=ON",
-        "-DGGML_CUDA_NO_VMM=ON",  # else it links the driver, which a machine without a GPU does not have
-        f"-DCMAKE_CUDA_ARCHITECTURES={ARCH}-real", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
-        f"-DCMAKE_LIBRARY_PATH={home / 'lib'}", f"-DCMAKE_CUDA_FLAGS=-I{home / 'include'}",
+        "-DGGML_CUDA_FA_ALL_QUANTS=ON", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *backend.configure,
     ]  # fmt: skip
-    make = ["cmake", "--build", str(build), "--target", "ggml-cuda", "--parallel", str(os.cpu_count() or 1)]
+    if home is not None:
+        configure += [f"-DCMAKE_LIBRARY_PATH={home / 'lib'}", f"-DCMAKE_CUDA_FLAGS=-I{home / 'include'}"]
+    make = ["cmake", "--build", str(build), "--target", backend.target, "--parallel", str(os.cpu_count() or 1)]
     return ["sh", "-c", f"{shlex.join(configure)} >configure.log && {shlex.join(make)} >build.log"]
 
 
@@ -84,18 +116,20 @@ def cudart_dir() -> Path:
     return Path(top) / "lib64"
 
 
-def call(library: Path, home: Path, cache: Path) -> tuple[float, int]:
-    """Seconds of one call in a process of its own, and the CUDA error that it ended with."""
-    places = f"{home / 'lib'}{os.pathsep}{cudart_dir()}"
-    env = {**os.environ, "LD_LIBRARY_PATH": places, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_ARCHS": ARCH}
-    done = subprocess.run([sys.executable, "-c", CALL, str(library)], env=env, capture_output=True, text=True)
+def call(library: Path, backend: Backend, home: Path | None, cache: Path) -> tuple[float, int]:
+    """Seconds of one call in a process of its own, and the error of CUDA or HIP that it ended with."""
+    env = {**os.environ, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_ARCHS": backend.arch}
+    if home is not None:
+        env["LD_LIBRARY_PATH"] = f"{home / 'lib'}{os.pathsep}{cudart_dir()}"
+    argv = [sys.executable, "-c", CALL, str(library), backend.runtime, backend.last_error]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"the call fails: {done.stdout}{done.stderr}")
     seconds, _, status = done.stdout.strip().partition(" ")
     return float(seconds), int(status)
 
 
-def sample(build: Path, tmp: Path, count: int) -> list[float]:
+def sample(build: Path, tmp: Path, backend: Backend, count: int) -> list[float]:
     """CPU seconds of compiling `count` blobs by the project's own commands."""
     entries = json.loads((build / "compile_commands.json").read_text())
     blobs = sorted((e for e in entries if e["file"].endswith(".cu") and not e["file"].endswith("/ggml-cuda.cu")),
@@ -104,9 +138,9 @@ def sample(build: Path, tmp: Path, count: int) -> list[float]:
     found = []
     for entry in random.sample(blobs, count):
         words = shlex.split(entry["command"])
-        while Path(words[0]).name != "nvcc":
-            del words[0]
-        words[0] = shutil.which("nvcc") or "nvcc"  # the build knew the shim by this name
+        while not Path(words[0]).name.startswith(backend.compiler):
+            del words[0]  # a launcher
+        words[0] = shutil.which(Path(words[0]).name) or words[0]  # the build may have known the shim by this name
         words[words.index("-o") + 1] = str(tmp / "sample.o")
         before = cpu_of_children()
         subprocess.run(words, cwd=entry["directory"], check=True)
@@ -120,45 +154,51 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for everything (2 GB, cuBLAS most of it)")
     parser.add_argument("--make", action="store_true", help="CMake's Unix Makefiles instead of ninja")
-    parser.add_argument("--samples", type=int, default=4, help="blobs to compile ahead of time for the extrapolation")
+    parser.add_argument("--hip", action="store_true", help="its HIP backend, of the same sources, for gfx942")
+    parser.add_argument("--samples", type=int, default=8, help="blobs to compile ahead of time for the extrapolation")
     parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
     options = parser.parse_args()
+    backend = BACKENDS["hip" if options.hip else "cuda"]
     work = options.work.resolve()
     source = fetch(SOURCE, work) / "vendor" / "llama.cpp"
-    home = cublas(work)
+    home = None if options.hip else cublas(work)
     build, tmp, cache = work / "build", work / "tmp", work / "cache"
     for directory in (build, tmp, cache):
         shutil.rmtree(directory, ignore_errors=True)
 
-    words = configure_and_build(source, build, home, "Unix Makefiles" if options.make else "Ninja")
+    words = configure_and_build(source, build, backend, "Unix Makefiles" if options.make else "Ninja", home)
     blobs = [word for glob in BLOBS for word in ("--blobs", glob)]
+    lazily: list[str | Path] = ["--toolchain", backend.toolchain, *blobs, "--tmp-dir", tmp]
     begun, cpu = time.monotonic(), cpu_of_children()
-    lazyck("build", "full", "--toolchain", "cuda", *blobs, "--tmp-dir", tmp, "--", *words, cwd=work, env=os.environ)
+    lazyck("build", "full", *lazily, "--", *words, cwd=work, env=os.environ)
     wall, cpu = time.monotonic() - begun, cpu_of_children() - cpu
-    summary = summaries(tmp)[LIBRARY]
+    summary = summaries(tmp)[f"lib{backend.target}"]
     print(f"lazy build: {wall:.0f} s, {cpu:.0f} s CPU")
-    first, status = call(build / "bin" / f"{LIBRARY}.so", home, cache)
-    hit, again = call(build / "bin" / f"{LIBRARY}.so", home, cache)
-    print(f"first call {first:.1f} s, CUDA error {status}; second process {hit * 1000:.1f} ms, CUDA error {again}")
-    if not {status, again} <= {0, NO_GPU}:
-        sys.exit(f"unexpected CUDA errors {status}, {again}")
-    costs = sample(build, tmp, options.samples)
+    library = build / "bin" / f"lib{backend.target}.so"
+    first, status = call(library, backend, home, cache)
+    hit, again = call(library, backend, home, cache)
+    print(f"first call {first:.1f} s, error {status}; second process {hit * 1000:.1f} ms, error {again}")
+    if not {status, again} <= {0, backend.no_gpu}:
+        sys.exit(f"unexpected errors {status}, {again}")
+    costs = sample(build, tmp, backend, options.samples)
     if options.row:
+        tool = "make" if options.make else "ninja"
+        chosen = (" --hip" if options.hip else "") + (" --make" if options.make else "")
         count = int(str(summary["deferred"]))
         hours = sum(costs) / len(costs) * count / 3600
         row = {
-            "project": f"llama.cpp's ggml-cuda ({'make' if options.make else 'ninja'})",
-            "build": f"CMake, language CUDA, {'make' if options.make else 'ninja'}",
-            "toolchain": "cuda (nvcc 13)",
+            "project": f"llama.cpp's {backend.target} ({tool})",
+            "build": f"CMake, language {backend.name.upper()}, {tool}",
+            "toolchain": f"{backend.toolchain} ({backend.compiler})",
             "files": count,
             "symbols": summary["symbols"],
             "lazy": summary["lazy"],
             "eager": len(summary["eager"]),  # type: ignore[arg-type]
             "lazy_seconds": f"{wall:.0f} ({cpu:.0f} CPU)",
-            "ahead": f"{hours:.1f} core-hours for sm_90 ({len(costs)} of {count} blobs sampled)",
+            "ahead": f"{hours:.1f} core-hours for {backend.arch} ({len(costs)} of {count} blobs sampled)",
             "first_call": f"{first:.1f} s",
             "hit": f"{hit * 1000:.1f} ms",
-            "command": f"`python examples/ggml_cuda/ggml_cuda.py --work DIR{' --make' if options.make else ''}`",
+            "command": f"`python examples/ggml_cuda/ggml_cuda.py --work DIR{chosen}`",
         }
         options.row.write_text(json.dumps(row, indent=1) + "\n")
 
