@@ -51,6 +51,7 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
     """The namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
     found: list[Declaration] = []
     context: list[str] = []
+    openings: dict[tuple[str, ...], None] = {}
     parens = braces = opened = start = 0
     in_try = False
     for m in STRUCTURE.finditer(text):
@@ -72,6 +73,7 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
                 opening = _scope(text[start:opened])
                 if opening is not None:
                     context.append(opening)
+                    openings[tuple(context)] = None
                     start = m.end()
                     continue
             braces += 1
@@ -103,6 +105,9 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
                 _statement(found, tuple(context), statement, is_c)
     if parens or braces or context or text[start:].strip():
         raise Unsupported("unbalanced brackets")
+    if any(d.kind is Kind.DIRECTIVE or d.text.startswith("namespace") for d in found):
+        # these may name a namespace of which nothing else is needed
+        found[:0] = [Declaration(Kind.DIRECTIVE, c, "") for c in openings if not is_anonymous(c)]
     return found
 
 

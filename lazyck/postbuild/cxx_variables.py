@@ -17,7 +17,7 @@ class Kind(Enum):
     HEAD = "head"  # a function that the blob defines for others; `text` is its declaration without body or `;`
     SUPPORT = "support"  # a definition private to the blob that heads may need: alias, type, template, constant
     REPEATABLE = "repeatable"  # a declaration that may stand any number of times in one unit
-    DIRECTIVE = "directive"  # using-directive: names nothing, may matter to everything after it
+    DIRECTIVE = "directive"  # using-directive, opening of a namespace: names nothing, may matter to all after it
     DATA = "data"  # a variable that other files can see
     SUSPECT = "suspect"  # a variable that may run code when the library is loaded
 

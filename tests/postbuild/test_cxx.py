@@ -75,7 +75,7 @@ def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:
 )
 def test_statement_kinds(text: str, kind: Kind, name: str) -> None:
     assert [(d.kind, d.names[0]) for d in parse(text)] == [(kind, name)]
-    inside = parse(f"namespace a {{ {text} }}")
+    inside = [d for d in parse(f"namespace a {{ {text} }}") if d.text]
     assert [(d.kind, d.context[0]) for d in inside] == [(kind, "namespace a")]
 
 

@@ -214,6 +214,21 @@ def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) 
     check(bench, **texts)
 
 
+def test_a_namespace_of_which_nothing_is_needed_can_still_be_named(any_bench: Bench) -> None:
+    # as llama.cpp's mma.cuh: no include guard, so all of it is each blob's own
+    (any_bench.at / "tiles.h").write_text(
+        "namespace tiles { namespace deep { inline int unused() { return 1; } } }\n"
+        "using namespace tiles;\nusing namespace tiles::deep;\nnamespace short_name = tiles::deep;\n"
+    )
+    lead = '#include "common.h"\n#include "tiles.h"\n'
+    texts = {
+        f"t{d}": f"{lead}void use{d}(lib::Args&) {{ short_name::unused(); }}\n"
+        f"namespace tiles {{ int own{d}() {{ return 1; }} }}\n"
+        for d in (1, 2)
+    }
+    check(any_bench, **texts)
+
+
 def test_blobs_whose_macros_change_a_shared_header_are_read_apart(bench: Bench) -> None:
     (bench.at / "tile.h").write_text(
         '#pragma once\n#include "common.h"\n#ifndef TILE\n#define TILE 1\n#endif\n'
