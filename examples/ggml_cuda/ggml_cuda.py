@@ -129,18 +129,15 @@ def call(library: Path, backend: Backend, home: Path | None, cache: Path) -> tup
     return float(seconds), int(status)
 
 
-def sample(build: Path, tmp: Path, backend: Backend, count: int) -> list[float]:
-    """CPU seconds of compiling `count` blobs by the project's own commands."""
-    entries = json.loads((build / "compile_commands.json").read_text())
+def sample(tmp: Path, count: int) -> list[float]:
+    """CPU seconds of compiling `count` blobs by the project's own commands, which lazyck lists."""
+    entries = json.loads((tmp / "compile_commands.json").read_text())
     blobs = sorted((e for e in entries if e["file"].endswith(".cu") and not e["file"].endswith("/ggml-cuda.cu")),
                    key=lambda e: str(e["file"]))  # fmt: skip
     random.seed(3)
     found = []
     for entry in random.sample(blobs, count):
-        words = shlex.split(entry["command"])
-        while not Path(words[0]).name.startswith(backend.compiler):
-            del words[0]  # a launcher
-        words[0] = shutil.which(Path(words[0]).name) or words[0]  # the build may have known the shim by this name
+        words = list(entry["arguments"])
         words[words.index("-o") + 1] = str(tmp / "sample.o")
         before = cpu_of_children()
         subprocess.run(words, cwd=entry["directory"], check=True)
@@ -180,7 +177,7 @@ def main() -> None:
     print(f"first call {first:.1f} s, error {status}; second process {hit * 1000:.1f} ms, error {again}")
     if not {status, again} <= {0, backend.no_gpu}:
         sys.exit(f"unexpected errors {status}, {again}")
-    costs = sample(build, tmp, backend, options.samples)
+    costs = sample(tmp, options.samples)
     if options.row:
         tool = "make" if options.make else "ninja"
         chosen = (" --hip" if options.hip else "") + (" --make" if options.make else "")
