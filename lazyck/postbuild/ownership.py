@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-NOT_NEEDED = "nothing left undefined needs it"
+NOTHING = "defines no function that a stub could stand for"
+INLINE = "nothing needs it, and all that it defines may be inline"
+RIVALLED = "another file of the link defines functions of it too"
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,12 @@ class Offer:
 @dataclass(frozen=True)
 class Ownership:
     """`lazy` maps a blob's source to the symbols that get stubs. `spare` lists those lazy blobs that nothing in the
-    link needs; `unneeded` those that must be eager, because real objects define some of their functions too;
+    link needs; `unneeded` those that must be eager, with the reason;
     `doubles` the symbols that a second blob defines as well (the first in link order has them)."""
 
     lazy: Mapping[str, tuple[str, ...]]
     spare: tuple[str, ...]
-    unneeded: tuple[str, ...]
+    unneeded: Mapping[str, str]
     doubles: tuple[tuple[str, str], ...]
 
 
@@ -61,16 +63,17 @@ def assign(offers: Sequence[Offer], undefined: Iterable[str], defined: Iterable[
     # what is needed first: a blob that merely defines a symbol too must not take it from one that stays
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
-    spare, unneeded = [], []
+    spare: list[str] = []
+    unneeded: dict[str, str] = {}
     for o in offers:
         if o.source in chosen:
             if o.source not in lazy:  # an earlier blob has all that is needed of it
-                unneeded.append(o.source)
+                unneeded[o.source] = RIVALLED
             continue
         strong = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
         if strong and not any(s in taken or s in owner for s in strong):
             own(o, strong)
             spare.append(o.source)
         else:
-            unneeded.append(o.source)
-    return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), tuple(unneeded), tuple(doubles))
+            unneeded[o.source] = RIVALLED if strong else INLINE if o.symbols else NOTHING
+    return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), unneeded, tuple(doubles))

@@ -10,7 +10,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import symbols
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
-from lazyck.postbuild.ownership import NOT_NEEDED, Offer, Ownership, assign
+from lazyck.postbuild.ownership import Offer, Ownership, assign
 from lazyck.postbuild.probe import Probed, ProbeResult
 from lazyck.settings import BuildSettings
 
@@ -64,7 +64,7 @@ class Settler:
             offers = [o for o in offers if o.source not in self._objects]
             real = symbols.together(self._names)
             owned = assign(offers, real.undefined | needed, real.defined)
-            reasons = {source: NOT_NEEDED for source in owned.unneeded}
+            reasons = dict(owned.unneeded)
             left = (real.undefined | needed) - real.defined
             for source in owned.lazy:
                 used = left.intersection(by_source[source].unreachable)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lazyck.postbuild.ownership import Offer, assign
+from lazyck.postbuild.ownership import INLINE, NOTHING, RIVALLED, Offer, assign
 
 
 def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:
@@ -43,14 +43,19 @@ def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
 def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
     owned = assign([Offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
-    assert owned.unneeded == ("a",)
+    assert owned.unneeded == {"a": RIVALLED}
 
 
 def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
     owned = assign([Offer("a", ("f",)), Offer("b", ("f",))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",)}
-    assert owned.unneeded == ("b",)
+    assert owned.unneeded == {"b": RIVALLED}
 
 
 def test_a_blob_without_symbols_is_eager() -> None:
-    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == ("a",)
+    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": NOTHING}
+
+
+def test_a_blob_of_inline_functions_that_nothing_needs_is_eager() -> None:
+    owned = assign([Offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
+    assert owned.unneeded == {"a": INLINE}
