@@ -300,7 +300,7 @@ def main() -> None:
     parser.add_argument(
         "--all-dims", action="store_true", help="without --optdim: 3,351 files, 72 of which do not compile"
     )
-    parser.add_argument("--samples", type=int, default=14, help="blobs to compile ahead of time for the extrapolation")
+    parser.add_argument("--samples", type=int, default=16, help="blobs to compile ahead of time for the extrapolation")
     parser.add_argument("--hdim", default="128", help="head dim of the variants that are called")
     parser.add_argument("--table", type=Path, help="write the table here too")
     parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
