@@ -59,6 +59,10 @@ class Backend:
     configure: tuple[str, ...]
 
     @property
+    def shown_arch(self) -> str:
+        return f"sm_{self.arch}" if self.arch.isdigit() else self.arch
+
+    @property
     def target(self) -> str:
         return f"ggml-{self.name}"
 
@@ -192,7 +196,7 @@ def main() -> None:
             "lazy": summary["lazy"],
             "eager": len(summary["eager"]),  # type: ignore[arg-type]
             "lazy_seconds": f"{wall:.0f} ({cpu:.0f} CPU)",
-            "ahead": f"{hours:.1f} core-hours for {backend.arch} ({len(costs)} of {count} blobs sampled)",
+            "ahead": f"{hours:.1f} core-hours for {backend.shown_arch} ({len(costs)} of {count} blobs sampled)",
             "first_call": f"{first:.1f} s",
             "hit": f"{hit * 1000:.1f} ms",
             "command": f"`python examples/ggml_cuda/ggml_cuda.py --work DIR{chosen}`",
