@@ -2,11 +2,14 @@
 #pragma once
 #include <hip/hip_runtime.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 constexpr int k_batch = 1, k_heads = 2, k_seqlen = 256;
+constexpr int k_mask_top_left = 1;  // CK's mask_enum::mask_top_left: causal
 
 inline void* device_buffer(std::size_t bytes) {
     void* p = nullptr;
@@ -42,6 +45,72 @@ void set_shapes(Args& args, int hdim) {
     args.stride_q = args.stride_k = args.stride_v = args.stride_o = k_heads * hdim;
     args.nhead_stride_q = args.nhead_stride_k = args.nhead_stride_v = args.nhead_stride_o = hdim;
     args.batch_stride_q = args.batch_stride_k = args.batch_stride_v = args.batch_stride_o = k_seqlen * k_heads * hdim;
+}
+
+template <typename Args>
+Args make_forward_args(int hdim) {
+    Args args{};
+    set_shapes(args, hdim);
+    args.scale_s = 0.125f;
+    args.scale_p = args.scale_o = 1.0f;
+    args.nhead_stride_lse = k_seqlen;
+    args.batch_stride_lse = k_heads * k_seqlen;
+    args.window_size_left = args.window_size_right = -1;
+    return args;
+}
+
+// One forward problem: causal, with the logarithms of the sums.
+template <typename Args>
+Args forward_args(int hdim) {
+    auto args = make_forward_args<Args>(hdim);
+    args.window_size_right = 0;
+    args.mask_type = k_mask_top_left;
+    args.drop_seed_offset = std::make_pair(std::uint64_t{0}, std::uint64_t{0});
+    return args;
+}
+
+// The same in four splits, without a mask.
+template <typename Args>
+Args split_kv_args(int hdim) {
+    auto args = make_forward_args<Args>(hdim);
+    args.num_splits = 4;
+    args.lse_acc_ptr = float_per_row(args.num_splits);
+    args.o_acc_ptr = float_tensor(hdim, args.num_splits);
+    args.stride_o_acc = k_heads * hdim;
+    args.nhead_stride_lse_acc = k_seqlen;
+    args.nhead_stride_o_acc = hdim;
+    args.batch_stride_o_acc = args.split_stride_o_acc = k_seqlen * k_heads * hdim;
+    args.batch_stride_lse_acc = args.split_stride_lse_acc = k_heads * k_seqlen;
+    return args;
+}
+
+// One backward problem: causal.
+template <typename Args>
+Args backward_args(int hdim) {
+    const int row = k_heads * hdim;
+    Args args{};
+    set_shapes(args, hdim);
+    args.max_seqlen_k = k_seqlen;
+    args.scale = 0.125f;
+    args.do_ptr = tensor(hdim);
+    args.dq_ptr = tensor(hdim);
+    args.dk_ptr = tensor(hdim);
+    args.dv_ptr = tensor(hdim);
+    args.dq_acc_ptr = float_tensor(hdim);
+    args.d_ptr = float_per_row();
+    args.stride_do = args.stride_dq = args.stride_dk = args.stride_dv = args.stride_dq_acc = row;
+    args.nhead_stride_do = args.nhead_stride_dq = args.nhead_stride_dk = args.nhead_stride_dv = hdim;
+    args.nhead_stride_dq_acc = hdim;
+    args.nhead_stride_lsed = k_seqlen;
+    args.batch_stride_do = args.batch_stride_dq = args.batch_stride_dk = args.batch_stride_dv = k_seqlen * row;
+    args.batch_stride_dq_acc = k_seqlen * row;
+    args.batch_stride_lsed = k_heads * k_seqlen;
+    args.window_size_left = -1;
+    args.window_size_right = 0;
+    args.mask_type = k_mask_top_left;
+    args.p_undrop = 1.0f;
+    args.drop_seed_offset = std::make_pair(std::uint64_t{0}, std::uint64_t{0});
+    return args;
 }
 
 // Calls `variant(head dim)`, which returns CK's time or a negative number, and gives the process's status: 0, 3 where

@@ -19,36 +19,13 @@ Traits make_traits(int hdim, mask_enum mask) {
     return traits;
 }
 
-template <typename Args>
-Args make_args(int hdim) {
-    Args args{};
-    set_shapes(args, hdim);
-    args.scale_s = 0.125f;
-    args.scale_p = args.scale_o = 1.0f;
-    args.nhead_stride_lse = k_seqlen;
-    args.batch_stride_lse = k_heads * k_seqlen;
-    args.window_size_left = args.window_size_right = -1;
-    return args;
-}
-
 float forward(int hdim) {
-    auto args = make_args<fmha_fwd_args>(hdim);
-    args.window_size_right = 0;
-    args.mask_type = static_cast<ck_tile::index_t>(mask_enum::mask_top_left);
-    args.drop_seed_offset = std::make_pair(uint64_t{0}, uint64_t{0});
+    const auto args = forward_args<fmha_fwd_args>(hdim);
     return fmha_fwd(make_traits<fmha_fwd_traits>(hdim, mask_enum::mask_top_left), args, ck_tile::stream_config{});
 }
 
 float split_kv(int hdim) {
-    auto args = make_args<fmha_fwd_splitkv_args>(hdim);
-    args.num_splits = 4;
-    args.lse_acc_ptr = float_per_row(args.num_splits);
-    args.o_acc_ptr = float_tensor(hdim, args.num_splits);
-    args.stride_o_acc = k_heads * hdim;
-    args.nhead_stride_lse_acc = k_seqlen;
-    args.nhead_stride_o_acc = hdim;
-    args.batch_stride_o_acc = args.split_stride_o_acc = k_seqlen * k_heads * hdim;
-    args.batch_stride_lse_acc = args.split_stride_lse_acc = k_heads * k_seqlen;
+    const auto args = split_kv_args<fmha_fwd_splitkv_args>(hdim);
     const auto traits = make_traits<fmha_fwd_splitkv_traits>(hdim, mask_enum::no_mask);
     return fmha_fwd_splitkv(traits, args, ck_tile::stream_config{});
 }
