@@ -25,9 +25,11 @@ import sampling
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(REPOSITORY)]
 
 from sources import Source, cpu_of_children, fetch  # noqa: E402
+
+from lazyck.interceptor.log import read_log  # noqa: E402
 
 SOURCE = Source(
     "flash-attn==2.8.3.post2",
@@ -122,9 +124,8 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
         start, end, _, output, _ = line.split("\t")
         if output.endswith("_api.o"):
             m.dispatchers[Path(output).stem] = (int(end) - int(start)) / 1000
-    for line in (build / "lazyck" / "intercept.log").read_text().splitlines():
-        fields = line.split("\t")
-        m.intercept += int(fields[5]) / 1e6 if fields[0] == "defer" else 0.0
+    calls = read_log(build / "lazyck" / "intercept.log")
+    m.intercept = sum(c.microseconds for c in calls if c.action == "defer") / 1e6
     for path in sorted((build / "lazyck" / "libs").glob("*/summary.json")):
         summary = json.loads(path.read_text())
         m.libraries[summary["library"]] = summary
