@@ -17,7 +17,10 @@ from lazyck.toolchains import CUDA
 @pytest.mark.cuda
 @pytest.mark.slow
 @pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.skipif(
+    not all(map(find_spec, ("torch", "packaging", "psutil", "wheel"))),
+    reason="torch, packaging, psutil or wheel is not installed (LAZYCK_TEST_TORCH=1 scripts/test -m slow)",
+)
 def test_every_instance_is_lazy_and_nothing_is_left_undefined(tmp_path: Path) -> None:
     script = REPOSITORY / "examples" / "flash_attn" / "flash_attention.py"
     argv = [sys.executable, str(script), "--work", str(tmp_path), "--no-call"]
