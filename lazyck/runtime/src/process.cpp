@@ -100,8 +100,8 @@ Outcome from_wait(const siginfo_t& info) {
         const Ending ending = info.si_status == 0 ? Ending::succeeded : Ending::failed;
         return {ending, "exit status " + std::to_string(info.si_status)};
     }
-    return {Ending::failed,
-            "killed by signal " + std::to_string(info.si_status) + " (" + strsignal(info.si_status) + ")"};
+    const std::string text = "killed by signal " + std::to_string(info.si_status) + " (" + strsignal(info.si_status);
+    return {Ending::failed, text + ")", true, info.si_status};
 }
 
 // Looks whether the process has ended; nothing if not.

@@ -25,6 +25,9 @@ struct Outcome {
     Ending ending;
     std::string text;  // "exit status 1", "killed by signal 9 (Killed)", "cannot start ...: ..."
     bool has_started = true;
+    int signal = 0;              // that killed it, or 0
+    bool has_timed_out = false;  // killed here, because it took longer than allowed
+    long peak_rss_kib = 0;       // of its largest process; 0 where unknown
 };
 
 // Runs a command to its end in a process group of its own, stdin /dev/null, signals at their defaults. Calls `beat`
