@@ -37,11 +37,10 @@ class Compilation {
           m_log_fd(open_file(m_staged_log, O_WRONLY | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staged_log + "'", errno);
         // Relative names, so that the command means the same in any directory in which it is repeated.
-        const std::string base = can_set_cwd() ? "" : m_staging.path() + "/";
         RecipeValues values;
         values.source = request.source;
-        values.object = base + "blob.o";
-        values.output = base + "blob.so";
+        values.object = "blob.o";
+        values.output = "blob.so";
         values.root = request.root;
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);
@@ -75,8 +74,8 @@ class Compilation {
         command.environment = plan_environment(m_plan);
         command.cwd = m_staging.path();
         command.output = m_log_fd.get();
-        const Outcome outcome = run_command(
-            command, [&](double seconds) { say("still compiling " + m_what + " (" + seconds_text(seconds) + ")"); });
+        command.beat = [&](double seconds) { say("still compiling " + m_what + " (" + seconds_text(seconds) + ")"); };
+        const Outcome outcome = run_command(command);
         const std::string path = m_staging.path() + "/" + product;
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && is_file(path)) return;

@@ -1,6 +1,8 @@
 // The only starter of processes: argv lists, no shell.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
@@ -11,14 +13,17 @@ namespace lazyck::rt {
 struct Command {
     Strings argv;
     Strings environment;  // NAME=value
-    std::string cwd;      // ignored where the C library cannot set it (see can_set_cwd)
-    int output = -1;      // stdout and stderr
+    std::string cwd;
+    int output = -1;             // stdout and stderr
+    double timeout_seconds = 0;  // after that it is killed, with all that it started; 0: never
+    std::function<void(pid_t)> started = [](pid_t) {};
+    std::function<void(double)> beat = [](double) {};  // see run_command
 };
 
 enum class Ending {
     succeeded,
     failed,
-    unknown,  // the program reaps or ignores its children itself; the command has ended
+    unknown,  // the program's own code reaped the command, or keeps the kernel from telling how it ended
 };
 
 struct Outcome {
@@ -30,12 +35,9 @@ struct Outcome {
     long peak_rss_kib = 0;       // of its largest process; 0 where unknown
 };
 
-// Runs a command to its end in a process group of its own, stdin /dev/null, signals at their defaults. Calls `beat`
-// every half minute with the seconds since the start.
-Outcome run_command(const Command& command, const std::function<void(double)>& beat);
-
-// Whether commands can be given a working directory: glibc from 2.29 on. Looked up at the first call, which takes the
-// dynamic loader's lock: call it once before any lock of ours is held.
-bool can_set_cwd();
+// Runs a command to its end: stdin /dev/null, signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),
+// in this process's group, so that Ctrl-C at a terminal reaches it. Calls `beat` after five seconds and then every half
+// minute, with the seconds since the start. The command is killed when the calling thread or process ends before it.
+Outcome run_command(const Command& command);
 
 }  // namespace lazyck::rt

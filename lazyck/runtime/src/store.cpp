@@ -65,9 +65,8 @@ Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
     return names;
 }
 
-Store::Store(const Config& config, Places places) : m_config(config), m_places(std::move(places)), m_jobs(config.jobs) {
-    can_set_cwd();
-}
+Store::Store(const Config& config, Places places)
+    : m_config(config), m_places(std::move(places)), m_jobs(config.jobs) {}
 
 std::shared_ptr<Cache> Store::cache(const ManifestView& manifest) {
     const std::lock_guard<std::mutex> guard(m_mutex);

@@ -1,0 +1,76 @@
+#include "process_tree.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_rounds = 20;  // of looking for new descendants while killing
+
+// /proc/<pid>/stat: the command's name, in parentheses, may hold anything; after the last ')' come state and parent.
+pid_t parent_of(pid_t pid) {
+    const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t at = text.rfind(')');
+    int parent = 0;
+    if (at == std::string::npos || std::sscanf(text.c_str() + at + 1, " %*c %d", &parent) != 1) return 0;
+    return parent;
+}
+
+long rss_kib(pid_t pid) {
+    const std::string text = read_text("/proc/" + std::to_string(pid) + "/statm");
+    long pages = 0;
+    if (std::sscanf(text.c_str(), "%*d %ld", &pages) != 1) return 0;
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+}  // namespace
+
+std::vector<pid_t> process_tree(pid_t root) {
+    std::multimap<pid_t, pid_t> children;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
+    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
+        const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+        if (pid > 0) children.emplace(parent_of(pid), pid);
+    }
+    std::vector<pid_t> found = {root};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const auto range = children.equal_range(found[i]);
+        for (auto child = range.first; child != range.second; ++child) found.push_back(child->second);
+    }
+    return found;
+}
+
+void kill_tree(pid_t root) {
+    // Stopped first, and from the top: what is stopped starts nothing new, and stays the parent of what it has started.
+    std::set<pid_t> stopped;
+    for (int round = 0; round < k_rounds; ++round) {
+        bool has_new = false;
+        for (const pid_t pid : process_tree(root)) {
+            if (!stopped.insert(pid).second) continue;
+            kill(pid, SIGSTOP);
+            has_new = true;
+        }
+        if (!has_new) break;
+    }
+    for (const pid_t pid : stopped) kill(pid, SIGKILL);
+}
+
+long tree_rss_kib(pid_t root) {
+    long sum = 0;
+    for (const pid_t pid : process_tree(root)) sum += rss_kib(pid);
+    return sum;
+}
+
+}  // namespace lazyck::rt
