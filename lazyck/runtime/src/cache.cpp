@@ -1,5 +1,6 @@
 // <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log; <root>/.locks and <root>/.staging.
-// Names are readable; what they leave out of a key is in the entry's trailer (see entry.cpp).
+// <root>/v1/<library>/costs (see costs.h), <root>/.slots/<host>/ (see slots.h). Names are readable; what they leave out
+// of a key is in the entry's trailer (see entry.cpp).
 #include "cache.h"
 
 #include <sys/stat.h>
@@ -93,6 +94,10 @@ std::string Cache::staging_prefix(const EntryKey& key) const {
     return m_root + "/.staging/" + safe_name(key.blob) + "-" + std::to_string(getpid()) + "-";
 }
 
+std::string Cache::library_dir(const EntryKey& key) const { return directories(key)[2]; }
+
+std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
+
 bool Cache::is_trusted(const std::string& path) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -115,6 +120,8 @@ void Cache::make_directories_for(const EntryKey& key) {
     for (const std::string& path : directories(key)) make_private(path);
     make_private(m_root + "/.locks");
     make_private(m_root + "/.staging");
+    make_private(m_root + "/.slots");
+    make_private(slots_dir());
 }
 
 void prepare_cache_root(const std::string& path) { make_private(path); }

@@ -36,6 +36,9 @@ class Cache {
     std::string log_path(const EntryKey& key) const;
     std::string lock_path(const EntryKey& key) const;
     std::string staging_prefix(const EntryKey& key) const;
+    std::string library_dir(const EntryKey& key) const;
+    // Of the compile slots of this host.
+    std::string slots_dir() const;
 
     // Whether the entry's directory exists. Throws CompileError when any directory on the way could be written by
     // others: what lies there would be loaded and run.

@@ -49,8 +49,8 @@ class Compilation {
     }
 
     void run() {
-        const Clock::time_point start = Clock::now();
-        say("compiling " + m_what + " ...");
+        const double expected = m_request.expected_seconds;
+        say("compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
         const std::string output = m_staging.path() + "/blob.so";
@@ -59,7 +59,7 @@ class Compilation {
         seal_entry(output, m_key.id());
         keep_log();
         if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);
-        say("compiled " + m_what + " in " + seconds_text(seconds_since(start)));
+        say("compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
     }
 
  private:
@@ -74,19 +74,31 @@ class Compilation {
         command.environment = plan_environment(m_plan);
         command.cwd = m_staging.path();
         command.output = m_log_fd.get();
-        command.beat = [&](double seconds) { say("still compiling " + m_what + " (" + seconds_text(seconds) + ")"); };
+        command.timeout_seconds = m_request.timeout_seconds;
+        command.started = m_request.started;
+        command.beat = [&](double) {
+            const double expected = m_request.expected_seconds;
+            say("still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
+                (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
+        };
         const Outcome outcome = run_command(command);
+        m_request.ended(outcome);
         const std::string path = m_staging.path() + "/" + product;
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && is_file(path)) return;
         if (outcome.ending == Ending::unknown && is_file(path)) return;
-        const std::string reason =
-            outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
+        std::string reason = outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
+        if (outcome.has_timed_out) {
+            reason = "it took longer than " + seconds_text(m_request.timeout_seconds) +
+                     " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";
+        }
         write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         if (!outcome.has_started) {
             fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
                       "");
         }
+        // What it said until then is not why.
+        if (outcome.has_timed_out || outcome.signal != 0) fail_here(reason, "");
         const std::string first = first_error(read_text(m_staged_log).substr(before));
         const std::string advice = advice_on_arch(first, m_request.archs);
         fail_here(first, advice.empty() ? reason : advice);
@@ -128,6 +140,7 @@ class Compilation {
     std::string m_entry, m_log, m_staged_log;
     UniqueFd m_log_fd;
     CompilePlan m_plan;
+    Clock::time_point m_start = Clock::now();
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Compiles one blob into an entry: stage, compile, link, check, seal, publish.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cache.h"
+#include "process.h"
 #include "recipe.h"
 #include "text.h"
 
@@ -19,6 +21,10 @@ struct CompileRequest {
     Strings archs;
     Strings symbols;  // that the entry must define
     bool is_verbose = false;
+    double timeout_seconds = 0;                                         // of each step; 0: none
+    double expected_seconds = 0;                                        // for messages; 0: not known
+    std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process
+    std::function<void(const Outcome&)> ended = [](const Outcome&) {};  // and of how it ended
 };
 
 // Leaves the entry at its place in the cache, and the log beside it, also on failure. The caller holds the blob's lock.

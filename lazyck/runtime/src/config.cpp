@@ -17,6 +17,8 @@ namespace lazyck::rt {
 namespace {
 
 constexpr unsigned k_most_jobs = 4096;
+constexpr double k_longest_time = 1e9;  // seconds
+constexpr double k_most_memory_kib = 1e12;
 
 [[noreturn]] void fail_variable(const std::string& variable, const std::string& value, const std::string& wanted) {
     fail("lazyck: environment variable " + variable + "=" + shell_quote(value) + ": " + wanted);
@@ -54,6 +56,36 @@ unsigned read_jobs() {
     return jobs;
 }
 
+// A number of seconds, such as 90 or 0.5.
+double read_seconds(const char* variable, double by_default) {
+    const std::string value = environment(variable);
+    if (value.empty()) return by_default;
+    char* end = nullptr;
+    const double seconds = std::strtod(value.c_str(), &end);
+    if (*end != '\0' || !(seconds >= 0 && seconds <= k_longest_time)) {
+        fail_variable(variable, value, "must be a number of seconds, 0 or more");
+    }
+    return seconds;
+}
+
+// A size such as 4G, 512M or 800000K, in kilobytes.
+long read_size_kib(const char* variable, long by_default) {
+    const std::string value = environment(variable);
+    if (value.empty()) return by_default;
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    const std::string units = "KMGT", unit = end;
+    double kib = number;
+    if (unit.size() == 1 && units.find(unit[0]) != std::string::npos) {
+        for (std::size_t i = 0; i < units.find(unit[0]); ++i) kib *= 1024;
+    } else if (number != 0 || !unit.empty()) {
+        kib = -1;
+    }
+    if (!(kib >= 0 && kib < k_most_memory_kib))
+        fail_variable(variable, value, "must be a size such as 4G or 512M, or 0");
+    return static_cast<long>(kib);
+}
+
 std::string read_name() {
     std::string name = environment(LAZYCK_ENV_NAME);
     if (name.find('/') != std::string::npos || (!name.empty() && name[0] == '.')) {
@@ -72,6 +104,15 @@ std::string read_path(const char* variable) {
 std::string environment(const std::string& variable) {
     const char* value = std::getenv(variable.c_str());
     return value == nullptr ? "" : value;
+}
+
+std::string rank_name() {
+    for (const char* variable : {"RANK", "LOCAL_RANK"}) {
+        const std::string value = environment(variable);
+        const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+        if (is_number && value.size() < 10) return "rank " + value;
+    }
+    return "";
 }
 
 bool aborts_on_error() { return environment(LAZYCK_ENV_ON_ERROR) == "abort"; }
@@ -112,6 +153,9 @@ Config read_config() {
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.salt = environment(LAZYCK_ENV_EXTRA_CACHE_KEY);
+    config.lock_timeout = read_seconds(LAZYCK_ENV_LOCK_TIMEOUT, config.lock_timeout);
+    config.compile_timeout = read_seconds(LAZYCK_ENV_COMPILE_TIMEOUT, config.compile_timeout);
+    config.mem_per_job_kib = read_size_kib(LAZYCK_ENV_MEM_PER_JOB, config.mem_per_job_kib);
     const std::string on_error = environment(LAZYCK_ENV_ON_ERROR);
     if (!on_error.empty() && on_error != "abort" && on_error != "throw") {
         fail_variable(LAZYCK_ENV_ON_ERROR, on_error, "must be throw or abort");

@@ -14,13 +14,19 @@ struct Config {
     std::string name;       // "": the manifest's
     bool is_verbose = false;
     bool is_jit_disabled = false;
-    Strings archs;      // empty: ask the GPU
-    unsigned jobs = 1;  // compilers at a time
-    std::string salt;   // the user's own part of the key
+    Strings archs;                  // empty: ask the GPU
+    unsigned jobs = 1;              // compilers at a time
+    std::string salt;               // the user's own part of the key
+    double lock_timeout = -1;       // seconds to wait for another process's compile; negative: by what compiles took
+    double compile_timeout = 3600;  // seconds; 0: none
+    long mem_per_job_kib = -1;      // of one compile; negative: by what compiles took; 0: memory is not looked at
 };
 
 // Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.
 Config read_config();
+
+// "rank 3" in a distributed job (RANK, else LOCAL_RANK), else "".
+std::string rank_name();
 
 // Whether a failure should end the process (LAZYCK_ON_ERROR=abort); read at every failure. A bad value reads as no.
 bool aborts_on_error();

@@ -15,6 +15,7 @@
 #include "failure.h"
 #include "lazyck_abi.h"
 #include "load_error.h"
+#include "lock.h"
 #include "machine.h"
 #include "messages.h"
 #include "parallel.h"
@@ -109,12 +110,19 @@ Library& Library::get() {
     return *library;
 }
 
-void Library::before_fork() { g_library.load()->m_mutex.lock(); }
+void Library::before_fork() {
+    g_library.load()->m_mutex.lock();
+    locks_before_fork();
+}
 
-void Library::after_fork_in_parent() { g_library.load()->m_mutex.unlock(); }
+void Library::after_fork_in_parent() {
+    locks_after_fork_in_parent();
+    g_library.load()->m_mutex.unlock();
+}
 
 // Threads that obtained entries do not exist in the child (see owner_pid), nor do those that waited for them.
 void Library::after_fork_in_child() {
+    locks_after_fork_in_child();
     Library& library = *g_library.load();
     static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();

@@ -1,4 +1,5 @@
-// One lock per blob, held between processes by flock(2): the kernel frees it with its holder.
+// Locks between processes, by flock(2): the kernel frees them with their holder. The files are never unlinked: two
+// processes could then hold locks on two files of one name.
 #pragma once
 
 #include <string>
@@ -7,17 +8,48 @@
 
 namespace lazyck::rt {
 
-class BlobLock {
+// A file's lock, held until the object's end. A child made by fork does not hold it.
+class FileLock {
  public:
-    // Waits for the lock file at `path`; after a few seconds and then every half minute says who holds it.
-    // `what` names the blob. Throws CompileError when the file cannot be used.
-    BlobLock(const std::string& path, const std::string& what);
-    BlobLock(const BlobLock&) = delete;
-    BlobLock& operator=(const BlobLock&) = delete;
-    ~BlobLock();
+    enum class State { held, busy, unusable };
+
+    // Tries once. `unusable`: this file system does not lock (NFS without its lock service); `error` says why.
+    explicit FileLock(const std::string& path);
+    FileLock(const FileLock&) = delete;
+    FileLock& operator=(const FileLock&) = delete;
+    ~FileLock();
+
+    State state() const { return m_state; }
+    int error() const { return m_error; }
+    // Tries again.
+    State retry();
+    // What the file says is replaced by `text`. Only for readers who want to know more: failure is no error.
+    void write(const std::string& text);
 
  private:
     UniqueFd m_fd;
+    State m_state = State::busy;
+    int m_error = 0;
 };
+
+// The lock of one blob, waited for.
+class BlobLock {
+ public:
+    // Waits at most `patience` seconds; after five and then every half minute says who holds it. `what` names the blob.
+    // Throws CompileError when the file cannot be opened.
+    BlobLock(const std::string& path, const std::string& what, double patience);
+
+    // Not held after the time is up, or where the file system does not lock: the caller then works without, since
+    // publishing an entry is atomic in any case.
+    bool is_held() const { return m_lock.state() == FileLock::State::held; }
+
+ private:
+    FileLock m_lock;
+};
+
+// Handlers of fork: a child must not keep the locks of threads that it does not have.
+void locks_before_fork();
+void locks_after_fork_in_parent();
+void locks_after_fork_in_child();
 
 }  // namespace lazyck::rt

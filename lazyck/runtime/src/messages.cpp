@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "config.h"
 #include "files.h"
 
 namespace lazyck::rt {
@@ -11,7 +12,9 @@ std::atomic<bool> g_silent{false};
 }
 
 void say(const std::string& line) {
-    if (!g_silent.load(std::memory_order_relaxed)) write_all(2, "lazyck: " + line + "\n");
+    if (g_silent.load(std::memory_order_relaxed)) return;
+    const std::string rank = rank_name();
+    write_all(2, (rank.empty() ? "lazyck: " : "lazyck: [" + rank + "] ") + line + "\n");
 }
 
 void silence() { g_silent.store(true, std::memory_order_relaxed); }

@@ -1,4 +1,6 @@
 // Where the trampoline (stub_<machine>.S) comes in: a slot's number → its function.
+#include <pthread.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -23,10 +25,23 @@ class KeptErrno {
     int m_value;
 };
 
+// A cancelled thread finishes its compile: others wait for it, and cancelling would unwind through code that catches.
+class Uncancelled {
+ public:
+    Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_before); }
+    Uncancelled(const Uncancelled&) = delete;
+    Uncancelled& operator=(const Uncancelled&) = delete;
+    ~Uncancelled() { pthread_setcancelstate(m_before, nullptr); }
+
+ private:
+    int m_before = PTHREAD_CANCEL_ENABLE;
+};
+
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t slot) {
     const KeptErrno kept;
+    const Uncancelled uncancelled;
     try {
         return lazyck::rt::Library::get().resolve(slot);
     } catch (const lazyck::CompileError& e) {

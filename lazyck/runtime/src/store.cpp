@@ -1,8 +1,10 @@
 #include "store.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +12,7 @@
 #include <optional>
 
 #include "compile.h"
+#include "costs.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -17,10 +20,14 @@
 #include "messages.h"
 #include "places.h"
 #include "process.h"
+#include "slots.h"
 
 namespace lazyck::rt {
 
 namespace {
+
+constexpr double k_least_patience = 1200;              // seconds
+constexpr long k_unknown_need_kib = 4L * 1024 * 1024;  // what large CUDA files take
 
 class HeldSlot {
  public:
@@ -32,6 +39,20 @@ class HeldSlot {
  private:
     JobSlots& m_slots;
 };
+
+// Seconds to wait for another process that compiles the blob: several times what the slowest compile took.
+double patience(const Config& config, const Guess& guess) {
+    if (config.lock_timeout >= 0) return config.lock_timeout;
+    return std::max(k_least_patience, 4 * std::max(guess.blob.seconds, guess.largest.seconds));
+}
+
+// Kilobytes to reserve for a compile: what it took before, else what the library's largest took, and something for the
+// driver and its other children.
+long memory_for(const Config& config, const Guess& guess) {
+    if (config.mem_per_job_kib >= 0) return config.mem_per_job_kib;
+    const long known = guess.blob.peak_kib > 0 ? guess.blob.peak_kib : guess.largest.peak_kib;
+    return known > 0 ? known + known / 5 : k_unknown_need_kib;
+}
 
 // Moves a damaged entry out of the way, under the blob's lock.
 void quarantine(const std::string& path, const std::string& problem) {
@@ -131,7 +152,10 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
                      Cache& cache) {
     cache.make_directories_for(key);
     const std::string path = cache.entry_path(key);
-    const BlobLock lock(cache.lock_path(key), std::string(blob.name) + " for " + key.arch_label());
+    const std::string what = std::string(blob.name) + " for " + key.arch_label();
+    const Costs costs(cache.library_dir(key));
+    const Guess guess = costs.guess(blob.name);
+    const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess));
     EntryLookup found = look_up_entry(path, key.id(), key.machine, symbols);
     if (found.state == EntryState::ready) return std::move(found.entry);
     if (found.state == EntryState::damaged) {
@@ -149,15 +173,31 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.archs = key.archs;
     request.symbols = symbols;
     request.is_verbose = m_config.is_verbose;
+    const long needed = memory_for(m_config, guess);
+    Cost cost;
+    bool was_killed = false;
+    request.timeout_seconds = m_config.compile_timeout;
+    request.expected_seconds = guess.blob.seconds;
     const HeldSlot slot(m_jobs);
+    CompileSlot shared(cache.slots_dir(), m_config.jobs, needed, what);
+    request.started = [&](pid_t compiler) { shared.started(compiler); };
+    request.ended = [&](const Outcome& outcome) {
+        cost.peak_kib = std::max(cost.peak_kib, outcome.peak_rss_kib);
+        was_killed = outcome.signal == SIGKILL && !outcome.has_timed_out;
+    };
     const auto start = std::chrono::steady_clock::now();
+    const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
     try {
         compile_entry(request, cache, key);
     } catch (...) {
         ++m_counters.failures;
+        // As the kernel does when memory runs out: the next try reserves more.
+        if (was_killed) costs.add(blob.name, {guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
     }
-    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start);
+    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(spent_so_far());
+    cost.seconds = std::chrono::duration<double>(spent).count();
+    costs.add(blob.name, cost);
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
     found = look_up_entry(path, key.id(), key.machine, symbols);

@@ -1,0 +1,58 @@
+#include "costs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "files.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr off_t k_most_read = 64 * 1024;
+
+std::string tail_of(const std::string& path) {
+    const UniqueFd fd = open_file(path, O_RDONLY | O_NOFOLLOW);
+    if (!fd) return "";
+    const off_t size = lseek(fd.get(), 0, SEEK_END);
+    std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, k_most_read)), '\0');
+    const ssize_t n = pread(fd.get(), text.data(), text.size(), std::max<off_t>(0, size - k_most_read));
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
+    return text;
+}
+
+}  // namespace
+
+Guess Costs::guess(const std::string& blob) const {
+    Guess found;
+    const std::string name = safe_name(blob);
+    for (const std::string& line : split(tail_of(m_path), "\n")) {
+        Cost cost;
+        int length = 0;
+        if (std::sscanf(line.c_str(), "%lf %ld %n", &cost.seconds, &cost.peak_kib, &length) != 2 || length == 0)
+            continue;
+        if (!(cost.seconds >= 0) || cost.peak_kib < 0) continue;
+        std::string_view of = std::string_view(line).substr(static_cast<std::size_t>(length));
+        const bool was_killed = !of.empty() && of[0] == '!';
+        if (was_killed) of.remove_prefix(1);
+        if (of == name) found.blob = cost;
+        if (was_killed) continue;
+        found.largest.seconds = std::max(found.largest.seconds, cost.seconds);
+        found.largest.peak_kib = std::max(found.largest.peak_kib, cost.peak_kib);
+    }
+    return found;
+}
+
+void Costs::add(const std::string& blob, const Cost& cost, bool was_killed) const {
+    char figures[64];
+    std::snprintf(figures, sizeof figures, "%.1f %ld ", cost.seconds, cost.peak_kib);
+    const UniqueFd fd = open_file(m_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+    if (fd) write_all(fd.get(), figures + std::string(was_killed ? "!" : "") + safe_name(blob) + "\n");
+}
+
+}  // namespace lazyck::rt
