@@ -28,10 +28,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_first_beat{5};
 constexpr std::chrono::seconds k_beat_interval{30};
-constexpr int k_poll_ms = 20;  // without pidfd_open (Linux before 5.3)
 constexpr std::size_t k_stack_size = 64 * 1024;
 constexpr std::size_t k_kernel_mask_size = 8;  // bytes of a signal mask as the kernel knows it
 constexpr unsigned long k_ignored = 1;         // SIG_IGN
+constexpr int k_no_status = -1;
 
 std::vector<char*> pointers(const Strings& words) {
     std::vector<char*> out;
@@ -55,163 +55,233 @@ std::string find_program(const Command& command) {
     return "";
 }
 
-// What the child reads between clone and exec. It shares our memory: everything is made before, nothing is allocated.
+// What the processes below tell us through a pipe.
+struct Report {
+    enum Kind : int { failed, started, ended } kind;
+    int value;      // errno value, process id, status as wait4(2) gives it
+    long peak_kib;  // with `ended`
+};
+
+// What they read. They share our memory: all of this is made before, and outlives them.
 struct Start {
     const char* program;
     char* const* argv;
     char* const* environment;
     const char* cwd;
     int output;
-    int failure_pipe;  // takes an errno value; closed by exec
-    long parent;
+    int reports;
+    long parent;  // the process that starts the watcher
+    void* program_stack;
 };
 
-// Bare system calls: in the child those of the C library could be a sanitizer's, which would change what it knows of
-// us.
-template <typename... Words>
-long call(long number, Words... words) {
-    return syscall(number, words...);
+// A bare system call: the C library's functions set errno, which is the calling thread's, and could be a sanitizer's.
+#define LAZYCK_BARE __attribute__((no_sanitize("address", "thread", "undefined")))
+#if defined(__x86_64__)
+LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#elif defined(__aarch64__)
+LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+    return x0;
+}
+#endif
+
+template <typename T>
+LAZYCK_BARE long word(T* pointer) {
+    return reinterpret_cast<long>(pointer);
 }
 
-// Leaves `descriptor` as number `wanted` to the program.
-__attribute__((no_sanitize("address", "thread", "undefined"))) bool give(int descriptor, int wanted) {
-    return call(SYS_dup3, descriptor, wanted, 0) == wanted;
-}
+LAZYCK_BARE void tell(int pipe, const Report& report) { bare(SYS_write, pipe, word(&report), sizeof report); }
 
-// Runs in the child, on a stack of its own.
-__attribute__((no_sanitize("address", "thread", "undefined"))) int start_child(void* data) {
-    const Start& start = *static_cast<const Start*>(data);
+// Every signal to its default, without the handlers of the program, which must not run here.
+LAZYCK_BARE void reset_signals() {
     const unsigned long by_default[8] = {};  // the kernel's struct sigaction: the handler comes first
     for (int signal = 1; signal < NSIG; ++signal) {
         unsigned long old[8] = {};
-        call(SYS_rt_sigaction, signal, nullptr, old, k_kernel_mask_size);
+        bare(SYS_rt_sigaction, signal, 0, word(old), k_kernel_mask_size);
         // Ignored by nohup and the like: the compiler is to live through a hangup as we do.
         const bool may_be_ignored = signal == SIGHUP || signal == SIGINT || signal == SIGQUIT;
         if (may_be_ignored && old[0] == k_ignored) continue;
-        call(SYS_rt_sigaction, signal, by_default, nullptr, k_kernel_mask_size);
+        bare(SYS_rt_sigaction, signal, word(by_default), 0, k_kernel_mask_size);
     }
-    // Above the standard ones first: the program may have closed its own, so that ours have their numbers.
-    const int pipe = static_cast<int>(call(SYS_fcntl, start.failure_pipe, F_DUPFD_CLOEXEC, 3));
-    const int out = static_cast<int>(call(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3));
-    const int null = static_cast<int>(call(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC, 0));
-    const int in = static_cast<int>(call(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3));
-    bool is_good = pipe >= 0 && give(in, 0) && give(out, 1) && give(out, 2);
-    is_good = is_good && (*start.cwd == '\0' || call(SYS_chdir, start.cwd) == 0);
-    // Whoever ends us, by SIGKILL too, ends the compiler: nobody would take what it makes.
-    is_good = is_good && call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0;
-    if (is_good && call(SYS_getppid) == start.parent) {
-        const unsigned long nothing_blocked = 0;
-        call(SYS_rt_sigprocmask, SIG_SETMASK, &nothing_blocked, nullptr, k_kernel_mask_size);
-        call(SYS_execve, start.program, start.argv, start.environment);
+}
+
+// Becomes the program. Signals are at their defaults, and blocked.
+LAZYCK_BARE int become_program(void* data) {
+    const Start& start = *static_cast<const Start*>(data);
+    // Above the standard ones first: the host may have closed its own, so that ours have their numbers.
+    const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
+    const long null = bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
+    const long in = bare(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3), out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
+    long status = in < 0 ? in : bare(SYS_dup3, in, 0);
+    for (int to = 1; to <= 2 && status >= 0; ++to) status = out < 0 ? out : bare(SYS_dup3, out, to);
+    if (status >= 0 && *start.cwd != '\0') status = bare(SYS_chdir, word(start.cwd));
+    if (status >= 0) status = bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+    if (status >= 0) {
+        const unsigned long nothing = 0;
+        bare(SYS_rt_sigprocmask, SIG_SETMASK, word(&nothing), 0, k_kernel_mask_size);
+        status = bare(SYS_execve, word(start.program), word(start.argv), word(start.environment));
     }
-    const int error = errno;
-    call(SYS_write, pipe, &error, sizeof error);
-    call(SYS_exit_group, 127);
+    tell(reports, {Report::failed, static_cast<int>(-status), 0});
+    bare(SYS_exit_group, 127);
     return 127;
 }
 
-// The process's id, or minus an errno value. Not posix_spawn: a child that sends no signal at its end is not reaped by
-// a program that ignores SIGCHLD, nor by a handler that waits for any child, so its exit status is ours to read.
-pid_t start_process(const Command& command, const std::string& program) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return -errno;
-    const UniqueFd from_child(ends[0]);
-    UniqueFd to_parent(ends[1]);
-    const std::vector<char*> argv = pointers(command.argv), environment = pointers(command.environment);
-    std::vector<char> stack(k_stack_size);
-    sigset_t all, before;
-    sigfillset(&all);
-    Start start = {program.c_str(), argv.data(), environment.data(), command.cwd.c_str(), command.output,
-                   ends[1],         getpid()};
-    // No handler of the program may run in the child, which shares its memory.
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const auto clone_with = [&](int end_signal) {
-        void* const top =
-            reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(stack.data() + stack.size()) & ~15UL);
-        return clone(start_child, top, CLONE_VM | CLONE_VFORK | end_signal, &start);
-    };
-    pid_t pid = clone_with(0);
-    if (pid < 0 && errno == EINVAL) pid = clone_with(SIGCHLD);  // under emulators
-    const int clone_error = errno;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (pid < 0) return -clone_error;
-    to_parent = UniqueFd();
-    int error = 0;
-    ssize_t size;
-    do {
-        size = read(from_child.get(), &error, sizeof error);
-    } while (size < 0 && errno == EINTR);
-    if (size != sizeof error) return pid;
-    while (waitpid(pid, nullptr, __WALL) < 0 && errno == EINTR) {
+// Starts the program and waits for it, all signals blocked.
+LAZYCK_BARE int watch(void* data) {
+    const Start& start = *static_cast<const Start*>(data);
+    reset_signals();
+    // Whoever ends us, by SIGKILL too, ends the watcher, and that the program: nobody would take what it makes.
+    bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+    if (bare(SYS_getppid) == start.parent) {
+        const int pid = clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
+        if (pid > 0) {
+            tell(start.reports, {Report::started, pid, 0});
+            int status = 0;
+            rusage used = {};
+            long ended;
+            do {
+                ended = bare(SYS_wait4, pid, word(&status), 0, word(&used));
+            } while (ended == -EINTR);
+            tell(start.reports, {Report::ended, status, used.ru_maxrss});
+        } else {
+            tell(start.reports, {Report::failed, EAGAIN, 0});
+        }
     }
-    return -error;
+    bare(SYS_exit_group, 0);
+    return 0;
 }
 
-Outcome from_wait(int status, const rusage& used) {
+// A stack for a process that shares our memory.
+class Stack {
+ public:
+    Stack() : m_bytes(k_stack_size) {}
+    void* top() {
+        return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(m_bytes.data() + m_bytes.size()) & ~15UL);
+    }
+
+ private:
+    std::vector<char> m_bytes;
+};
+
+// A running program, and the process that waits for it. Not a plain child: the kernel reaps those for a program that
+// ignores SIGCHLD, and a handler that waits for any child takes their exit status. The watcher, which shares our memory
+// so that starting it costs no copy of a large process, sends no signal at its end, so nobody but us waits for it; and
+// the program is the watcher's child.
+class Running {
+ public:
+    Running(const Command& command, const std::string& program)
+        : m_argv(pointers(command.argv)), m_environment(pointers(command.environment)) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) != 0) {
+            m_error = errno;
+            return;
+        }
+        m_reports = UniqueFd(ends[0]);
+        m_to_us = UniqueFd(ends[1]);
+        m_start = {program.c_str(), m_argv.data(), m_environment.data(), command.cwd.c_str(), command.output,
+                   ends[1],         getpid(),      m_program_stack.top()};
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        m_watcher = clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
+        // Under emulators, which know threads and copies only.
+        if (m_watcher < 0 && errno == EINVAL) m_watcher = clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
+        m_error = m_watcher < 0 ? errno : 0;
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    // Until the watcher is gone, it uses what is ours.
+    ~Running() {
+        while (m_watcher > 0 && waitpid(m_watcher, nullptr, __WALL) < 0 && errno == EINTR) {
+        }
+    }
+
+    int error() const { return m_error; }
+
+    // The next report, waited for at most so long; nothing when the time is up; `ended` with value -1 when the watcher
+    // has ended without a word.
+    std::optional<Report> next(double seconds) {
+        pollfd wanted = {m_reports.get(), POLLIN, 0};
+        if (poll(&wanted, 1, static_cast<int>(std::clamp(seconds * 1000 + 1, 1.0, 30000.0))) <= 0) return std::nullopt;
+        Report report;
+        const ssize_t size = read(m_reports.get(), &report, sizeof report);
+        if (size < 0 && errno == EINTR) return std::nullopt;
+        return size == sizeof report ? report : Report{Report::ended, k_no_status, 0};
+    }
+
+    // Ours would keep the pipe open after the watcher's end; it has its own unless it shares our table, which it does
+    // not.
+    void close_own_end() { m_to_us = UniqueFd(); }
+
+ private:
+    std::vector<char*> m_argv, m_environment;
+    UniqueFd m_reports, m_to_us;
+    Stack m_watcher_stack, m_program_stack;
+    Start m_start = {};
+    pid_t m_watcher = -1;
+    int m_error = 0;
+};
+
+Outcome from_report(const Report& report) {
+    if (report.value == k_no_status) return {Ending::unknown, "unknown exit status"};
     Outcome outcome{Ending::failed, ""};
-    outcome.peak_rss_kib = used.ru_maxrss;
-    if (WIFEXITED(status)) {
-        if (WEXITSTATUS(status) == 0) outcome.ending = Ending::succeeded;
-        outcome.text = "exit status " + std::to_string(WEXITSTATUS(status));
+    outcome.peak_rss_kib = report.peak_kib;
+    if (WIFEXITED(report.value)) {
+        if (WEXITSTATUS(report.value) == 0) outcome.ending = Ending::succeeded;
+        outcome.text = "exit status " + std::to_string(WEXITSTATUS(report.value));
     } else {
-        outcome.signal = WTERMSIG(status);
+        outcome.signal = WTERMSIG(report.value);
         outcome.text = "killed by signal " + std::to_string(outcome.signal) + " (" + strsignal(outcome.signal) + ")";
     }
     return outcome;
 }
 
-// Looks whether the process has ended; nothing if not.
-std::optional<Outcome> poll_end(pid_t pid) {
-    int status = 0;
-    rusage used = {};
-    pid_t ended;
-    do {
-        ended = wait4(pid, &status, WNOHANG | __WALL, &used);
-    } while (ended < 0 && errno == EINTR);
-    if (ended == 0) return std::nullopt;
-    if (ended == pid) return from_wait(status, used);
-    // Somebody else was first. Until an unreaped child ends, both calls find it.
-    if (kill(pid, 0) == 0) return std::nullopt;
-    return Outcome{Ending::unknown, "unknown exit status"};
-}
-
-Outcome wait_for(pid_t pid, const Command& command) {
-#ifdef SYS_pidfd_open
-    const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-#else
-    const UniqueFd process;
-#endif
+Outcome wait_for(Running& running, const std::string& program, const Command& command) {
     const Clock::time_point start = Clock::now();
     Clock::time_point next_beat = start + k_first_beat;
+    pid_t pid = 0;
     bool has_timed_out = false;
-    const auto ended = [&](Outcome outcome) {
-        outcome.has_timed_out = has_timed_out;
-        return outcome;
-    };
     while (true) {
-        if (const auto outcome = poll_end(pid)) return ended(*outcome);
         const auto now = Clock::now();
         const std::chrono::duration<double> spent = now - start;
-        if (!has_timed_out && command.timeout_seconds > 0 && spent.count() > command.timeout_seconds) {
-            has_timed_out = true;
-            kill_tree(pid);
-        }
-        if (now >= next_beat) {
-            command.beat(spent.count());
-            next_beat += k_beat_interval;
-        }
-        auto left = std::chrono::duration<double>(next_beat - now).count();
-        if (!has_timed_out && command.timeout_seconds > 0)
-            left = std::min(left, command.timeout_seconds - spent.count());
-        if (process) {
-            pollfd wanted = {process.get(), POLLIN, 0};
-            // Readable at the end, whoever reaps; a moment later there is nothing left to wait for.
-            if (poll(&wanted, 1, static_cast<int>(std::clamp(left * 1000 + 1, 1.0, 30000.0))) > 0) {
-                if (const auto outcome = poll_end(pid)) return ended(*outcome);
-                return ended({Ending::unknown, "unknown exit status"});
+        double patience = std::chrono::duration<double>(next_beat - now).count();
+        if (!has_timed_out && command.timeout_seconds > 0) {
+            patience = std::min(patience, command.timeout_seconds - spent.count());
+            if (pid > 0 && patience <= 0) {
+                has_timed_out = true;
+                kill_tree(pid);
             }
-        } else {
-            poll(nullptr, 0, k_poll_ms);
+        }
+        if (const auto report = running.next(patience)) {
+            if (report->kind == Report::failed) {
+                return {Ending::failed, "cannot start '" + program + "': " + system_text(report->value), false};
+            }
+            if (report->kind == Report::ended) {
+                Outcome outcome = from_report(*report);
+                outcome.has_timed_out = has_timed_out;
+                return outcome;
+            }
+            pid = report->value;
+            command.started(pid);
+        } else if (Clock::now() >= next_beat) {
+            command.beat(std::chrono::duration<double>(Clock::now() - start).count());
+            next_beat += k_beat_interval;
         }
     }
 }
@@ -223,10 +293,12 @@ Outcome run_command(const Command& command) {
     if (program.empty()) {
         return {Ending::failed, "cannot start '" + command.argv[0] + "': not found in PATH", false};
     }
-    const pid_t pid = start_process(command, program);
-    if (pid < 0) return {Ending::failed, "cannot start '" + program + "': " + system_text(-pid), false};
-    command.started(pid);
-    return wait_for(pid, command);
+    Running running(command, program);
+    if (running.error() != 0) {
+        return {Ending::failed, "cannot start '" + program + "': " + system_text(running.error()), false};
+    }
+    running.close_own_end();
+    return wait_for(running, program, command);
 }
 
 }  // namespace lazyck::rt

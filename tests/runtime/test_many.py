@@ -1,0 +1,363 @@
+"""Many callers at once, and what interrupts them: locks that wait and give up, slots of the host, signals, kills."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+
+from lazyck import abi
+
+HEADER = "#pragma once\nint one(int); int two(int); int three(int); int four(int); int call(int which, int x);\n"
+NAMES = ("one", "two", "three", "four")
+BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
+MAIN = '#include "demo.h"\nint call(int which, int x) {\n' + "".join(
+    f"if (which == {i}) return {n}(x);\n" for i, n in enumerate(NAMES, 1)
+) + "return 0; }\n"  # fmt: skip
+SYMBOLS = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
+# calls the blobs whose numbers are its arguments, in that order; 3 for a CompileError
+CALLER = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+#include <cstdlib>
+int main(int argc, char** argv) {
+    int wrong = 0;
+    for (int i = 1; i < argc; ++i) {
+        const int which = std::atoi(argv[i]);
+        try { wrong |= call(which, 10) != 10 + which; }
+        catch (const lazyck::CompileError& e) { std::puts(e.what()); wrong = 3; }
+    }
+    return wrong;
+}
+"""
+
+
+@pytest.fixture
+def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
+    where = tmp_path / "lib"
+    where.mkdir()
+    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    made.program(CALLER)
+    return made
+
+
+def slow_compiler(lib: LazyLibrary, before: str) -> None:
+    """Let the compile step (not the link step) run the shell commands `before` first."""
+    text = lib.compiler.read_text()
+    lib.compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
+
+
+def start(
+    lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
+) -> subprocess.Popen[str]:
+    """A process that calls `blobs`, in a process group of its own."""
+    argv = lib.words(lib.directory / name, *map(str, blobs))
+    full = {**os.environ, **lib.env, **(env or {})}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, env=full, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def until(what: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until `what()` is true; fails the test after `seconds`."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_running(marker: str) -> bool:
+    """Whether any process of this machine has `marker` among its words."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in path.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def works(lib: LazyLibrary) -> None:
+    """A normal run right after: correct results, nothing left in the staging directory."""
+    done = lib.call(lib.directory / "main", "1", "2", "3", "4")
+    assert done.returncode == 0, done
+    assert len(lib.entries()) == 4
+
+
+# -- many --------------------------------------------------------------------------------------------
+
+
+def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: LazyLibrary) -> None:
+    orders = [(1, 2, 3, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2)] * 4
+    running = [start(lib, *order) for order in orders]
+    assert [p.wait(300) for p in running] == [0] * len(orders)
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
+    for p in running:
+        p.communicate()
+
+
+def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 15; }')
+    holder = start(lib, 1, env={"RANK": "7"})
+    until(lambda: lib.compiles("one") == 1)
+    waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5"})
+    said = waiter.communicate(timeout=60)[1]
+    assert waiter.returncode == 0, said
+    assert re.search(rf"waiting for one .*process {holder.pid} on \S+ \(rank 7\) since \d{{4}}-", said), said
+    assert "compiling it here too" in said
+    assert lib.compiles("one") == 2
+    assert holder.communicate(timeout=60) and holder.returncode == 0
+    works(lib)
+
+
+def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; exec sleep 7777.1; }')
+    holder = start(lib, 1)
+    until(lambda: is_running("7777.1"))
+    waiter = start(lib, 1)
+    time.sleep(0.3)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.communicate()
+    assert waiter.communicate(timeout=60) and waiter.returncode == 0
+    until(lambda: not is_running("7777.1"), 5)
+    works(lib)
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include <chrono>
+    #include <cstdio>
+    #include <thread>
+    #include <unistd.h>
+    int main() {
+        std::thread caller([] { call(1, 1); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+        const pid_t child = fork();
+        if (child == 0) { sleep(60); _exit(0); }
+        std::printf("%d\n", child);
+        std::fflush(stdout);
+        caller.join();
+    }
+    """,
+        "forks",
+    )
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; exec sleep 7777.2; }')
+    holder = start(lib, name="forks")
+    assert holder.stdout is not None
+    child = int(holder.stdout.readline())
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    try:
+        works(lib)
+        os.kill(child, 0)  # it lives
+    finally:
+        os.kill(child, signal.SIGKILL)
+        holder.communicate()
+
+
+# -- slots -------------------------------------------------------------------------------------------
+
+
+def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str]) -> int:
+    """Let four processes compile a blob each; how many compilers ran at the same time at the most."""
+    log = lib.directory / "running"
+    note = f'echo "+" >> {shlex.quote(str(log))}; sleep 0.6; echo "-" >> {shlex.quote(str(log))}'
+    slow_compiler(lib, note)
+    running = [start(lib, i, env=env) for i in (1, 2, 3, 4)]
+    said = [p.communicate(timeout=120)[1] for p in running]
+    assert [p.returncode for p in running] == [0] * 4, said
+    now = most = 0
+    for line in log.read_text().split():
+        now += 1 if line == "+" else -1
+        most = max(most, now)
+    return most
+
+
+def test_processes_share_the_jobs_of_the_host(lib: LazyLibrary) -> None:
+    assert most_at_a_time(lib, {abi.ENV_JOBS: "1"}) == 1
+
+
+def test_processes_with_more_jobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
+    assert most_at_a_time(lib, {abi.ENV_JOBS: "4", abi.ENV_MEM_PER_JOB: "0"}) > 1
+
+
+def test_compiles_that_do_not_fit_into_memory_run_one_after_the_other(lib: LazyLibrary) -> None:
+    assert most_at_a_time(lib, {abi.ENV_JOBS: "4", abi.ENV_MEM_PER_JOB: "4000G"}) == 1
+
+
+def test_what_a_compile_took_is_the_next_one_s_reservation(lib: LazyLibrary) -> None:
+    fat = "/usr/bin/env python3 -c 'x = bytearray(300 << 20)'"
+    slow_compiler(lib, fat)
+    assert lib.call(lib.directory / "main", "1").returncode == 0
+    (costs,) = lib.cache.glob("v1/*/costs")
+    seconds, peak, name = costs.read_text().split()
+    assert name == "one"
+    assert float(seconds) > 0
+    assert 300 << 10 < int(peak) < 600 << 10
+    shutil_entries = lib.entries()
+    for entry in shutil_entries:
+        entry.unlink()
+    slow_compiler(lib, "sleep 1.5")
+    again = start(lib, 1)
+    slot = lib.cache / ".slots"
+    until(
+        lambda: any(
+            f.read_text().split()[0] == str(int(peak) + int(peak) // 5) for f in slot.glob("*/slot-*") if f.read_text()
+        )
+    )
+    said = again.communicate(timeout=60)[1]
+    assert "compiling one for" in said and "(about " in said
+
+
+def test_a_compiler_killed_for_memory_is_tried_again_with_more_room(lib: LazyLibrary) -> None:
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; kill -9 $$; }')
+    done = lib.call(lib.directory / "main", "1", "1")
+    assert "killed by signal 9" in done.stdout
+    assert lib.compiles("one") == 2, "the next call of the same process tried again"
+    (costs,) = lib.cache.glob("v1/*/costs")
+    killed, good = costs.read_text().splitlines()
+    assert killed.endswith(" !one") and int(killed.split()[1]) == 2 * 4 * 1024 * 1024
+    assert good.endswith(" one")
+
+
+# -- time --------------------------------------------------------------------------------------------
+
+
+def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibrary) -> None:
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; echo begun; sleep 7777.3 & sleep 7777.3; }')
+    done = lib.call(lib.directory / "main", "1", env={abi.ENV_COMPILE_TIMEOUT: "1"})
+    assert done.returncode == 3
+    assert f"took longer than 1.0 s ({abi.ENV_COMPILE_TIMEOUT}) and was killed" in done.stdout
+    log = re.search(r"log: (\S+)", done.stdout)
+    assert log and "begun" in Path(log[1]).read_text()
+    assert not is_running("7777.3")
+    works(lib)
+
+
+def test_a_long_compile_says_that_it_is_alive_and_whose_it_is(lib: LazyLibrary) -> None:
+    slow_compiler(lib, "sleep 5.5")
+    said = lib.call(lib.directory / "main", "1", env={"RANK": "3"}).stderr
+    assert re.search(r"^lazyck: \[rank 3\] still compiling one for \w+ \(5\.\d s\)$", said, re.M), said
+
+
+# -- signals -----------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_program_and_compiler_and_leaves_no_half_entry(lib: LazyLibrary) -> None:
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 7777.4; }')
+    running = start(lib, 1)
+    until(lambda: is_running("7777.4"))
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGINT
+    until(lambda: not is_running("7777.4"), 5)
+    assert not lib.entries()
+    works(lib)
+
+
+def test_ctrl_c_in_a_program_that_handles_it_ends_the_call(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include "error.hpp"
+    #include <csignal>
+    #include <cstdio>
+    static volatile std::sig_atomic_t seen = 0;
+    int main() {
+        std::signal(SIGINT, [](int) { seen = 1; });
+        try { call(1, 1); } catch (const lazyck::CompileError& e) { std::printf("%d %s\n", seen, e.what()); }
+        return call(1, 1) == 2 ? 0 : 1;
+    }
+    """,
+        "handles",
+    )
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 7777.5; }')
+    running = start(lib, name="handles")
+    until(lambda: is_running("7777.5"))
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, out + err
+    assert out.startswith("1 lazyck: cannot compile blob 'one'"), out
+    works(lib)
+
+
+@pytest.mark.parametrize("handler", ["SIG_IGN", "[](int) { while (waitpid(-1, nullptr, WNOHANG) > 0) {} }"])
+def test_the_compilers_exit_is_read_whatever_the_program_does_with_children(lib: LazyLibrary, handler: str) -> None:
+    lib.program(
+        f"""
+    #include "demo.h"
+    #include "error.hpp"
+    #include <csignal>
+    #include <cstdio>
+    #include <sys/wait.h>
+    int main() {{
+        signal(SIGCHLD, {handler});
+        try {{ call(1, 1); }} catch (const lazyck::CompileError& e) {{ std::puts(e.what()); }}
+        const bool has_zombie = waitpid(-1, nullptr, WNOHANG | __WALL) > 0;
+        return has_zombie ? 1 : 0;
+    }}
+    """,
+        "children",
+    )
+    slow_compiler(lib, "echo 'error: no'; exit 42")
+    done = lib.call(lib.directory / "children")
+    assert done.returncode == 0
+    assert "exit status 42" in done.stdout
+
+
+def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include <pthread.h>
+    #include <unistd.h>
+    static void* work(void*) { call(1, 1); pthread_testcancel(); return nullptr; }
+    int main() {
+        pthread_t thread;
+        pthread_create(&thread, nullptr, work, nullptr);
+        usleep(300 * 1000);
+        pthread_cancel(thread);
+        void* result = nullptr;
+        pthread_join(thread, &result);
+        return result == PTHREAD_CANCELED && call(1, 1) == 2 ? 0 : 1;
+    }
+    """,
+        "cancels",
+    )
+    slow_compiler(lib, "sleep 1")
+    done = lib.call(lib.directory / "cancels")
+    assert done.returncode == 0, done
+    assert lib.compiles("one") == 1
+
+
+def test_a_program_without_standard_files_compiles_as_well(lib: LazyLibrary) -> None:
+    done = lib.call("/bin/sh", "-c", f"exec {shlex.quote(str(lib.directory / 'main'))} 1 2 <&- >&- 2>&-")
+    assert done.returncode == 0
+    assert len(lib.entries()) == 2
+
+
+def test_multiprocessing_by_fork_and_by_spawn(lib: LazyLibrary) -> None:
+    script = lib.directory / "workers.py"
+    script.write_text(
+        "import ctypes, multiprocessing as mp, sys\n"
+        "def work(which):\n"
+        "    return ctypes.CDLL(sys.argv[1])._Z4callii(which, 10)\n"
+        "if __name__ == '__main__':\n"
+        "    assert work(1) == 11\n"
+        "    for how in ('fork', 'spawn', 'forkserver'):\n"
+        "        with mp.get_context(how).Pool(4) as pool:\n"
+        "            assert pool.map(work, [1, 2, 3, 4] * 3) == [11, 12, 13, 14] * 3\n"
+    )
+    done = lib.call("python3", script, lib.library)
+    assert done.returncode == 0, done.stderr
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
