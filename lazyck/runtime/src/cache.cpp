@@ -1,5 +1,5 @@
 // <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log; <root>/.locks and <root>/.staging.
-// <root>/v1/<library>/costs (see costs.h), <root>/.slots/<host>/ (see slots.h). Names are readable; what they leave out
+// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see slots.h). Names are readable; what they leave out
 // of a key is in the entry's trailer (see entry.cpp).
 #include "cache.h"
 
@@ -94,7 +94,7 @@ std::string Cache::staging_prefix(const EntryKey& key) const {
     return m_root + "/.staging/" + safe_name(key.blob) + "-" + std::to_string(getpid()) + "-";
 }
 
-std::string Cache::library_dir(const EntryKey& key) const { return directories(key)[2]; }
+std::string Cache::costs_path(const EntryKey& key) const { return m_root + "/.costs/" + safe_name(key.library); }
 
 std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
 
@@ -120,6 +120,7 @@ void Cache::make_directories_for(const EntryKey& key) {
     for (const std::string& path : directories(key)) make_private(path);
     make_private(m_root + "/.locks");
     make_private(m_root + "/.staging");
+    make_private(m_root + "/.costs");
     make_private(m_root + "/.slots");
     make_private(slots_dir());
 }

@@ -36,7 +36,8 @@ class Cache {
     std::string log_path(const EntryKey& key) const;
     std::string lock_path(const EntryKey& key) const;
     std::string staging_prefix(const EntryKey& key) const;
-    std::string library_dir(const EntryKey& key) const;
+    // Of what compiling the library's blobs took.
+    std::string costs_path(const EntryKey& key) const;
     // Of the compile slots of this host.
     std::string slots_dir() const;
 

@@ -1,4 +1,4 @@
-// What compiles took before: the guess for the next one. One line per compile in the library's directory of the cache.
+// What compiles took before: the guess for the next one. One line per compile, in a file of the library's.
 //
 // line: "<seconds> <peak KiB> [!]<blob>\n", appended in one write; the newest line of a blob counts. '!': it was
 // killed, for want of memory as it seems: the peak is a guess for the next try. Lines that do not parse are passed
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 namespace lazyck::rt {
 
@@ -21,8 +22,7 @@ struct Guess {
 
 class Costs {
  public:
-    // `directory` is the library's in the cache.
-    explicit Costs(const std::string& directory) : m_path(directory + "/costs") {}
+    explicit Costs(std::string path) : m_path(std::move(path)) {}
 
     Guess guess(const std::string& blob) const;
     // A record that cannot be kept is no error.

@@ -21,6 +21,9 @@
 #include "files.h"
 #include "process_tree.h"
 
+// The C library's clone by its other name: the thread sanitizer takes `clone` for a fork.
+extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* data, ...) noexcept;
+
 namespace lazyck::rt {
 
 namespace {
@@ -148,7 +151,7 @@ LAZYCK_BARE int watch(void* data) {
     // Whoever ends us, by SIGKILL too, ends the watcher, and that the program: nobody would take what it makes.
     bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (bare(SYS_getppid) == start.parent) {
-        const int pid = clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
+        const int pid = __clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
         if (pid > 0) {
             tell(start.reports, {Report::started, pid, 0});
             int status = 0;
@@ -198,9 +201,9 @@ class Running {
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        m_watcher = clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
+        m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
         // Under emulators, which know threads and copies only.
-        if (m_watcher < 0 && errno == EINVAL) m_watcher = clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
+        if (m_watcher < 0 && errno == EINVAL) m_watcher = __clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
         m_error = m_watcher < 0 ? errno : 0;
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }

@@ -153,7 +153,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     cache.make_directories_for(key);
     const std::string path = cache.entry_path(key);
     const std::string what = std::string(blob.name) + " for " + key.arch_label();
-    const Costs costs(cache.library_dir(key));
+    const Costs costs(cache.costs_path(key));
     const Guess guess = costs.guess(blob.name);
     const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess));
     EntryLookup found = look_up_entry(path, key.id(), key.machine, symbols);

@@ -1,0 +1,98 @@
+"""Many processes with many threads call the blobs of one library, in any order: each blob is compiled once.
+
+    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N]
+
+A round begins with an empty cache. Ends with status 1 and what was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+
+from lazylib import LazyLibrary, build_lazy_library  # noqa: E402
+
+BLOBS = 12
+DECLARATIONS = "".join(f"int f{i}(int);\n" for i in range(BLOBS))
+SWITCH = "".join(f"case {i}: return f{i}(x);\n" for i in range(BLOBS))
+PROGRAM = r"""
+#include "demo.h"
+#include <atomic>
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <vector>
+int main(int, char** argv) {
+    const int threads = std::atoi(argv[1]), blobs = std::atoi(argv[2]);
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> all;
+    for (int t = 0; t < threads; ++t)
+        all.emplace_back([&, seed = std::random_device()()] {
+            std::mt19937 any(seed);
+            for (int n = 0; n < 200; ++n) {
+                const int which = static_cast<int>(any() % static_cast<unsigned>(blobs));
+                wrong += call(which, 5) != which + 5;
+            }
+        });
+    for (std::thread& thread : all) thread.join();
+    return wrong == 0 ? 0 : 1;
+}
+"""
+
+
+def build(where: Path) -> LazyLibrary:
+    """The library and the program that calls it."""
+    lib = build_lazy_library(
+        where, where / "objects",
+        {f"f{i}": f'#include "demo.h"\nint f{i}(int x) {{ return x + {i}; }}\n' for i in range(BLOBS)},
+        '#include "demo.h"\nint call(int which, int x) { switch (which) {\n' + SWITCH + "} return -1; }\n",
+        header="#pragma once\nint call(int, int);\n" + DECLARATIONS,
+        symbols={f"f{i}": (f"_Z{len(f'f{i}')}f{i}i",) for i in range(BLOBS)},
+    )  # fmt: skip
+    lib.program(PROGRAM, flags=["-O1"])
+    return lib
+
+
+def one_round(lib: LazyLibrary, processes: int, threads: int) -> str:
+    """What went wrong, or ""."""
+    shutil.rmtree(lib.cache, ignore_errors=True)
+    lib.calls.unlink(missing_ok=True)
+    argv = [str(lib.directory / "main"), str(threads), str(BLOBS)]
+    env = {**os.environ, **lib.env}
+    running = [subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) for _ in range(processes)]
+    statuses = [p.wait(1800) for p in running]
+    compiles = [lib.compiles(f"/f{i}") for i in range(BLOBS)]
+    if any(statuses) or compiles != [1] * BLOBS:
+        return f"statuses {sorted(set(statuses))}, compiles per blob {compiles}"
+    return ""
+
+
+def main() -> None:
+    """Run the rounds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "lib").mkdir()
+        lib = build(Path(name) / "lib")
+        for number in range(1, options.rounds + 1):
+            begun = time.monotonic()
+            wrong = one_round(lib, options.processes, options.threads)
+            print(f"round {number}: {wrong or 'each blob compiled once, all results right'}", end=", ")
+            print(f"{time.monotonic() - begun:.1f} s", flush=True)
+            if wrong:
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
