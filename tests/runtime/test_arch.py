@@ -140,3 +140,42 @@ def test_nothing_says_an_arch(tmp_path: Path, objects_dir: Path) -> None:
     done = lib.call(tmp_path / "main")
     assert done.returncode == 3
     assert "LAZYCK_ARCHS" in done.stdout
+
+
+CAPTURES = r"""
+#include <cstdlib>
+static long captured() { const char* which = std::getenv("TEST_CAPTURED"); return which ? std::atol(which) : -1; }
+extern "C" int FUNCTION(void* stream, int* status) {
+    *status = reinterpret_cast<long>(stream) == captured();
+    return captured() == 906 && stream == nullptr ? 906 : 0;  // another stream than the default one
+}
+"""
+TORCH = r"""
+namespace c10 { namespace LOWER {
+struct UPPERStream { long id; signed char device, type; void* stream() const; };
+UPPERStream getCurrentUPPERStream(signed char) { return {77, 0, 1}; }
+void* UPPERStream::stream() const { return reinterpret_cast<void*>(id + device); }
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "device", "function", "names"),
+    [
+        ("cuda", CUDA, "cuStreamIsCapturing", ("cuda", "CUDA")),
+        ("rocm", HIP_R0600, "hipStreamIsCapturing", ("hip", "HIP")),
+    ],
+)
+@pytest.mark.parametrize("captured", ["0", "77", "906"])
+def test_first_call_during_a_capture_is_an_error_that_names_blob_and_prebuild(
+    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, function: str, names: tuple[str, str], captured: str
+) -> None:
+    torch = TORCH.replace("LOWER", names[0]).replace("UPPER", names[1])
+    lib = build(tmp_path, objects_dir, toolchain, device + CAPTURES.replace("FUNCTION", function) + torch, 0, ["90"])
+    done = lib.call(tmp_path / "main", env={"TEST_CAPTURED": captured})
+    assert done.returncode == 3
+    assert f"blob 'other' is called for the first time while a {names[1]} stream is being captured" in done.stdout
+    assert f"lazyck prebuild build --manifest {lib.library} other" in done.stdout
+    assert not lib.entries()
+    assert lib.call(tmp_path / "main").returncode == 0
+    assert lib.call(tmp_path / "main", env={"TEST_CAPTURED": "5"}).returncode == 0, "a stream of which nobody knows"

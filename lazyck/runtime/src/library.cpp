@@ -12,6 +12,7 @@
 #include <cstddef>
 
 #include "arch.h"
+#include "capture.h"
 #include "failure.h"
 #include "lazyck_abi.h"
 #include "load_error.h"
@@ -65,6 +66,19 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
              "', which was loaded before and has the same soname, '" + manifest.soname() +
              "'; link one of them with another soname (-Wl,-soname,NAME)",
          {name, "", ""});
+}
+
+// A graph that is being recorded would be spoiled by what a first call does, and the program told so much later.
+void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const std::string& own) {
+    const std::string runtime = capturing_runtime(manifest.recipe(blob.recipe).toolchain);
+    if (runtime.empty()) return;
+    fail("lazyck: blob '" + std::string(blob.name) + "' is called for the first time while a " + runtime +
+             " stream is being captured, when it can be neither compiled nor loaded; call it once before the capture, "
+             "or "
+             "lazyck_prefetch(\"" +
+             blob.name + "\")\n  to compile it ahead of time: " +
+             shell_join({"lazyck", "prebuild", "build", "--manifest", own, blob.name}),
+         {blob.name, "", ""});
 }
 
 ManifestView embedded_manifest() {
@@ -152,6 +166,7 @@ bool Library::is_loaded(BlobId blob) {
 void Library::make_ready(BlobId blob) {
     if (is_loaded(blob)) return;
     const Row at = row(blob);
+    check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
     load(blob, *obtain(blob, archs));
 }

@@ -1,0 +1,87 @@
+#include "capture.h"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_active = 1;      // (cu|hip)StreamCaptureStatusActive
+constexpr int k_implicit = 906;  // asking the default stream would spoil another stream's capture: there is one
+
+using IsCapturing = int(void* stream, int* status);
+
+// What PyTorch's getCurrentCUDAStream returns, in registers.
+struct TorchStream {
+    std::int64_t id;
+    std::int8_t device, type;
+};
+
+struct Runtime {
+    const char* name;
+    const char* is_capturing;
+    std::initializer_list<const char*> libraries;
+    const char* torch_library;
+    const char* torch_current;  // c10::cuda::getCurrentCUDAStream(signed char)
+    const char* torch_stream;   // c10::cuda::CUDAStream::stream() const
+};
+
+const Runtime k_cuda = {"CUDA",
+                        "cuStreamIsCapturing",
+                        {"libcuda.so.1"},
+                        "libc10_cuda.so",
+                        "_ZN3c104cuda20getCurrentCUDAStreamEa",
+                        "_ZNK3c104cuda10CUDAStream6streamEv"};
+const Runtime k_hip = {"HIP",
+                       "hipStreamIsCapturing",
+                       {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
+                       "libc10_hip.so",
+                       "_ZN3c103hip19getCurrentHIPStreamEa",
+                       "_ZNK3c103hip9HIPStream6streamEv"};
+
+// Of what is loaded already: who captures has loaded it.
+void* loaded(const char* name, std::initializer_list<const char*> libraries) {
+    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+    for (const char* library : libraries) {
+        void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == nullptr) continue;
+        if (void* found = dlsym(handle, name)) return found;
+    }
+    return nullptr;
+}
+
+// PyTorch's stream of this thread; the default one where there is no PyTorch.
+void* torch_stream(const Runtime& runtime) {
+    void* const current = loaded(runtime.torch_current, {runtime.torch_library});
+    void* const stream = loaded(runtime.torch_stream, {runtime.torch_library});
+    if (current == nullptr || stream == nullptr) return nullptr;
+    try {
+        const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
+        return reinterpret_cast<void* (*)(const TorchStream*)>(stream)(&found);
+    } catch (...) {
+        return nullptr;  // it finds no device, so nothing is captured
+    }
+}
+
+}  // namespace
+
+std::string capturing_runtime(const std::string& toolchain) {
+    if (toolchain != "cuda" && toolchain != "rocm") return "";
+    const Runtime& runtime = toolchain == "cuda" ? k_cuda : k_hip;
+    auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(runtime.is_capturing, runtime.libraries));
+    if (is_capturing == nullptr) return "";
+    // The legacy default stream and the thread's own are known to CUDA by the numbers 1 and 2.
+    const std::uintptr_t by_thread = toolchain == "cuda" ? 2 : 0;
+    for (void* const stream :
+         {torch_stream(runtime), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {
+        int status = 0;
+        const int error = is_capturing(stream, &status);
+        if ((error == 0 && status == k_active) || error == k_implicit) return runtime.name;
+    }
+    return "";
+}
+
+}  // namespace lazyck::rt
