@@ -13,6 +13,7 @@
 #include "lazyck_abi.h"
 #include "messages.h"
 #include "process.h"
+#include "staging.h"
 
 namespace lazyck::rt {
 
@@ -22,6 +23,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t k_longest_error_line = 500;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// What to make of a failure; see failure.h.
+struct Verdict {
+    bool is_final = false;
+    int place_error = 0;
+};
 
 // One compilation under way.
 class Compilation {
@@ -56,7 +63,8 @@ class Compilation {
         run_step("link", m_plan.link, "blob.so");
         const std::string output = m_staging.path() + "/blob.so";
         const std::string fault = find_fault(output, m_key.machine, m_request.symbols);
-        if (!fault.empty()) fail_here(fault, output);
+        // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
+        if (!fault.empty()) fail_here(fault, output, {m_is_end_known, 0});
         seal_entry(output, m_key.id());
         keep_log();
         if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);
@@ -80,6 +88,7 @@ class Compilation {
         const std::string path = m_staging.path() + "/" + product;
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && is_file(path)) return;
+        if (outcome.ending == Ending::unknown) m_is_end_known = false;
         if (outcome.ending == Ending::unknown && is_file(path)) return;
         const std::string reason =
             outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
@@ -88,9 +97,16 @@ class Compilation {
             fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
                       "");
         }
-        const std::string first = first_error(read_text(m_staged_log).substr(before));
+        const std::string output = read_text(m_staged_log).substr(before);
+        const std::string first = first_error(output);
         const std::string advice = advice_on_arch(first, m_request.archs);
-        fail_here(first, advice.empty() ? reason : advice);
+        fail_here(first, advice.empty() ? reason : advice, {is_final(end_of(outcome, output)), place_error_in(output)});
+    }
+
+    // An end that nobody saw counts as the compiler's own if it says what is wrong.
+    static CommandEnd end_of(const Outcome& outcome, const std::string& output) {
+        if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, output};
+        return {outcome.signal == 0 && !outcome.has_timed_out, outcome.exit_status, output};
     }
 
     // The line by which a reader would know what is wrong. The last line of `output` is ours; the driver's own
@@ -109,14 +125,23 @@ class Compilation {
         return last.substr(0, k_longest_error_line);
     }
 
-    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail) {
+    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
         const std::string command = reproducer(m_plan);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         say("could not compile " + m_what);
-        fail("lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label + ": " + reason +
-                 (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log + "\n  to reproduce: " + command,
-             {m_request.blob, m_log, command});
+        const std::string message = "lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label +
+                                    ": " + reason + (detail.empty() ? "" : "\n  (" + detail + ")") +
+                                    "\n  log: " + m_log + "\n  to reproduce: " + command;
+        const FailureParts parts = {m_request.blob, m_log, command};
+        if (verdict.is_final) {
+            fail_for_good(message +
+                              "\n  later calls in this process will not try again, unless it calls"
+                              " lazyck_clear_failures()",
+                          parts);
+        }
+        if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
+        fail(message, parts);
     }
 
     // A log that cannot be kept is no reason to fail.
@@ -125,10 +150,11 @@ class Compilation {
     const CompileRequest& m_request;
     const EntryKey& m_key;
     std::string m_what;
-    TemporaryDirectory m_staging;
+    StagingDirectory m_staging;
     std::string m_entry, m_log, m_staged_log;
     UniqueFd m_log_fd;
     CompilePlan m_plan;
+    bool m_is_end_known = true;
 };
 
 }  // namespace

@@ -103,8 +103,6 @@ int make_directories(const std::string& path) {
     return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-namespace {
-
 void remove_tree(const std::string& path) {
     if (unlink(path.c_str()) == 0) return;
     DIR* dir = opendir(path.c_str());
@@ -117,8 +115,6 @@ void remove_tree(const std::string& path) {
     }
     rmdir(path.c_str());
 }
-
-}  // namespace
 
 TemporaryDirectory::TemporaryDirectory(const std::string& prefix) : m_path(prefix + "XXXXXX") {
     if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);

@@ -23,6 +23,8 @@ class UniqueFd {
 
     int get() const { return m_fd; }
     explicit operator bool() const { return m_fd >= 0; }
+    // Leaves it open for good.
+    int release() { return std::exchange(m_fd, -1); }
 
  private:
     int m_fd = -1;
@@ -77,6 +79,9 @@ std::string absolute(const std::string& path);
 
 // Makes missing directories of `path` (0700), without looking at those that exist. Returns 0 or an errno value.
 int make_directories(const std::string& path);
+
+// Removes `path` and all below it, as far as it can.
+void remove_tree(const std::string& path);
 
 // A new private directory, removed with all it holds.
 class TemporaryDirectory {

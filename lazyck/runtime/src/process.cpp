@@ -98,7 +98,9 @@ std::string find_program(const Command& command) {
 Outcome from_wait(const siginfo_t& info) {
     if (info.si_code == CLD_EXITED) {
         const Ending ending = info.si_status == 0 ? Ending::succeeded : Ending::failed;
-        return {ending, "exit status " + std::to_string(info.si_status)};
+        Outcome exited{ending, "exit status " + std::to_string(info.si_status)};
+        exited.exit_status = info.si_status;
+        return exited;
     }
     const std::string text = "killed by signal " + std::to_string(info.si_status) + " (" + strsignal(info.si_status);
     return {Ending::failed, text + ")", true, info.si_status};
