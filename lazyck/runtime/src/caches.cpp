@@ -96,7 +96,7 @@ std::shared_ptr<Cache> Caches::to_write() {
     return next;
 }
 
-void Caches::pass_over(const std::shared_ptr<Cache>& cache, const CompileError& reason) {
+void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure& reason) {
     const std::lock_guard<std::mutex> guard(m_mutex);
     if (m_used.empty() || m_used.back() != cache) return;  // another thread was first
     const auto next = next_stand_in();
@@ -106,9 +106,9 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const CompileError& 
              {reason.blob(), reason.log(), reason.command()});
     }
     m_used.push_back(next);
-    say("cannot write to the cache '" + cache->root() + "' (" + first_line(reason) + "); compiled blobs go to '" +
-        next->root() + "' instead, until this process ends" + (is_private(next) ? ", which others do not see" : "") +
-        "; to keep them, mend that or " + k_remedy);
+    say("cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
+        "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
+        (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " + k_remedy);
 }
 
 void Caches::forget_bad_places() {

@@ -29,7 +29,7 @@ class Caches {
 
     // From now on another one is written instead of `cache`, where writing failed; says so. Throws CompileError when
     // there is no other, and the next call begins with the user's own again.
-    void pass_over(const std::shared_ptr<Cache>& cache, const CompileError& reason);
+    void pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure& reason);
 
     // Has the next compile try the user's own place again.
     void forget_bad_places();

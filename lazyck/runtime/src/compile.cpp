@@ -92,15 +92,25 @@ class Compilation {
         if (outcome.ending == Ending::unknown && is_file(path)) return;
         const std::string reason =
             outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
-        write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        const std::string log = read_text(m_staged_log);
+        const std::string output = log.size() > before ? log.substr(before) : "";
+        const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
         if (!outcome.has_started) {
             fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
                       "");
         }
-        const std::string output = read_text(m_staged_log).substr(before);
         const std::string first = first_error(output);
         const std::string advice = advice_on_arch(first, m_request.archs);
-        fail_here(first, advice.empty() ? reason : advice, {is_final(end_of(outcome, output)), place_error_in(output)});
+        fail_here(first, advice.empty() ? reason : advice, judge(end_of(outcome, output), log_error));
+    }
+
+    Verdict judge(const CommandEnd& end, int log_error) const {
+        if (!is_directory(m_staging.path())) return {false, ENOENT};  // somebody emptied the cache
+        if (log_error != 0) return {false, log_error};
+        if (is_final(end)) return {true, 0};
+        const int said = place_error_in(end.output);
+        return {false, said == 0 && is_full(m_staging.path()) ? ENOSPC : said};
     }
 
     // An end that nobody saw counts as the compiler's own if it says what is wrong.
@@ -109,13 +119,12 @@ class Compilation {
         return {outcome.signal == 0 && !outcome.has_timed_out, outcome.exit_status, output};
     }
 
-    // The line by which a reader would know what is wrong. The last line of `output` is ours; the driver's own
-    // complaint about its linker says nothing.
+    // The line by which a reader would know what is wrong; the driver's own complaint about its linker says nothing.
     static std::string first_error(const std::string& output) {
         std::string last = "the compiler said nothing";
         for (const std::string& line : split(output, "\n")) {
             const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
-            if (has("collect2: error") || has("linker command failed") || line[0] == '[') continue;
+            if (has("collect2: error") || has("linker command failed")) continue;
             if (has("error:") || has("error ") || has("Error") || has("undefined reference") ||
                 has("undefined symbol")) {
                 return line.substr(0, k_longest_error_line);

@@ -87,6 +87,7 @@ bool is_of_place(int error) {
 
 bool is_final(const CommandEnd& end) {
     if (!end.has_exited || end.status == 0) return false;
+    if (end.output.find_first_not_of(" \t\r\n") == std::string::npos) return false;
     const auto is_passed_on = [&](int signal) { return end.status == 128 + signal; };
     if (std::any_of(std::begin(k_passed_on_signals), std::end(k_passed_on_signals), is_passed_on)) return false;
     const std::string output = lower(end.output);

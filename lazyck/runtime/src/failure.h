@@ -51,7 +51,8 @@ struct CommandEnd {
 };
 
 // Whether the compiler ran to its end and said no by itself: nobody killed it or a part of it, and no memory, room or
-// descriptor was missing. Takes a failure for a passing one when in doubt: that costs a compile, the other an answer.
+// descriptor was missing. One that says nothing has said nothing. Takes a failure for a passing one when in doubt: that
+// costs a compile, the other an answer.
 bool is_final(const CommandEnd& end);
 
 // The errno value of a full, read-only or broken file system that `output`, a compiler's, complains of; 0 if none.

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -79,6 +81,13 @@ bool is_directory(const std::string& path) {
 bool is_file(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool is_full(const std::string& path) {
+    constexpr std::uint64_t k_too_little = 1 << 20;
+    struct statvfs st;
+    if (statvfs(path.c_str(), &st) != 0) return false;
+    return std::uint64_t{st.f_bavail} * st.f_frsize < k_too_little || (st.f_files != 0 && st.f_favail == 0);
 }
 
 std::string directory_of(const std::string& path) {

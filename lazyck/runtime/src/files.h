@@ -72,6 +72,9 @@ std::string read_text(const std::string& path);
 bool is_directory(const std::string& path);
 bool is_file(const std::string& path);
 
+// Whether the file system of `path` has no room for a compilation.
+bool is_full(const std::string& path);
+
 std::string directory_of(const std::string& path);
 std::string file_name_of(const std::string& path);
 // `path`, below the working directory if it is relative.
