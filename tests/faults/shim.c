@@ -124,6 +124,13 @@ int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* 
     return REAL(posix_spawn)(pid, path, actions, how, argv, environment);
 }
 
+/* What starts a process below posix_spawn, for those who do without it. */
+int __clone(int (*run)(void*), void* stack, int flags, void* data, ...) {
+    if (fails("spawn", NULL)) return -1;
+    int (*const real)(int (*)(void*), void*, int, void*, ...) = (__typeof__(real))dlsym(RTLD_NEXT, "__clone");
+    return real(run, stack, flags, data);
+}
+
 int flock(int fd, int operation) {
     const long error = number("FAULT_FLOCK", -1);
     if (error < 0 || !is_meant()) return REAL(flock)(fd, operation);
