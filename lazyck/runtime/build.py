@@ -19,8 +19,7 @@ SOURCES = Path(__file__).parent / "src"
 TOOL_SOURCES = frozenset({"tool_main.cpp"})
 LIBRARY_SOURCES = frozenset({"library.cpp", "resolve.cpp", "api.cpp"})
 
-# No -fno-exceptions, no sanitizers, no -march: the objects must fit whatever they are linked with. A local static
-# must not become a unique symbol, which would pin a lazy library in memory and share it between libraries.
+# No -fno-exceptions, no sanitizers, no -march: the objects must fit whatever they are linked with.
 CXX_FLAGS = (
     "-std=c++17",
     "-O2",
@@ -38,6 +37,9 @@ MACHINE_FLAGS = {
     "x86_64": ("-fcf-protection=full",),
     "aarch64": ("-mbranch-protection=standard", "-mno-outline-atomics"),
 }
+# As far as the compiler knows it. A static of an inline function (of the C++ library's headers too) must not become a
+# unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
+UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = ("-pthread", "-ldl")
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
@@ -100,7 +102,7 @@ def _sources(src: Path, pattern: str) -> list[Path]:
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
-    wanted = MACHINE_FLAGS.get(machine_for(compiler), ())
+    wanted = (UNPIN_FLAG, *MACHINE_FLAGS.get(machine_for(compiler), ()))
     known = [flag for flag in wanted if accepts(tuple(compiler), (flag,), "c++")]
     return [*CXX_FLAGS, *known, *extra_flags]
 

@@ -144,25 +144,39 @@ def test_failure_tells_all_and_the_next_call_tries_again(lib: LazyLibrary) -> No
     assert subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode == 0
 
 
+CALL_OFTEN_THEN_CLEAR = r"""
+#include "demo.h"
+#include "error.hpp"
+#include "lazyck.h"
+#include <cstdio>
+#include <string>
+int main(int, char** argv) {
+    std::string first;
+    for (int i = 0; i < 10000; ++i) {
+        try { use(4); return 2; }
+        catch (const lazyck::CompileError& e) {
+            if (first.empty()) first = e.what();
+            if (first != e.what() || std::string(e.blob()) != "add" || *e.log() == 0 || *e.command() == 0) return 3;
+        }
+    }
+    std::puts(first.c_str());
+    if (std::rename(argv[1], argv[2]) != 0) return 4;
+    try { use(4); return 5; } catch (const lazyck::CompileError&) {}
+    if (lazyck_clear_failures() != 1 || lazyck_clear_failures() != 0) return 6;
+    return use(4) == 8 && sub(5, 2) == 3 ? 0 : 7;
+}
+"""
+
+
 @on_each_machine
-def test_failure_then_success_in_one_process(lib: LazyLibrary) -> None:
+def test_what_the_compiler_refused_is_not_compiled_again_until_cleared(lib: LazyLibrary) -> None:
     source = lib.directory / "lazyck/src/add.cpp"
     (lib.directory / "good.cpp").write_text(source.read_text())
     source.write_text("int add(int a, int b) { return oops; }\n")
-    program = lib.program(
-        r"""
-    #include "demo.h"
-    #include "error.hpp"
-    #include <cstdio>
-    int main(int, char** argv) {
-        try { use(4); return 2; } catch (const lazyck::CompileError&) {}
-        if (std::rename(argv[1], argv[2]) != 0) return 3;
-        return use(4) == 8 ? 0 : 4;
-    }
-    """
-    )
-    done = lib.call(program, lib.directory / "good.cpp", source)
-    assert done.returncode == 0, done.stderr
+    done = lib.call(lib.program(CALL_OFTEN_THEN_CLEAR), lib.directory / "good.cpp", source)
+    assert done.returncode == 0, done
+    assert "lazyck_clear_failures()" in done.stdout
+    assert lib.compiles("add") == 2
 
 
 @on_each_machine

@@ -37,7 +37,7 @@ LAZYCK_EXPORT int lazyck_abi_version(void) { return LAZYCK_API_VERSION; }
 
 LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
     return guarded([=] {
-        lazyck::rt::Library::get().store().set_cache_dir(path == nullptr ? "" : path);
+        lazyck::rt::Library::get().set_cache_dir(path == nullptr ? "" : path);
         return 0;
     });
 }
@@ -54,6 +54,10 @@ LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
 
 LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {
     return guarded([=] { return lazyck::rt::Library::get().prefetch(pattern == nullptr ? "*" : pattern); });
+}
+
+LAZYCK_EXPORT int lazyck_clear_failures(void) {
+    return guarded([] { return lazyck::rt::Library::get().clear_failures(); });
 }
 
 LAZYCK_EXPORT const char* lazyck_last_error(void) { return last_error().c_str(); }

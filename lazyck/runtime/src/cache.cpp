@@ -3,6 +3,7 @@
 // of a key is in the entry's trailer (see entry.cpp).
 #include "cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "files.h"
 #include "lazyck_abi.h"
 #include "machine.h"
+#include "staging.h"
 
 namespace lazyck::rt {
 
@@ -32,10 +34,8 @@ bool check_directory(const std::string& path) {
     const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
     const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
     struct stat st;
-    if (lstat(path.c_str(), &st) != 0) {
-        if (errno == ENOENT) return false;
-        fail(start + system_text(errno) + advice);
-    }
+    // What cannot be reached cannot be loaded from either.
+    if (lstat(path.c_str(), &st) != 0) return false;
     if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
     if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
     if (st.st_uid != geteuid() && st.st_uid != 0) {
@@ -53,6 +53,13 @@ void make_private(const std::string& path) {
         fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
     }
     if (!check_directory(path)) fail_system("the cache directory '" + path + "'", ENOENT);
+}
+
+// A directory that is there may still be on a read-only file system, or root's.
+void check_can_write(const std::string& path) {
+    if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+        fail_system("cannot write to the cache directory '" + path + "'", errno);
+    }
 }
 
 }  // namespace
@@ -91,7 +98,7 @@ std::string Cache::lock_path(const EntryKey& key) const {
 }
 
 std::string Cache::staging_prefix(const EntryKey& key) const {
-    return m_root + "/.staging/" + safe_name(key.blob) + "-" + std::to_string(getpid()) + "-";
+    return owned_prefix(m_root + "/.staging/" + safe_name(key.blob));
 }
 
 std::string Cache::costs_path(const EntryKey& key) const { return m_root + "/.costs/" + safe_name(key.library); }
@@ -117,12 +124,12 @@ bool Cache::find_directory(const EntryKey& key) {
 }
 
 void Cache::make_directories_for(const EntryKey& key) {
-    for (const std::string& path : directories(key)) make_private(path);
-    make_private(m_root + "/.locks");
-    make_private(m_root + "/.staging");
-    make_private(m_root + "/.costs");
-    make_private(m_root + "/.slots");
-    make_private(slots_dir());
+    const Strings all = directories(key);
+    const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
+    for (const std::string& path : all) make_private(path);
+    for (const std::string& path : {locks, staging, m_root + "/.costs", slots, slots_dir()}) make_private(path);
+    for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
+    if (!m_is_cleaned.exchange(true)) remove_left_over(staging);
 }
 
 void prepare_cache_root(const std::string& path) { make_private(path); }

@@ -1,6 +1,7 @@
 // Where entries lie, and whether the place can be trusted.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -45,7 +46,7 @@ class Cache {
     // others: what lies there would be loaded and run.
     bool find_directory(const EntryKey& key);
 
-    // Makes the directories that compiling needs (0700). Throws CompileError.
+    // Makes the directories that compiling needs (0700), and sees that they can be written. Throws CompileError.
     void make_directories_for(const EntryKey& key);
 
  private:
@@ -54,7 +55,8 @@ class Cache {
 
     std::string m_root;
     std::mutex m_mutex;
-    std::set<std::string> m_trusted;  // found good before
+    std::set<std::string> m_trusted;        // found good before
+    std::atomic<bool> m_is_cleaned{false};  // of what killed processes left
 };
 
 // Makes `path` a usable cache root. Throws CompileError.

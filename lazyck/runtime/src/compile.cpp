@@ -13,6 +13,7 @@
 #include "lazyck_abi.h"
 #include "messages.h"
 #include "process.h"
+#include "staging.h"
 
 namespace lazyck::rt {
 
@@ -22,6 +23,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t k_longest_error_line = 500;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// What to make of a failure; see failure.h.
+struct Verdict {
+    bool is_final = false;
+    int place_error = 0;
+};
 
 // One compilation under way.
 class Compilation {
@@ -55,7 +62,8 @@ class Compilation {
         run_step("link", m_plan.link, "blob.so");
         const std::string output = m_staging.path() + "/blob.so";
         const std::string fault = find_fault(output, m_key.machine, m_request.symbols);
-        if (!fault.empty()) fail_here(fault, output);
+        // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
+        if (!fault.empty()) fail_here(fault, output, {m_is_end_known, 0});
         seal_entry(output, m_key.id());
         keep_log();
         if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);
@@ -86,31 +94,49 @@ class Compilation {
         const std::string path = m_staging.path() + "/" + product;
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && is_file(path)) return;
+        if (outcome.ending == Ending::unknown) m_is_end_known = false;
         if (outcome.ending == Ending::unknown && is_file(path)) return;
         std::string reason = outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
         if (outcome.has_timed_out) {
             reason = "it took longer than " + seconds_text(m_request.timeout_seconds) +
                      " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";
         }
-        write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        const std::string log = read_text(m_staged_log);
+        const std::string output = log.size() > before ? log.substr(before) : "";
+        const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
         if (!outcome.has_started) {
             fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
                       "");
         }
-        // What it said until then is not why.
-        if (outcome.has_timed_out || outcome.signal != 0) fail_here(reason, "");
-        const std::string first = first_error(read_text(m_staged_log).substr(before));
+        // What it said until it was killed is not why.
+        if (outcome.has_timed_out || outcome.signal != 0)
+            fail_here(reason, "", judge(end_of(outcome, output), log_error));
+        const std::string first = first_error(output);
         const std::string advice = advice_on_arch(first, m_request.archs);
-        fail_here(first, advice.empty() ? reason : advice);
+        fail_here(first, advice.empty() ? reason : advice, judge(end_of(outcome, output), log_error));
     }
 
-    // The line by which a reader would know what is wrong. The last line of `output` is ours; the driver's own
-    // complaint about its linker says nothing.
+    Verdict judge(const CommandEnd& end, int log_error) const {
+        if (!is_directory(m_staging.path())) return {false, ENOENT};  // somebody emptied the cache
+        if (log_error != 0) return {false, log_error};
+        if (is_final(end)) return {true, 0};
+        const int said = place_error_in(end.output);
+        return {false, said == 0 && is_full(m_staging.path()) ? ENOSPC : said};
+    }
+
+    // An end that nobody saw counts as the compiler's own if it says what is wrong.
+    static CommandEnd end_of(const Outcome& outcome, const std::string& output) {
+        if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, output};
+        return {outcome.signal == 0 && !outcome.has_timed_out, outcome.exit_status, output};
+    }
+
+    // The line by which a reader would know what is wrong; the driver's own complaint about its linker says nothing.
     static std::string first_error(const std::string& output) {
         std::string last = "the compiler said nothing";
         for (const std::string& line : split(output, "\n")) {
             const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
-            if (has("collect2: error") || has("linker command failed") || line[0] == '[') continue;
+            if (has("collect2: error") || has("linker command failed")) continue;
             if (has("error:") || has("error ") || has("Error") || has("undefined reference") ||
                 has("undefined symbol")) {
                 return line.substr(0, k_longest_error_line);
@@ -120,14 +146,23 @@ class Compilation {
         return last.substr(0, k_longest_error_line);
     }
 
-    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail) {
+    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
         const std::string command = reproducer(m_plan);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         say("could not compile " + m_what);
-        fail("lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label + ": " + reason +
-                 (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log + "\n  to reproduce: " + command,
-             {m_request.blob, m_log, command});
+        const std::string message = "lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label +
+                                    ": " + reason + (detail.empty() ? "" : "\n  (" + detail + ")") +
+                                    "\n  log: " + m_log + "\n  to reproduce: " + command;
+        const FailureParts parts = {m_request.blob, m_log, command};
+        if (verdict.is_final) {
+            fail_for_good(message +
+                              "\n  later calls in this process will not try again, unless it calls"
+                              " lazyck_clear_failures()",
+                          parts);
+        }
+        if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
+        fail(message, parts);
     }
 
     // A log that cannot be kept is no reason to fail.
@@ -136,11 +171,12 @@ class Compilation {
     const CompileRequest& m_request;
     const EntryKey& m_key;
     std::string m_what;
-    TemporaryDirectory m_staging;
+    StagingDirectory m_staging;
     std::string m_entry, m_log, m_staged_log;
     UniqueFd m_log_fd;
     CompilePlan m_plan;
     Clock::time_point m_start = Clock::now();
+    bool m_is_end_known = true;
 };
 
 }  // namespace

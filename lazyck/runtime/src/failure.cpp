@@ -2,15 +2,107 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
 #include "text.h"
 
 namespace lazyck::rt {
+
+namespace {
+
+// What compilers, linkers and the shells around them print, in any case of letters.
+constexpr const char* k_signs_of_passing[] = {
+    "cannot allocate memory",
+    "out of memory",
+    "memory exhausted",  // "virtual memory exhausted"
+    "bad_alloc",
+    "could not allocate",
+    "killed signal terminated",      // gcc, of the compiler proper
+    "terminated signal terminated",  // the same, by SIGTERM
+    "internal compiler error: killed",
+    "internal compiler error: terminated",
+    "unable to execute command: killed",  // clang
+    "unable to execute command: terminated",
+    "died due to signal 9",  // nvcc
+    "died due to signal 15",
+    "terminated with signal 9",  // collect2
+    "resource temporarily unavailable",
+    "too many open files",
+    "text file busy",  // a compiler that is being replaced
+    "stale file handle",
+    "stale nfs file handle",
+    "interrupted system call",
+    "bus error",  // a mapped file on a full or broken file system
+};
+
+struct PlaceSign {
+    const char* text;
+    int error;
+};
+
+constexpr PlaceSign k_signs_of_place[] = {
+    {"no space left on device", ENOSPC}, {"disk quota exceeded", EDQUOT}, {"input/output error", EIO},
+    {"read-only file system", EROFS},    {"file too large", EFBIG},
+};
+
+// Exit statuses with which shells and drivers pass on that a signal ended a child: 128 + its number.
+constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
+
+std::string lower(std::string text) {
+    for (char& c : text) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return text;
+}
+
+}  // namespace
 
 void fail(const std::string& message, const FailureParts& parts) {
     throw CompileError(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
 }
 
-void fail_system(const std::string& what, int error) { fail("lazyck: " + what + ": " + system_text(error)); }
+void fail_for_good(const std::string& message, const FailureParts& parts) {
+    throw PermanentFailure(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+}
+
+void fail_system(const std::string& what, int error) {
+    throw SystemFailure("lazyck: " + what + ": " + system_text(error), {}, error);
+}
+
+bool is_of_place(int error) {
+    switch (error) {
+        case 0:
+        case EINTR:
+        case EAGAIN:
+        case ENOMEM:
+        case EMFILE:
+        case ENFILE:
+            return false;
+        default:
+            return true;
+    }
+}
+
+bool is_final(const CommandEnd& end) {
+    if (!end.has_exited || end.status == 0) return false;
+    if (end.output.find_first_not_of(" \t\r\n") == std::string::npos) return false;
+    const auto is_passed_on = [&](int signal) { return end.status == 128 + signal; };
+    if (std::any_of(std::begin(k_passed_on_signals), std::end(k_passed_on_signals), is_passed_on)) return false;
+    const std::string output = lower(end.output);
+    const auto is_said = [&](const char* sign) { return output.find(sign) != std::string::npos; };
+    return place_error_in(output) == 0 &&
+           std::none_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_said);
+}
+
+int place_error_in(const std::string& output) {
+    const std::string text = lower(output);
+    for (const PlaceSign& sign : k_signs_of_place) {
+        if (text.find(sign.text) != std::string::npos) return sign.error;
+    }
+    return 0;
+}
 
 std::string host_name() {
     char name[256] = {};

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -81,6 +83,13 @@ bool is_file(const std::string& path) {
     return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
 }
 
+bool is_full(const std::string& path) {
+    constexpr std::uint64_t k_too_little = 1 << 20;
+    struct statvfs st;
+    if (statvfs(path.c_str(), &st) != 0) return false;
+    return std::uint64_t{st.f_bavail} * st.f_frsize < k_too_little || (st.f_files != 0 && st.f_favail == 0);
+}
+
 std::string directory_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     if (slash == std::string::npos) return ".";
@@ -103,8 +112,6 @@ int make_directories(const std::string& path) {
     return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-namespace {
-
 void remove_tree(const std::string& path) {
     if (unlink(path.c_str()) == 0) return;
     DIR* dir = opendir(path.c_str());
@@ -117,8 +124,6 @@ void remove_tree(const std::string& path) {
     }
     rmdir(path.c_str());
 }
-
-}  // namespace
 
 TemporaryDirectory::TemporaryDirectory(const std::string& prefix) : m_path(prefix + "XXXXXX") {
     if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);

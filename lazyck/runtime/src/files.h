@@ -23,6 +23,8 @@ class UniqueFd {
 
     int get() const { return m_fd; }
     explicit operator bool() const { return m_fd >= 0; }
+    // Leaves it open for good.
+    int release() { return std::exchange(m_fd, -1); }
 
  private:
     int m_fd = -1;
@@ -70,6 +72,9 @@ std::string read_text(const std::string& path);
 bool is_directory(const std::string& path);
 bool is_file(const std::string& path);
 
+// Whether the file system of `path` has no room for a compilation.
+bool is_full(const std::string& path);
+
 std::string directory_of(const std::string& path);
 std::string file_name_of(const std::string& path);
 // `path`, below the working directory if it is relative.
@@ -77,6 +82,9 @@ std::string absolute(const std::string& path);
 
 // Makes missing directories of `path` (0700), without looking at those that exist. Returns 0 or an errno value.
 int make_directories(const std::string& path);
+
+// Removes `path` and all below it, as far as it can.
+void remove_tree(const std::string& path);
 
 // A new private directory, removed with all it holds.
 class TemporaryDirectory {

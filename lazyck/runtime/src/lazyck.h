@@ -42,6 +42,11 @@ int lazyck_get_stats(lazyck_stats* stats);
  * are ready, or -1: one of them failed, or none matches (see lazyck_last_error). */
 int lazyck_prefetch(const char* pattern);
 
+/* A blob that the compiler refused is not compiled again in this process: later calls fail at once with the same
+ * message. (What may pass, such as a full disk or a compiler that was killed, is tried again by the next call anyway.)
+ * This has the next call of each such blob compile again. How many there were, or -1. */
+int lazyck_clear_failures(void);
+
 /* What the last failed call of this thread had to say; "" after none. Valid until the next failure. */
 const char* lazyck_last_error(void);
 

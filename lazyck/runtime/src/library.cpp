@@ -1,6 +1,7 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <link.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include "load_error.h"
 #include "lock.h"
 #include "machine.h"
+#include "memory_file.h"
 #include "messages.h"
 #include "parallel.h"
 #include "places.h"
@@ -81,6 +83,20 @@ void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const s
          {blob.name, "", ""});
 }
 
+// Loads the entry at `path`; nullptr if that fails, for dlerror to explain.
+void* open_entry(const std::string& path) {
+    constexpr int k_flags = RTLD_NOW | RTLD_LOCAL;
+    const UniqueFd file = open_file(path, O_RDONLY | O_NOFOLLOW);
+    if (!file || !is_on_noexec(file.get())) return dlopen(path.c_str(), k_flags);
+    UniqueFd memory = copy_to_memory(file.get());
+    if (!memory) return dlopen(path.c_str(), k_flags);
+    void* const handle = dlopen(path_of_descriptor(memory.get()).c_str(), k_flags);
+    // The loader knows a library by its name: another blob must not come under this number as long as this one is
+    // there.
+    if (handle != nullptr) memory.release();
+    return handle;
+}
+
 ManifestView embedded_manifest() {
     const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
     return size == 0 ? ManifestView() : ManifestView(lazyck_manifest, size, "embedded manifest");
@@ -91,7 +107,7 @@ ManifestView embedded_manifest() {
 Library::Library(const Config& config, std::string path)
     : m_path(std::move(path)),
       m_embedded(embedded_manifest()),
-      m_store(config, {m_path, bundle_roots(config.root, m_embedded.root(), m_path)}),
+      m_store(config, {m_path, bundle_roots(config.root, m_embedded.root(), m_path)}, true),
       m_changed(std::make_unique<std::condition_variable>()) {
     if (!config.manifest.empty()) {
         if (const int error = m_fallback_file.map(config.manifest, true)) {
@@ -172,7 +188,7 @@ void Library::make_ready(BlobId blob) {
 }
 
 // One thread works on a blob at a time. Those that waited for it share its result, also a failure: they asked for the
-// same attempt. The next call makes a new one.
+// same attempt. The next call makes a new one, unless the compiler would say the same again.
 std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) {
     {
         std::unique_lock<std::mutex> lock(m_mutex);
@@ -186,7 +202,8 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
             m_changed->wait(lock);
         }
         if (state.entry) return state.entry;
-        if (state.attempts != seen && state.failure) throw CompileError(*state.failure);
+        const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
+        if (is_answered && state.failure) throw CompileError(*state.failure);
         state.is_busy = true;
         state.owner_pid = getpid();
         state.owner = std::this_thread::get_id();
@@ -194,12 +211,13 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
     std::shared_ptr<const Entry> entry;
     std::shared_ptr<const CompileError> failure;
     std::exception_ptr problem;
+    bool is_final = false;
     try {
         const Row at = row(blob);
         entry = std::make_shared<const Entry>(m_store.obtain(at.manifest, at.index, archs));
     } catch (const CompileError& e) {
         failure = std::make_shared<const CompileError>(e);
-        problem = std::current_exception();
+        is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
     } catch (...) {
         problem = std::current_exception();
     }
@@ -210,9 +228,12 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         ++state.attempts;
         state.entry = entry;
         state.failure = failure;
+        state.is_failure_final = is_final;
+        state.failed_archs = archs;
     }
     m_changed->notify_all();
     if (problem) std::rethrow_exception(problem);
+    if (failure) throw CompileError(*failure);  // of the public type, whatever kind it was
     return entry;
 }
 
@@ -220,11 +241,14 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
 void Library::load(BlobId blob, const Entry& entry) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
-    void* const handle = dlopen(entry.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* const handle = open_entry(entry.path);
     if (handle == nullptr) {
-        const char* const reason = dlerror();
-        fail("lazyck: cannot load blob '" + std::string(description.name) +
-                 "': " + explain_load_error(reason ? reason : entry.path, m_path),
+        const char* const said = dlerror();
+        const std::string reason = said != nullptr ? said : entry.path;
+        // Looked up again by the next call: the cache may have been emptied since.
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        m_states[blob].entry.reset();
+        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
@@ -264,6 +288,22 @@ int Library::prefetch(const char* pattern) {
     if (chosen.empty()) fail("lazyck: no blob of " + m_path + " matches '" + pattern + "'");
     for_each_in_parallel(chosen.size(), m_store.config().jobs, [&](std::size_t i) { make_ready(chosen[i]); });
     return static_cast<int>(chosen.size());
+}
+
+int Library::clear_failures() {
+    m_store.forget_bad_places();
+    int count = 0;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    for (auto& state : m_states) {
+        count += state.second.is_failure_final ? 1 : 0;
+        state.second.is_failure_final = false;
+    }
+    return count;
+}
+
+void Library::set_cache_dir(const std::string& path) {
+    m_store.set_cache_dir(path);
+    clear_failures();  // this one may have what could not be compiled
 }
 
 lazyck_stats Library::stats() {

@@ -30,8 +30,13 @@ class Library {
     // Makes ready all blobs whose names match; returns how many. Throws CompileError.
     int prefetch(const char* pattern);
 
+    // Forgets the failures that later calls would be answered with; returns of how many blobs.
+    int clear_failures();
+
+    // For blobs that are not loaded yet. Throws CompileError when `path` cannot be a cache.
+    void set_cache_dir(const std::string& path);
+
     lazyck_stats stats();
-    Store& store() { return m_store; }
 
  private:
     // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
@@ -45,6 +50,8 @@ class Library {
         std::uint64_t attempts = 0;
         std::shared_ptr<const Entry> entry;
         std::shared_ptr<const CompileError> failure;  // of the last attempt
+        bool is_failure_final = false;                // it is the answer to later calls too, for these archs
+        Strings failed_archs;
     };
 
     struct Row {

@@ -247,7 +247,8 @@ Outcome from_report(const Report& report) {
     outcome.peak_rss_kib = report.peak_kib;
     if (WIFEXITED(report.value)) {
         if (WEXITSTATUS(report.value) == 0) outcome.ending = Ending::succeeded;
-        outcome.text = "exit status " + std::to_string(WEXITSTATUS(report.value));
+        outcome.exit_status = WEXITSTATUS(report.value);
+        outcome.text = "exit status " + std::to_string(outcome.exit_status);
     } else {
         outcome.signal = WTERMSIG(report.value);
         outcome.text = "killed by signal " + std::to_string(outcome.signal) + " (" + strsignal(outcome.signal) + ")";

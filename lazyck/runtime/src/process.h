@@ -33,6 +33,7 @@ struct Outcome {
     int signal = 0;              // that killed it, or 0
     bool has_timed_out = false;  // killed here, because it took longer than allowed
     long peak_rss_kib = 0;       // of its largest process; 0 where unknown
+    int exit_status = 0;         // of one that exited by itself
 };
 
 // Runs a command to its end: stdin /dev/null, signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include "compile.h"
 #include "costs.h"
@@ -86,22 +87,20 @@ Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
     return names;
 }
 
-Store::Store(const Config& config, Places places)
-    : m_config(config), m_places(std::move(places)), m_jobs(config.jobs) {}
+Store::Store(const Config& config, Places places, bool may_stand_in)
+    : m_config(config), m_places(std::move(places)), m_jobs(config.jobs), m_may_stand_in(may_stand_in) {}
 
-std::shared_ptr<Cache> Store::cache(const ManifestView& manifest) {
+std::string Store::name_of(const ManifestView& manifest) const {
+    if (!m_config.name.empty()) return m_config.name;
+    const std::string baked = manifest.cache_name();
+    return baked.empty() ? LAZYCK_DEFAULT_CACHE_NAME : baked;
+}
+
+std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    if (!m_cache) {
-        std::string root = m_config.cache_dir;
-        if (root.empty()) {
-            std::string name = m_config.name;
-            if (name.empty()) name = manifest.cache_name();
-            if (name.empty()) name = LAZYCK_DEFAULT_CACHE_NAME;
-            root = default_cache_dir(name);
-        }
-        m_cache = std::make_shared<Cache>(root);
-    }
-    return m_cache;
+    if (!m_caches)
+        m_caches = std::make_shared<Caches>(m_given.empty() ? m_config.cache_dir : m_given, name_of(manifest));
+    return m_caches;
 }
 
 void Store::set_cache_dir(const std::string& path) {
@@ -109,7 +108,13 @@ void Store::set_cache_dir(const std::string& path) {
     const std::string root = absolute(path);
     prepare_cache_root(root);
     const std::lock_guard<std::mutex> guard(m_mutex);
-    m_cache = std::make_shared<Cache>(root);
+    m_given = root;
+    m_caches.reset();
+}
+
+void Store::forget_bad_places() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_caches) m_caches->forget_bad_places();
 }
 
 EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const {
@@ -120,7 +125,8 @@ EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const 
 bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path) {
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
-    const auto cache = this->cache(manifest);
+    const auto caches = this->caches(manifest);
+    const auto cache = caches->own();
     path = cache->entry_path(key);
     if (!cache->find_directory(key)) return false;
     try {
@@ -134,18 +140,39 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const Strings symbols = symbols_of(manifest, blob);
-    const auto cache = this->cache(manifest);
-    const std::string path = cache->entry_path(key);
+    const auto caches = this->caches(manifest);
     EntryLookup found;
-    if (cache->find_directory(key)) found = look_up_entry(path, key.id(), key.machine, symbols);
-    if (found.state == EntryState::ready) {
-        ++m_counters.hits;
-        if (m_config.is_verbose) say("found " + std::string(blob.name) + " for " + key.arch_label() + ": " + path);
-        return std::move(found.entry);
+    for (const auto& cache : caches->to_read()) {
+        if (!cache->find_directory(key)) continue;
+        const std::string path = cache->entry_path(key);
+        EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
+        if (here.state == EntryState::ready) {
+            ++m_counters.hits;
+            if (m_config.is_verbose) say("found " + std::string(blob.name) + " for " + key.arch_label() + ": " + path);
+            return std::move(here.entry);
+        }
+        if (here.state == EntryState::damaged) found = std::move(here);
     }
     ++m_counters.misses;
-    if (m_config.is_jit_disabled) fail_frozen(blob, key, *cache, found);
-    return compile(manifest, blob, key, symbols, *cache);
+    if (m_config.is_jit_disabled) fail_frozen(blob, key, *caches->own(), found);
+    return compile_somewhere(manifest, blob, key, symbols, *caches);
+}
+
+// In the next place if the one cannot be written.
+Entry Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                               const Strings& symbols, Caches& caches) {
+    bool was_cleaned = false;
+    while (true) {
+        const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
+        try {
+            return compile(manifest, blob, key, symbols, *cache);
+        } catch (const SystemFailure& e) {
+            if (!m_may_stand_in || !is_of_place(e.error())) throw;
+            // Somebody emptied the cache under our hands: made anew, it is as good as before.
+            if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
+            caches.pass_over(cache, e);
+        }
+    }
 }
 
 Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
@@ -209,7 +236,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     return std::move(found.entry);
 }
 
-void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, const EntryLookup& found) const {
+void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache, const EntryLookup& found) const {
     Strings command = {"lazyck", "prebuild", "build", "--manifest", m_places.library};
     if (!key.archs.empty()) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
     command.emplace_back(blob.name);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cache.h"
+#include "caches.h"
 #include "config.h"
 #include "entry.h"
 #include "manifest_view.h"
@@ -40,7 +41,8 @@ struct Places {
 
 class Store {
  public:
-    Store(const Config& config, Places places);
+    // `may_stand_in`: where the cache cannot be written, compile into another place, for this process's own use.
+    Store(const Config& config, Places places, bool may_stand_in = false);
 
     // The verified entry of blob `index` for `archs`, compiled if need be. Throws CompileError.
     Entry obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
@@ -51,15 +53,21 @@ class Store {
     // Throws CompileError when `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
 
+    // Has the next compile try again to write where writing failed before.
+    void forget_bad_places();
+
     const Config& config() const { return m_config; }
     Counters& counters() { return m_counters; }
 
  private:
-    std::shared_ptr<Cache> cache(const ManifestView& manifest);
+    std::shared_ptr<Caches> caches(const ManifestView& manifest);
+    std::string name_of(const ManifestView& manifest) const;
     EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
+    Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                            const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
                   Cache& cache);
-    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache,
+    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache,
                                   const EntryLookup& found) const;
 
     const Config m_config;
@@ -67,7 +75,9 @@ class Store {
     Counters m_counters;
     JobSlots m_jobs;
     std::mutex m_mutex;
-    std::shared_ptr<Cache> m_cache;  // made at the first use
+    std::shared_ptr<Caches> m_caches;  // made at the first use
+    std::string m_given;               // by set_cache_dir
+    const bool m_may_stand_in;
 };
 
 // The names of a blob's symbols.

@@ -1,0 +1,156 @@
+// Where the user's own cache cannot be written (read-only, full, no home), a call must still work. The next places are
+// $XDG_RUNTIME_DIR/<name>, which later processes find too, then a new directory of an unpredictable name in $TMPDIR,
+// /tmp, /var/tmp or /dev/shm: nobody can have prepared that one.
+#include "caches.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "config.h"
+#include "lazyck_abi.h"
+#include "messages.h"
+#include "staging.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_remedy[] = "set " LAZYCK_ENV_CACHE_DIR " to a directory that can be written";
+
+// Whether names in it are safe from others: it is ours or root's, and either nobody else can write to it or, as in
+// /tmp, nobody can move what belongs to others.
+bool keeps_names(const std::string& path) {
+    struct stat st;
+    if (path.empty() || path[0] != '/' || lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return false;
+    if (st.st_uid != geteuid() && st.st_uid != 0) return false;
+    return (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+}
+
+// The one of the user's session; nullptr when there is none, or its place is not the user's alone.
+std::shared_ptr<Cache> session_cache(const std::string& name) {
+    const std::string session = environment("XDG_RUNTIME_DIR");
+    struct stat st;
+    if (session.empty() || session[0] != '/' || lstat(session.c_str(), &st) != 0) return nullptr;
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) return nullptr;
+    const std::string root = session + "/" + name;
+    try {
+        prepare_cache_root(root);
+    } catch (const CompileError&) {
+        return nullptr;
+    }
+    return std::make_shared<Cache>(root);
+}
+
+// `what` of an exception of ours, on one line without our name.
+std::string first_line(const CompileError& e) {
+    std::string line = e.what();
+    line = line.substr(0, line.find('\n'));
+    return line.rfind("lazyck: ", 0) == 0 ? line.substr(8) : line;
+}
+
+}  // namespace
+
+Caches::Caches(const std::string& given, std::string name) : m_name(std::move(name)) {
+    std::string root = given;
+    if (root.empty()) {
+        try {
+            root = default_cache_dir(m_name);
+        } catch (const CompileError& e) {
+            m_no_own = first_line(e);
+            return;
+        }
+    }
+    m_own = std::make_shared<Cache>(root);
+    m_used = {m_own};
+}
+
+std::shared_ptr<Cache> Caches::own() {
+    if (!m_own) fail("lazyck: " + m_no_own);
+    return m_own;
+}
+
+std::vector<std::shared_ptr<Cache>> Caches::to_read() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    std::vector<std::shared_ptr<Cache>> all = m_used;
+    // What was compiled before the user's own place was tried again.
+    for (const Private& place : m_private) {
+        if (std::find(all.begin(), all.end(), place.cache) == all.end()) all.push_back(place.cache);
+    }
+    return all;
+}
+
+std::shared_ptr<Cache> Caches::to_write() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (!m_used.empty()) return m_used.back();
+    const auto next = next_stand_in();
+    if (!next) {
+        begin_again();
+        fail("lazyck: " + m_no_own + ", and there is no other place for compiled blobs; " + k_remedy);
+    }
+    m_used.push_back(next);
+    say(m_no_own + "; compiled blobs go to '" + next->root() + "' for now");
+    return next;
+}
+
+void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure& reason) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_used.empty() || m_used.back() != cache) return;  // another thread was first
+    const auto next = next_stand_in();
+    if (!next) {
+        begin_again();
+        fail(std::string(reason.what()) + "\n  no other place can be written either: " + k_remedy,
+             {reason.blob(), reason.log(), reason.command()});
+    }
+    m_used.push_back(next);
+    say("cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
+        "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
+        (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " + k_remedy);
+}
+
+void Caches::forget_bad_places() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    begin_again();
+}
+
+void Caches::begin_again() {
+    m_used.clear();
+    if (m_own) m_used.push_back(m_own);
+    m_next = 0;
+}
+
+std::shared_ptr<Cache> Caches::next_stand_in() {
+    const Strings parents = {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
+    if (m_next == 0) {
+        ++m_next;
+        if (const auto session = session_cache(m_name)) return session;
+    }
+    while (m_next <= parents.size()) {
+        const std::string& parent = parents[m_next - 1];
+        ++m_next;
+        if (m_next > 2 && parent == parents[0]) continue;
+        if (const auto found = private_below(parent)) return found;
+    }
+    return nullptr;
+}
+
+std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
+    for (const Private& place : m_private) {
+        if (place.parent == parent) return place.cache;
+    }
+    if (!keeps_names(parent)) return nullptr;
+    remove_left_over(parent, m_name + "-");
+    std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) return nullptr;
+    m_private.push_back({parent, std::make_shared<Cache>(root), hold_directory(root)});
+    return m_private.back().cache;
+}
+
+bool Caches::is_private(const std::shared_ptr<Cache>& cache) const {
+    return std::any_of(m_private.begin(), m_private.end(), [&](const Private& place) { return place.cache == cache; });
+}
+
+}  // namespace lazyck::rt

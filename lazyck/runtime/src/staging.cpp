@@ -1,0 +1,75 @@
+#include "staging.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+
+#include "failure.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+// Older than this, so that a directory is never judged between its making and its being held.
+constexpr std::time_t k_left_alone = 600;  // seconds
+constexpr std::size_t k_random_size = 7;   // '-' and what mkdtemp makes of XXXXXX
+
+// The process that a name made from owned_prefix names, if it is one of this host; else 0.
+pid_t owner_in(const std::string& name) {
+    const std::string end = "@" + safe_name(host_name());
+    if (name.size() < end.size() + k_random_size) return 0;
+    const std::size_t host_at = name.size() - k_random_size - end.size();
+    if (name[name.size() - k_random_size] != '-' || name.compare(host_at, end.size(), end) != 0) return 0;
+    const std::size_t dash = name.rfind('-', host_at);
+    if (dash == std::string::npos || dash + 1 >= host_at || host_at - dash > 11) return 0;
+    long pid = 0;
+    for (std::size_t i = dash + 1; i < host_at; ++i) {
+        if (name[i] < '0' || name[i] > '9') return 0;
+        pid = 10 * pid + name[i] - '0';
+    }
+    return static_cast<pid_t>(pid);
+}
+
+// A clock that jumped must not protect a directory for ever, so the future counts as the past.
+bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
+
+}  // namespace
+
+std::string owned_prefix(const std::string& stem) {
+    return stem + "-" + std::to_string(getpid()) + "@" + safe_name(host_name()) + "-";
+}
+
+UniqueFd hold_directory(const std::string& directory) {
+    UniqueFd fd = open_file(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (fd && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return UniqueFd();
+    return fd;
+}
+
+void remove_left_over(const std::string& parent, const std::string& stem) {
+    Strings names;
+    {
+        const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(parent.c_str()), closedir);
+        while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr)
+            names.emplace_back(entry->d_name);
+    }
+    for (const std::string& name : names) {
+        const pid_t owner = name.compare(0, stem.size(), stem) == 0 ? owner_in(name) : 0;
+        if (owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH) continue;
+        const std::string path = parent + "/" + name;
+        const UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        struct stat st;
+        if (!fd || fstat(fd.get(), &st) != 0 || st.st_uid != geteuid() || !is_old(st)) continue;
+        if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
+        remove_tree(path);
+    }
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,33 @@
+// Directories that belong to one process each and are named after it, so that those of killed ones can be told.
+#pragma once
+
+#include <string>
+
+#include "files.h"
+
+namespace lazyck::rt {
+
+// "<stem>-<pid>@<host>-": what such a directory's name begins with; six characters follow.
+std::string owned_prefix(const std::string& stem);
+
+// Holds `directory` as long as this process or one forked from it lives: then nobody takes it for left over, also where
+// process numbers mean nothing (containers that share a host's name). Empty where the file system has no locks.
+UniqueFd hold_directory(const std::string& directory);
+
+// A directory for one compilation, removed with all it holds.
+class StagingDirectory {
+ public:
+    // Named `prefix` (see owned_prefix) plus six characters. Throws CompileError.
+    explicit StagingDirectory(const std::string& prefix) : m_directory(prefix), m_hold(hold_directory(path())) {}
+    const std::string& path() const { return m_directory.path(); }
+
+ private:
+    TemporaryDirectory m_directory;
+    UniqueFd m_hold;
+};
+
+// Removes those directories in `parent` whose name begins with `stem` and whose process was killed: they are ours and
+// of this host, minutes old, no process has that number, and nobody holds them.
+void remove_left_over(const std::string& parent, const std::string& stem = "");
+
+}  // namespace lazyck::rt

@@ -1,0 +1,47 @@
+"""python -m tests.faults [--seconds N] [--kills N] [--seed N]: the fault-injection cases, for as long as asked."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "runtime"), str(HERE.parent.parent)]
+
+from faultlib import ERRORS, fail_each_call, kill_at_random, make_patient, public_directory, tear_an_entry  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="processes to kill at random moments (200)")
+    parser.add_argument("--tears", type=int, default=200, help="entries to damage (200)")
+    parser.add_argument("--seconds", type=float, default=0, help="go on with both until so much time has passed")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the random choices")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    dice = random.Random(options.seed)
+    done: Counter[str] = Counter()
+    with public_directory() as directory, tempfile.TemporaryDirectory() as objects:
+        patient = make_patient(directory, Path(objects))
+        start = time.monotonic()
+        patient.call()
+        longest = 1.2 * (time.monotonic() - start)
+        for name, error in ERRORS.items():
+            done[f"calls failed with {name}"] = len(fail_each_call(patient, error))
+        start = time.monotonic()
+        kills = tears = 0
+        while kills < options.kills or tears < options.tears or time.monotonic() - start < options.seconds:
+            done[f"kill: {kill_at_random(patient, dice, longest)}"] += 1
+            done[f"entry: {tear_an_entry(patient, dice)}"] += 1
+            kills, tears = kills + 1, tears + 1
+    for what, count in done.items():
+        print(f"{what}: {count}, each followed by a run that succeeded")
+
+
+if __name__ == "__main__":
+    main()

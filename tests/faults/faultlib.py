@@ -1,0 +1,255 @@
+"""A small lazy library, a compiler that remembers its results, and programs and tools that make things go wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazylib import CXX, LazyLibrary, build_lazy_library, run
+from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
+
+HERE = Path(__file__).parent
+OTHER_USER = 54321  # that no machine knows
+
+# Calls both blobs, each as often as argv[1] says until it works; says what it caught, and how a blob was loaded.
+CALLS = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+template <typename Call> int attempt(const char* name, int tries, int wanted, Call call) {
+    for (int i = 0; i < tries; ++i) {
+        try {
+            const int got = call();
+            std::printf("%s: %d\n", name, got);
+            return got == wanted ? 0 : 9;
+        } catch (const lazyck::CompileError& e) {
+            std::printf("%s failed: %s\n", name, e.what());
+            std::fflush(stdout);
+            usleep(20000);
+        }
+    }
+    return 3;
+}
+int main(int argc, char** argv) {
+    const int tries = argc > 1 ? std::atoi(argv[1]) : 1;
+    int result = attempt("add", tries, 8, [] { return use(4); });
+    if (const int second = attempt("sub", tries, 3, [] { return sub(5, 2); })) result = second;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("memfd:lazyck-blob") != std::string::npos) { std::puts("from memory"); break; }
+    return result;
+}
+"""
+GOOD = "add: 8\nsub: 3\n"
+
+
+def build_shim(directory: Path) -> Path:
+    """The library that makes system calls fail (see shim.c)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    shim = directory / "fault-shim.so"
+    if not shim.exists():
+        part = directory / f"shim-{os.getpid()}"
+        run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", HERE / "shim.c", "-o", part, "-ldl"])
+        part.replace(shim)
+    return shim
+
+
+def remembering_compiler(path: Path, calls: Path, memory: Path) -> None:
+    """A compiler that notes its calls, and compiles and links each text only once: the cases here are many."""
+    memory.mkdir()
+    path.write_text(f"""#!/bin/sh
+printf '%s\\n' " $* " >> {shlex.quote(str(calls))}
+out= src= last=
+for word; do
+    case $last in -o) out=$word ;; -c) src=$word ;; esac
+    last=$word
+done
+if [ -n "$src" ]; then
+    key=$(cat "$src" "$(dirname "$src")/demo.h" | cksum | tr ' ' -).o
+else
+    key=$(cksum < blob.o | tr ' ' -).so
+fi
+key={shlex.quote(str(memory))}/$key
+if [ ! -f "$key" ]; then
+    {shlex.quote(CXX)} "$@" || exit
+    cp "$out" "$key.$$" && mv "$key.$$" "$key"
+    exit 0
+fi
+exec cp "$key" "$out"
+""")
+    path.chmod(0o755)
+
+
+@dataclass
+class Patient:
+    """A lazy library, a program that calls it, and an empty cache for each case."""
+
+    lib: LazyLibrary
+    program: Path
+    shim: Path
+    cache: Path
+
+    def call(
+        self, *words: str, env: Mapping[str, str] | None = None, by: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end; `by` starts it in its stead, with its path as the last word."""
+        return subprocess.run(
+            [*by, str(self.program), *words],
+            capture_output=True,
+            text=True,
+            env=self.env(env),
+            timeout=120,
+            check=False,
+        )
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Run the program in a process group of its own."""
+        return subprocess.Popen(
+            [str(self.program), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env(env),
+            start_new_session=True,
+        )  # fmt: skip
+
+    def env(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        full = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "TMPDIR")}
+        return {**full, **self.lib.env, "LAZYCK_CACHE_DIR": str(self.cache), **(more or {})}
+
+    def faulty(self, first: int, error: int, **more: str) -> dict[str, str]:
+        """The environment in which the program's call number `first` that changes the cache fails."""
+        return {
+            "LD_PRELOAD": str(self.shim),
+            "FAULT_PROGRAM": self.program.name,
+            "FAULT_BELOW": str(self.cache),
+            "FAULT_FIRST": str(first),
+            "FAULT_ERRNO": str(error),
+            "FAULT_LOG": str(self.cache.parent / "faults.log"),
+            **more,
+        }
+
+    def injected(self) -> list[str]:
+        """What failed since the last time, as lines of "number call path"."""
+        log = self.cache.parent / "faults.log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+    def entries(self) -> list[Path]:
+        return sorted(self.cache.glob("v1/*/*/*.so"))
+
+    def clear(self) -> None:
+        """An empty cache, and no compile counted."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        self.lib.calls.unlink(missing_ok=True)
+
+    def expect_recovery(self) -> subprocess.CompletedProcess[str]:
+        """A normal run, which must succeed."""
+        done = self.call()
+        assert (done.returncode, done.stdout) == (0, GOOD), done
+        again = self.call()
+        assert (again.returncode, again.stdout, again.stderr) == (0, GOOD, ""), again
+        return done
+
+
+def make_patient(directory: Path, objects_dir: Path) -> Patient:
+    """Built in `directory`, which other users can read."""
+    (directory / "lib").mkdir()
+    lib = build_lazy_library(directory / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    program = lib.program(CALLS, name="calls")
+    remembering_compiler(lib.compiler, lib.calls, directory / "memory")
+    patient = Patient(lib, program, build_shim(objects_dir / "shim"), directory / "cache")
+    assert patient.call().returncode == 0
+    patient.clear()
+    return patient
+
+
+@contextmanager
+def public_directory() -> Iterator[Path]:
+    """A directory that other users can reach; pytest's own are closed to them."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+# -- cases that are run as often as asked: by the tests a few times, by `python -m tests.faults` for long ------------
+
+
+def kill_at_random(patient: Patient, dice: random.Random, longest: float) -> str:
+    """Kill a process that compiles, at a random moment; a normal run must then succeed."""
+    if dice.random() < 0.7:
+        patient.clear()
+    process = patient.start()
+    time.sleep(dice.uniform(0, longest))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    patient.expect_recovery()
+    return "too late" if process.returncode == 0 else "killed"
+
+
+def tear(data: bytes, dice: random.Random) -> bytes:
+    """What a power cut may leave of a file: cut short, zeroes from or up to some page, or a bit that flipped."""
+    kind = dice.randrange(4)
+    at = dice.randrange(len(data))
+    page = at // 4096 * 4096
+    if kind == 0:
+        return data[:at]
+    if kind == 1:
+        return data[:page] + bytes(len(data) - page)
+    if kind == 2:
+        return data[:page] + bytes(len(data[page : page + 4096])) + data[page + 4096 :]
+    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
+
+
+def tear_an_entry(patient: Patient, dice: random.Random) -> str:
+    """Damage one entry; it must be found, moved aside and made again."""
+    if len(patient.entries()) != 2:
+        patient.expect_recovery()
+    entry = dice.choice(patient.entries())
+    whole = entry.read_bytes()
+    torn = tear(whole, dice)
+    entry.write_bytes(torn)
+    done = patient.expect_recovery()
+    if torn == whole:  # the page was zero before
+        return "unharmed"
+    assert "is damaged" in done.stderr, done
+    assert entry.read_bytes() == whole
+    for aside in entry.parent.glob("*.bad-*"):
+        aside.unlink()
+    return "torn"
+
+
+def fail_one_call(patient: Patient, number: int, error: int) -> list[str]:
+    """Have call `number` that changes the cache fail; the program must not mind, nor the next one. What failed."""
+    patient.clear()
+    done = patient.call(env=patient.faulty(number, error))
+    assert (done.returncode, done.stdout) == (0, GOOD), done
+    failed = patient.injected()
+    patient.expect_recovery()
+    assert not list(patient.cache.glob(".staging/*")), failed
+    return failed
+
+
+def fail_each_call(patient: Patient, error: int) -> list[str]:
+    """`fail_one_call` for every call that the publish path makes."""
+    all_failed: list[str] = []
+    number = 1
+    while failed := fail_one_call(patient, number, error):
+        all_failed += failed
+        number += 1
+    return all_failed
+
+
+ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES", "ESTALE")}

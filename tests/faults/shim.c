@@ -1,0 +1,157 @@
+/* An LD_PRELOAD library that makes the system fail on demand, in the program that FAULT_PROGRAM names:
+ *     FAULT_BELOW   calls that change something below this directory are counted
+ *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
+ *     FAULT_ERRNO   with which errno value
+ *     FAULT_OPS     which calls, such as "write,rename" (default: all of them but "spawn" and "read")
+ *     FAULT_LOG     a file that gets a line for each call that failed
+ *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
+ *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_long g_count;
+static atomic_long g_clock_reads;
+
+static long number(const char* name, long otherwise) {
+    const char* text = getenv(name);
+    return text == NULL || *text == 0 ? otherwise : atol(text);
+}
+
+static int is_meant(void) {
+    const char* program = getenv("FAULT_PROGRAM");
+    return program != NULL && strcmp(program, program_invocation_short_name) == 0;
+}
+
+static int is_chosen(const char* op) {
+    const char* ops = getenv("FAULT_OPS");
+    if (ops == NULL || *ops == 0) return strcmp(op, "spawn") != 0 && strcmp(op, "read") != 0;
+    const size_t size = strlen(op);
+    for (const char* at = strstr(ops, op); at != NULL; at = strstr(at + 1, op)) {
+        if ((at == ops || at[-1] == ',') && (at[size] == 0 || at[size] == ',')) return 1;
+    }
+    return 0;
+}
+
+/* Whether this call is to fail; sets errno. */
+static int fails(const char* op, const char* path) {
+    const char* below = getenv("FAULT_BELOW");
+    if (below == NULL || !is_meant() || !is_chosen(op)) return 0;
+    if (path != NULL && strncmp(path, below, strlen(below)) != 0) return 0;
+    const long first = number("FAULT_FIRST", 0);
+    const long call = atomic_fetch_add(&g_count, 1) + 1;
+    if (call < first || call > number("FAULT_LAST", first)) return 0;
+    const char* log = getenv("FAULT_LOG");
+    if (log != NULL) {
+        char line[4400];
+        const int size = snprintf(line, sizeof line, "%ld %s %s\n", call, op, path == NULL ? "" : path);
+        const long fd = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        syscall(SYS_write, fd, line, (size_t)size);
+        syscall(SYS_close, fd);
+    }
+    errno = (int)number("FAULT_ERRNO", EIO);
+    return 1;
+}
+
+static int fails_on(const char* op, int fd) {
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    const ssize_t size = readlink(name, path, sizeof path - 1);
+    if (size <= 0) return 0;
+    path[size] = 0;
+    return path[0] == '/' && fails(op, path);
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static int open_with(const char* path, int flags, mode_t mode) {
+    const char* op = (flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR)) != 0 ? "open" : "read";
+    if (fails(op, path)) return -1;
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int open(const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return open_with(path, flags, mode);
+}
+
+int open64(const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return open_with(path, flags, mode);
+}
+
+ssize_t write(int fd, const void* data, size_t size) {
+    return fails_on("write", fd) ? -1 : REAL(write)(fd, data, size);
+}
+
+int fsync(int fd) { return fails_on("fsync", fd) ? -1 : REAL(fsync)(fd); }
+
+int ftruncate(int fd, off_t size) { return fails_on("ftruncate", fd) ? -1 : REAL(ftruncate)(fd, size); }
+
+int rename(const char* from, const char* to) { return fails("rename", to) ? -1 : REAL(rename)(from, to); }
+
+int mkdir(const char* path, mode_t mode) { return fails("mkdir", path) ? -1 : REAL(mkdir)(path, mode); }
+
+char* mkdtemp(char* path) { return fails("mkdir", path) ? NULL : REAL(mkdtemp)(path); }
+
+void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset) {
+    if (fd >= 0 && fails_on("read", fd)) return MAP_FAILED;
+    return REAL(mmap)(at, size, protection, flags, fd, offset);
+}
+
+int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how,
+                char* const argv[], char* const environment[]) {
+    if (fails("spawn", NULL)) return errno;
+    return REAL(posix_spawn)(pid, path, actions, how, argv, environment);
+}
+
+/* What starts a process below posix_spawn, for those who do without it. */
+int __clone(int (*run)(void*), void* stack, int flags, void* data, ...) {
+    if (fails("spawn", NULL)) return -1;
+    int (*const real)(int (*)(void*), void*, int, void*, ...) = (__typeof__(real))dlsym(RTLD_NEXT, "__clone");
+    return real(run, stack, flags, data);
+}
+
+int flock(int fd, int operation) {
+    const long error = number("FAULT_FLOCK", -1);
+    if (error < 0 || !is_meant()) return REAL(flock)(fd, operation);
+    errno = (int)error;
+    return error == 0 ? 0 : -1;
+}
+
+static time_t jump(void) {
+    const long seconds = is_meant() ? number("FAULT_CLOCK", 0) : 0;
+    return atomic_fetch_add(&g_clock_reads, 1) % 2 == 0 ? seconds : -seconds;
+}
+
+int clock_gettime(clockid_t clock, struct timespec* out) {
+    const int result = (int)syscall(SYS_clock_gettime, clock, out);
+    if (result == 0 && clock == CLOCK_REALTIME) out->tv_sec += jump();
+    return result;
+}
+
+time_t time(time_t* out) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out != NULL) *out = now.tv_sec;
+    return now.tv_sec;
+}
