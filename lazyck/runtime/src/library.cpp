@@ -193,15 +193,22 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
     return entry;
 }
 
+// The next call looks again: the file that could not be loaded may be another one by then.
+void Library::forget(BlobId blob, const Entry& entry) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    BlobState& state = m_states[blob];
+    if (state.entry.get() == &entry) state.entry.reset();
+}
+
 // Several threads may load the same entry: the loader maps it once, and all store the same addresses.
 void Library::load(BlobId blob, const Entry& entry) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
-    void* const handle = dlopen(entry.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::string reason;
+    void* const handle = entry.file->load(reason);
     if (handle == nullptr) {
-        const char* const reason = dlerror();
-        fail("lazyck: cannot load blob '" + std::string(description.name) +
-                 "': " + explain_load_error(reason ? reason : entry.path, m_path),
+        forget(blob, entry);
+        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
