@@ -115,6 +115,7 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
         r"""
         #include "demo.h"
         #include <cstdio>
+        #include <cstring>
         #include <fstream>
         #include <filesystem>
         #include <iostream>
@@ -122,7 +123,7 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
         int main() {
             std::cout << use(4) << "\n" << where() << "\n";
             dl_iterate_phdr([](dl_phdr_info* i, size_t, void*) {
-                if (std::string(i->dlpi_name).find(".so") == std::string::npos) std::cout << "odd " << i->dlpi_name << "\n";
+                if (!std::strstr(i->dlpi_name, ".so")) std::cout << "odd " << i->dlpi_name << "\n";
                 return 0;
             }, nullptr);
             std::ifstream maps("/proc/self/maps");
@@ -148,11 +149,12 @@ PIECES = ("checked_file", "files", "failure", "hash", "text")
 
 @pytest.fixture(scope="module")
 def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[str], str]:
-    """Runs a main function that is linked with the loader, in a directory with 0.so to 399.so that tell their number."""
+    """Runs a main function that is linked with the loader: a directory has 0.so to 399.so that tell their number."""
     where = tmp_path_factory.mktemp("unit")
     (where / "one.cpp").write_text(
         'extern "C" volatile const char number_text[] = "NUMBER:0000";\n'
-        'extern "C" int number() { int n = 0; for (int i = 7; i < 11; ++i) n = 10 * n + number_text[i] - 48; return n; }'
+        'extern "C" int number() { int n = 0; for (int i = 7; i < 11; ++i) n = 10 * n + number_text[i] - 48;'
+        " return n; }"
     )
     run([CXX, "-shared", "-fPIC", "-nostdlib", where / "one.cpp", "-o", where / "one.so"])
     whole = (where / "one.so").read_bytes()
