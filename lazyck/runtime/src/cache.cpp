@@ -62,7 +62,8 @@ Strings Cache::directories(const EntryKey& key) const {
 }
 
 std::string Cache::entry_path(const EntryKey& key) const {
-    return directories(key).back() + "/" + safe_name(key.blob) + "-" + key.digest.substr(0, k_digest_digits) + ".so";
+    return directories(key).back() + "/" + safe_name(key.blob) + "-" +
+           safe_name(key.digest.substr(0, k_digest_digits)) + ".so";
 }
 
 std::string Cache::log_path(const EntryKey& key) const {

@@ -7,7 +7,7 @@
 namespace lazyck::rt {
 
 void fail(const std::string& message, const FailureParts& parts) {
-    throw CompileError(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+    throw CompileError(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
 }
 
 void fail_system(const std::string& what, int error) { fail("lazyck: " + what + ": " + system_text(error)); }

@@ -37,10 +37,15 @@ std::atomic<Library*> g_library{nullptr};
 
 std::string own_path() {
     Dl_info info;
-    if (dladdr(static_cast<const void*>(lazyck_manifest), &info) == 0 || info.dli_fname == nullptr) return "";
-    // The main program is known by argv[0], which need not be a path.
-    if (info.dli_fname[0] == '/') return info.dli_fname;
-    if (is_file(info.dli_fname)) return absolute(info.dli_fname);
+    const link_map* map = nullptr;
+    void** const extra = reinterpret_cast<void**>(const_cast<link_map**>(&map));
+    if (dladdr1(static_cast<const void*>(lazyck_manifest), &info, extra, RTLD_DL_LINKMAP) == 0) return "";
+    if (info.dli_fname == nullptr) return "";
+    // The main program is known by argv[0], which need not be a path, and is any that the caller of a privileged one
+    // likes.
+    const bool is_believed = !is_privileged() || (map != nullptr && map->l_name[0] != '\0');
+    if (is_believed && info.dli_fname[0] == '/') return info.dli_fname;
+    if (is_believed && is_file(info.dli_fname)) return absolute(info.dli_fname);
     char path[4096];
     const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
     return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : info.dli_fname;
@@ -60,7 +65,7 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
     Dl_info there, here;
     if (found == nullptr || dladdr(found, &there) == 0) return;
     if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
-    fail("lazyck: blob '" + std::string(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
+    fail("lazyck: blob '" + visible(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
              "', which was loaded before and has the same soname, '" + manifest.soname() +
              "'; link one of them with another soname (-Wl,-soname,NAME)",
          {name, "", ""});
@@ -157,7 +162,7 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         const std::uint64_t seen = state.attempts;
         while (state.is_busy && state.owner_pid == getpid()) {
             if (state.owner == std::this_thread::get_id()) {
-                fail("lazyck: blob '" + std::string(row(blob).manifest.blob(row(blob).index).name) +
+                fail("lazyck: blob '" + visible(row(blob).manifest.blob(row(blob).index).name) +
                      "' was called while this thread compiles it");
             }
             m_changed->wait(lock);
@@ -208,7 +213,7 @@ void Library::load(BlobId blob, const Entry& entry) {
     void* const handle = entry.file->load(reason);
     if (handle == nullptr) {
         forget(blob, entry);
-        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + explain_load_error(reason, m_path),
+        fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
@@ -223,8 +228,8 @@ void Library::load(BlobId blob, const Entry& entry) {
         // itself for ever. Only the function that an IFUNC chose cannot be computed.
         if (!symbol.is_ifunc && reinterpret_cast<std::uintptr_t>(function) != base + symbol.value) function = nullptr;
         if (function == nullptr) {
-            fail("lazyck: the loaded blob '" + std::string(description.name) + "' (" + entry.path +
-                     ") does not have '" + name + "' where its file says; is a file of an older version still loaded?",
+            fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
+                     name + "' where its file says; is a file of an older version still loaded?",
                  {description.name, "", ""});
         }
         functions.push_back(function);
