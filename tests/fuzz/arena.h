@@ -1,5 +1,5 @@
-// The shim frees nothing, since it ends in a millisecond: here each run's memory is freed behind it. Included before
-// the shim's sources, whose calls of malloc it takes.
+// The shim frees nothing, since it ends in a millisecond: here each run's memory is freed behind it. Put before
+// the shim's sources (-include), whose calls of malloc it takes.
 #pragma once
 
 #define _GNU_SOURCE

@@ -36,7 +36,7 @@ build() { # target, sources
     target=$1
     shift
     case $target in
-    shim_*) "$clang" $flags -std=gnu11 -I "$shim" -I "$out" "$here/$target.c" "$@" -o "$out/$target" ;;
+    shim_*) "$clang" $flags -std=gnu11 -include "$here/arena.h" -I "$shim" -I "$out" "$here/$target.c" "$@" -o "$out/$target" ;;
     *) "$clangxx" $flags -std=c++17 -iquote "$src" -I "$out" "$here/$target.cpp" "$@" -o "$out/$target" -ldl -pthread ;;
     esac
 }

@@ -1,6 +1,5 @@
 // What the shim keeps of the headers that it found: read again by the next blob, out of a directory of the build.
 #include "../../lazyck/interceptor/conf.c"
-#include "arena.h"
 
 static char* g_data;
 static size_t g_size;

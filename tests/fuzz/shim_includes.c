@@ -4,7 +4,6 @@
 #include "../../lazyck/interceptor/conf.c"
 #include "../../lazyck/interceptor/depfile.c"
 #include "../../lazyck/interceptor/includes.c"
-#include "arena.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -5,7 +5,6 @@
 
 #include "../../lazyck/interceptor/conf.c"
 #include "../../lazyck/interceptor/words.c"
-#include "arena.h"
 
 extern char** environ;
 
