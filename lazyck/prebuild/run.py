@@ -60,9 +60,9 @@ def entries(
 ) -> list[Entry]:
     """What the cache has of the selected blobs for one set of archs."""
     names = [b.name for b in selection.blobs]
-    if broken := next((n for n in names if "\n" in n), None):
+    if broken := [n for n in names if not n or "\n" in n]:
         raise FormatError(
-            f"{manifest_file}: a blob is called '{broken}', and a name is one line",
+            f"{manifest_file}: a blob is called '{broken[0]}', and a name is one line",
             "the manifest is damaged, or not written by lazyck",
         )
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:

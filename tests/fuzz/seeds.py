@@ -1,7 +1,7 @@
 """Writes the first inputs of each target into tests/fuzz/corpus/, and the shim's configuration that `shim_words` needs:
 
-    python tests/fuzz/seeds.py corpus DIRECTORY
-    python tests/fuzz/seeds.py conf FILE
+python tests/fuzz/seeds.py corpus DIRECTORY
+python tests/fuzz/seeds.py conf FILE
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lazyck.toolchains import by_name
 
 MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),
-    (Recipe("host", "g++", "/h", ("HOME_X",), ("c++", "-c", "\x01S"), ("c++", "\x01I"), ("--arch=\x01a",), (("A", "b"),)),),
+    (Recipe("host", "g++", "/h", ("HOME_X",), ("c++", "-c", "\x01S"), ("c++", "\x01I"), ("--arch=\x01a",),
+            (("A", "b"),)),),
     (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value")),),
     (("eager", "why"),), "seed", "d", "x86_64",
 )  # fmt: skip
@@ -54,7 +55,13 @@ def corpus(directory: Path) -> None:
     seeds = {
         "manifest": {"demo": encode(MANIFEST), "empty": encode(Manifest("d", "", "", "", (), (), ()))},
         "elf": {"gnu": gnu, "sysv": sysv},
-        "entry": {"gnu": b"T" + gnu, "sysv": b"T" + sysv, "note": b"N" + rows, "odd-note": b"n" + rows, "raw": b"R" + gnu},
+        "entry": {
+            "gnu": b"T" + gnu,
+            "sysv": b"T" + sysv,
+            "note": b"N" + rows,
+            "odd-note": b"n" + rows,
+            "raw": b"R" + gnu,
+        },
         "shim_words": WORDS,
         "shim_includes": INCLUDES,
         "shim_headers": {"one": kept},
