@@ -27,7 +27,7 @@ fi
 "$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h"
 "$python" "$here/seeds.py" conf "$out/shim.conf"
 export LAZYCK_FUZZ_CONF="$out/shim.conf"
-# realpath's results are the shim's to keep: it lives for a millisecond
+# what the libraries keep to the end is no leak
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 src=$repo/lazyck/runtime/src
 shim=$repo/lazyck/interceptor
