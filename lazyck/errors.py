@@ -9,6 +9,8 @@ import shlex
 import traceback
 from collections.abc import Sequence
 
+from lazyck.visible import visible_lines
+
 
 class LazyckError(Exception):
     """Something failed that the user can act on.
@@ -26,7 +28,7 @@ class LazyckError(Exception):
 
     def render(self) -> str:
         """The text shown to the user: message, then hint."""
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        return visible_lines(f"{self.message}\n  hint: {self.hint}" if self.hint else self.message)
 
 
 def of_unexpected(error: Exception) -> LazyckError:

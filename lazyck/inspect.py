@@ -12,6 +12,7 @@ from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.manifest import Manifest, Recipe, decode
 from lazyck.postbuild import elf
+from lazyck.visible import visible
 
 _SHOWN = {
     abi.PH_SOURCE: "{source}",
@@ -68,7 +69,7 @@ def render_text(m: Manifest) -> str:
         lines.append(f"blob {blob.name}  recipe {blob.recipe}  key {blob.digest[:16]}  {blob.source}")
         lines += [f"  {symbol}" for symbol in blob.symbols]
     lines += [f"eager {name}: {reason}" for name, reason in m.eager]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _render_recipe(index: int, r: Recipe) -> list[str]:

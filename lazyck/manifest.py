@@ -154,6 +154,10 @@ class Manifest:
         return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]
 
 
+# What a manifest's text may be altogether: characters, and times the size of the file.
+_MOST_TEXT = 1 << 20
+_MOST_SHARING = 256
+
 _HEADER = struct.Struct("<8s21I")
 _BLOB = struct.Struct("<6I")
 _SYMBOL = struct.Struct("<2I")
@@ -265,15 +269,24 @@ def decode(data: bytes, where: str) -> Manifest:
 
 def _decode(data: bytes) -> Manifest:
     h = _HEADER.unpack_from(data)
-    (blob_count, _symbol_count, recipe_count, word_count) = h[3:7]
+    (blob_count, symbol_count, recipe_count, word_count) = h[3:7]
     (blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size) = h[7:13]
     strings = data[strings_at : strings_at + strings_size]
     words = struct.unpack_from(f"<{word_count}I", data, lists_at)
+    # Rows may share lists and strings: a small file could spell out terabytes.
+    left = _MOST_TEXT + _MOST_SHARING * len(data)
 
     def text(at: int) -> str:
-        return os.fsdecode(strings[at : strings.index(b"\0", at)])
+        nonlocal left
+        end = strings.index(b"\0", at)
+        left -= end - at + 1
+        if left < 0:
+            raise ValueError("it repeats itself without end")
+        return os.fsdecode(strings[at:end])
 
     def texts(at: int) -> tuple[str, ...]:
+        if words[at] > word_count - at - 1:
+            raise ValueError("a list has no end")
         return tuple(text(w) for w in words[at + 1 : at + 1 + words[at]])
 
     def pairs(at: int) -> tuple[tuple[str, str], ...]:
@@ -297,8 +310,14 @@ def _decode(data: bytes) -> Manifest:
             )
         )
     blobs = []
+    first = 0
     for i in range(blob_count):
         b = _BLOB.unpack_from(data, blobs_at + i * _BLOB.size)
+        if b[4] != first:
+            raise ValueError(f"the symbols of blob {i} do not follow those of the one before")
+        first += b[5]
+        if first > symbol_count:
+            raise ValueError(f"blob {i} has symbols that the manifest lacks")
         rows = _SYMBOL.iter_unpack(data[symbols_at + b[4] * _SYMBOL.size : symbols_at + (b[4] + b[5]) * _SYMBOL.size])
         if b[2] >= recipe_count:
             raise ValueError(f"blob {i} names recipe {b[2]} of {recipe_count}")

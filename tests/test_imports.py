@@ -9,6 +9,7 @@ from support import REPOSITORY
 
 PACKAGE = REPOSITORY / "lazyck"
 RANKS = {
+    "visible": -1,
     "errors": 0, "abi": 0,
     "command": 1, "config": 1,
     "manifest": 2, "proc": 2, "files": 2, "settings": 2,

@@ -121,6 +121,8 @@ def _entry(item: Any, base: str) -> Entry:
     words = item["arguments"] if "arguments" in item else shlex.split(_text(item, "command"))
     if not isinstance(words, list) or not words or not all(isinstance(w, str) and "\0" not in w for w in words):
         raise TypeError("`arguments` is not a list of words")
+    for word in words:
+        os.fsencode(word)  # half a surrogate pair is no word of any command line
     output = _text(item, "output") if "output" in item else ""
     return Entry(os.path.join(base, _text(item, "directory")), _text(item, "file"), tuple(words), output)
 
@@ -129,6 +131,7 @@ def _text(item: Mapping[str, Any], key: str) -> str:
     value = item[key]
     if not isinstance(value, str) or "\0" in value:
         raise TypeError(f"`{key}` is not a text")
+    os.fsencode(value)
     return value
 
 

@@ -1,21 +1,20 @@
 """Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred records.
 
-Single sections are read with pyelftools. Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections:
-those are unpacked with `struct` in one sweep rather than with an object per row.
+Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections: those are unpacked with `struct` in one
+sweep rather than with an object per row. Nothing in a file is believed: whatever its bytes, it is read or refused.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-from elftools.common.exceptions import ELFError, ELFParseError
-from elftools.elf.elffile import ELFFile
+from typing import BinaryIO, Literal, NamedTuple
 
 from lazyck import abi
 from lazyck.command import CompileCommand
@@ -37,6 +36,7 @@ _DEFAULT, _PROTECTED = 0, 3  # visibilities that other libraries can see
 # e_machine and its name, as `uname -m` gives it; runtime/src/machine.cpp has them too
 _NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
 _MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
+_MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # characters, and times the size of a string table
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
 
@@ -97,7 +97,7 @@ class SharedSymbols:
 class ElfImage:
     """Section headers, symbols and relocations of one ELF file held in memory. Raises `FormatError`."""
 
-    def __init__(self, data: bytes, where: str) -> None:
+    def __init__(self, data: bytes | mmap.mmap, where: str) -> None:
         self.data, self.where = memoryview(data), where
         if len(self.data) < _HEADER.size or bytes(self.data[:6]) != b"\x7fELF\x02\x01":
             raise FormatError(f"{where}: not a 64-bit little-endian ELF file")
@@ -105,10 +105,8 @@ class ElfImage:
         self.ident: bytes = head[0]
         self.type: int = head[1]
         self.machine = _MACHINES.get(head[2], f"ELF machine {head[2]}")
-        try:
+        with _reading(where):
             self.sections = self._read_sections(head[6], head[11], head[12], head[13])
-        except (struct.error, IndexError, ValueError) as e:
-            raise FormatError(f"{where}: damaged ELF file ({e})", "build it again") from e
 
     @property
     def is_deferred(self) -> bool:
@@ -128,8 +126,8 @@ class ElfImage:
             count = count or first[5]
             names_index = first[6] if names_index == _SHN_XINDEX else names_index
         rows = list(_SECTION.iter_unpack(self.data[at : at + count * _SECTION.size]))
-        names = bytes(self.data[rows[names_index][4] : rows[names_index][4] + rows[names_index][5]])
-        return [Section(_text(names, r[0]), r[1], r[4], r[5], r[6], r[7]) for r in rows]
+        names = _Strings(bytes(self.data[rows[names_index][4] : rows[names_index][4] + rows[names_index][5]]))
+        return [Section(names.text(r[0]), r[1], r[4], r[5], r[6], r[7]) for r in rows]
 
     def content(self, section: Section) -> bytes:
         if section.type == _SHT_NOBITS:
@@ -139,16 +137,14 @@ class ElfImage:
     def symbols(self, *, dynamic: bool = False) -> list[Symbol]:
         """All rows of `.symtab` (or `.dynsym`), in order, so that relocations can index them."""
         wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
-        try:
+        with _reading(self.where):
             for index, table in enumerate(self.sections):
                 if table.type == wanted:
                     return self._read_symbols(index, table)
-        except (struct.error, IndexError, ValueError) as e:
-            raise FormatError(f"{self.where}: damaged symbol table ({e})", "build it again") from e
         return []
 
     def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
-        strings = self.content(self.sections[table.link])
+        strings = _Strings(self.content(self.sections[table.link]))
         extended: tuple[int, ...] = ()
         for s in self.sections:
             if s.type == _SHT_SYMTAB_SHNDX and s.link == index:
@@ -160,9 +156,7 @@ class ElfImage:
             visible = (other & 3) in (_DEFAULT, _PROTECTED)
             binding = _BINDINGS.get(info >> 4, "GLOBAL")
             rows.append(
-                Symbol(
-                    _text(strings, name), binding, _TYPES.get(info & 15, "NOTYPE"), not visible, section, value, size
-                )
+                Symbol(strings.text(name), binding, _TYPES.get(info & 15, "NOTYPE"), not visible, section, value, size)
             )
         return rows
 
@@ -170,12 +164,25 @@ class ElfImage:
         """(offset, symbol index, addend) of all relocations that apply to the section with this index."""
         for s in self.sections:
             if s.type == _SHT_RELA and s.info == section:
-                for offset, info, addend in _RELA.iter_unpack(self.content(s)):
+                with _reading(self.where):
+                    rows = list(_RELA.iter_unpack(self.content(s)))
+                for offset, info, addend in rows:
                     yield offset, info >> 32, addend
 
 
-def _text(strings: bytes, at: int) -> str:
-    return strings[at : strings.index(b"\0", at)].decode("utf-8", "surrogateescape")
+class _Strings:
+    """A string table. Names may overlap: a small file could spell out terabytes, so what is read has a bound."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.left = _MOST_TEXT + _MOST_SHARING * len(data)
+
+    def text(self, at: int) -> str:
+        end = self.data.index(b"\0", at)
+        self.left -= end - at
+        if self.left < 0:
+            raise ValueError("its names repeat themselves without end")
+        return self.data[at:end].decode("utf-8", "surrogateescape")
 
 
 # -- files -------------------------------------------------------------------------------------------
@@ -232,40 +239,49 @@ def read_shared(path: str | Path) -> SharedSymbols:
         elif not s.hidden:
             defined[s.name] = s.binding
     soname, needed = None, []
-    for table in image.sections:
-        if table.type == _SHT_DYNAMIC:
-            strings = image.content(image.sections[table.link])
-            for tag, value in _DYNAMIC.iter_unpack(image.content(table)):
-                if tag == _DT_SONAME:
-                    soname = _text(strings, value)
-                elif tag == _DT_NEEDED:
-                    needed.append(_text(strings, value))
+    with _reading(str(path)):
+        for table in image.sections:
+            if table.type == _SHT_DYNAMIC:
+                strings = _Strings(image.content(image.sections[table.link]))
+                for tag, value in _DYNAMIC.iter_unpack(image.content(table)):
+                    if tag == _DT_SONAME:
+                        soname = strings.text(value)
+                    elif tag == _DT_NEEDED:
+                        needed.append(strings.text(value))
     return SharedSymbols(defined, frozenset(undefined), frozenset(weak), soname, tuple(needed))
 
 
 def read_section(path: str | Path, name: str) -> bytes | None:
     """The content of the named section, or None where the file has none."""
-    with _elf_file(path) as elf:
-        section = elf.get_section_by_name(name)
-        return None if section is None else bytes(section.data())
+    with _mapped(path) as image:
+        return _section(image, name)
 
 
 def section_offset(path: str | Path, name: str) -> int | None:
     """Where in the file the named section begins, or None where the file has none."""
-    with _elf_file(path) as elf:
-        section = elf.get_section_by_name(name)
-        return None if section is None else int(section["sh_offset"])
+    with _mapped(path) as image:
+        return next((s.offset for s in image.sections if s.name == name), None)
 
 
 @contextmanager
-def _elf_file(path: str | Path) -> Iterator[ELFFile]:
+def _mapped(path: str | Path) -> Iterator[ElfImage]:
+    """The file without reading all of it: a library may have gigabytes of code."""
     try:
         with Path(path).open("rb") as f:
-            yield ELFFile(f)
+            size = os.fstat(f.fileno()).st_size
+            data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as e:
         raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
-    except (ELFError, ELFParseError) as e:
-        raise FormatError(f"{path}: damaged ELF file ({e})", "build it again") from e
+    yield ElfImage(data, str(path))
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """What is read in here may be any bytes."""
+    try:
+        yield
+    except (struct.error, LookupError, ValueError, OverflowError) as e:
+        raise FormatError(f"{where}: damaged ELF file ({e})", "build it again") from e
 
 
 def deferred_records(path: str | Path) -> list[CompileCommand]:
@@ -333,10 +349,30 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
     )
 
 
+def _member_size(header: bytes, path: str | Path) -> int:
+    digits = header[48:58].rstrip(b" ")
+    if not digits.isdigit():  # a negative size would lead back, and for ever round
+        raise FormatError(f"{path}: damaged archive", "build it again")
+    return int(digits)
+
+
+def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | None:
+    """The name of an archive's member that does not stand in its header; None where it does."""
+    if name.startswith("#1/") and name[3:].isdecimal():
+        raw = f.read(min(int(name[3:]), size)).rstrip(b"\0")
+    elif name[:1] == "/" and name[1:].isdecimal():
+        at = int(name[1:])
+        raw = long_names[at : long_names.index(b"\n", at)].rstrip(b"/")
+    else:
+        return None
+    return raw.decode("utf-8", "surrogateescape")
+
+
 def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """(name, content) of each member of a GNU, BSD or thin archive that is an ELF object or bitcode."""
     where = Path(path)
     with where.open("rb") as f:
+        file_size = os.fstat(f.fileno()).st_size
         magic = f.read(8)
         if magic not in (_AR, _THIN):
             raise FormatError(f"{path}: not an ar archive")
@@ -344,19 +380,19 @@ def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
         while len(header := f.read(60)) == 60:
             if header[58:60] != b"`\n":
                 raise FormatError(f"{path}: damaged archive", "build it again")
-            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), int(header[48:58])
+            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), _member_size(header, path)
             end = f.tell() + size
+            if magic == _AR and end > file_size:
+                raise FormatError(f"{path}: archive cut short", "build it again")
             is_table = name in ("/", "//", "/SYM64/") or name.startswith("__.SYMDEF")
             if name == "//":
                 long_names = f.read(size)
             elif not is_table:
-                if name.startswith("#1/"):
-                    name = f.read(int(name[3:])).rstrip(b"\0").decode("utf-8", "surrogateescape")
-                elif name[:1] == "/" and name[1:].isdigit():
-                    at = int(name[1:])
-                    name = long_names[at : long_names.index(b"\n", at)].decode("utf-8", "surrogateescape").rstrip("/")
-                else:
-                    name = name.rstrip("/")
+                with _reading(str(path)):
+                    long_name = _long_name(f, name, size, long_names)
+                name = name.rstrip("/") if long_name is None else long_name
+                if "\0" in name:
+                    raise FormatError(f"{path}: damaged archive", "build it again")
                 if magic == _THIN:
                     data, end = _read(where.parent / name), f.tell()
                 else:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
+from lazyck.visible import visible, visible_lines
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,26 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
     lines = []
     for s in libraries:
         lines.append(
-            f"lazyck: {s.library}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
+            f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
             f"{len(s.eager)} eager"
         )
         if s.spare:
             lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
         for reason, count in Counter(reason for _, reason in s.eager).most_common():
             names = [name for name, why in s.eager if why == reason]
-            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-            lines.append(f"lazyck:   eager, {reason}: {count} ({shown})")
+            shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
+            lines.append(f"lazyck:   eager, {visible(reason)}: {count} ({shown})")
         lines.append(
             f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
             f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "
             f"library {s.library_bytes / 1e6:.1f} MB, bundle {s.bundle_bytes / 1e6:.1f} MB"
         )
-        lines += [f"lazyck:   warning: {w}" for w in s.warnings]
-        lines.append(f"lazyck:   {s.installed or s.output}")
+        lines += [f"lazyck:   warning: {visible_lines(w)}" for w in s.warnings]
+        lines.append(f"lazyck:   {visible(s.installed or s.output)}")
     if libraries:
         lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
     if unlinked:
-        shown = "\n".join(f"lazyck:   {name}" for name in unlinked[:10])
+        shown = "\n".join(f"lazyck:   {visible(name)}" for name in unlinked[:10])
         more = f"\nlazyck:   ... and {len(unlinked) - 10} more" if len(unlinked) > 10 else ""
         lines.append(
             f"lazyck: warning: {len(unlinked)} deferred objects were taken by no link that lazyck saw; "

@@ -14,11 +14,12 @@ import ninja
 
 from lazyck import abi, proc
 from lazyck.config import runtime_source, tools_dir
-from lazyck.errors import BuildError
+from lazyck.errors import BuildError, FormatError
 from lazyck.files import write_atomic
 from lazyck.prebuild.names import Selection
 from lazyck.runtime.build import build_tool
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
+from lazyck.visible import visible
 
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
 
@@ -59,6 +60,11 @@ def entries(
 ) -> list[Entry]:
     """What the cache has of the selected blobs for one set of archs."""
     names = [b.name for b in selection.blobs]
+    if broken := [n for n in names if not n or "\n" in n]:
+        raise FormatError(
+            f"{manifest_file}: a blob is called '{broken[0]}', and a name is one line",
+            "the manifest is damaged, or not written by lazyck",
+        )
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
         f.write("".join(f"{n}\n" for n in names))
         f.flush()
@@ -93,7 +99,7 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
     for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
         have = sorted({d.partition("-")[0] for d in cached_archs(entry)})
         have = [a for a in have if not wanted or a in wanted]
-        lines.append(f"{entry.name}\t{' '.join(have) or '-'}")
+        lines.append(f"{visible(entry.name)}\t{visible(' '.join(have)) or '-'}")
     return lines
 
 
@@ -132,9 +138,9 @@ def render_ninja(rt: Path, manifest_file: Path, todo: Sequence[tuple[Entry, str]
 
     lines = ["rule compile", "  command = $words", "  description = $name", ""]
     for i, (entry, arch) in enumerate(todo):
-        words = [*_rt_words(rt, "compile", manifest_file, entry.archs), "--quiet", entry.name]
+        words = [*_rt_words(rt, "compile", manifest_file, entry.archs), "--quiet", "--", entry.name]
         lines += [f"build entry{i}: compile", f"  words = {quoted(words)}"]
-        lines += [f"  name = {entry.name.replace('$', '$$')} ({arch})", ""]
+        lines += [f"  name = {visible(entry.name).replace('$', '$$')} ({visible(arch)})", ""]
     return "\n".join(lines)
 
 

@@ -151,6 +151,7 @@ def build_lazy_library(
     drop_env: Sequence[str] = (),
     embed: bool = True,
     links_library: bool = True,
+    cache_name: str = "",
 ) -> LazyLibrary:
     """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h"."""
     compiler = compiler or machine.cxx
@@ -186,7 +187,15 @@ def build_lazy_library(
         drop_env=tuple(drop_env),
     )  # fmt: skip
     manifest = Manifest(
-        name, library.name, "", "", tuple(archs), (recipe,), tuple(records), creator="test", machine=machine.name
+        name,
+        library.name,
+        cache_name,
+        "",
+        tuple(archs),
+        (recipe,),
+        tuple(records),
+        creator="test",
+        machine=machine.name,
     )
     manifest_file = root / name / "manifest"
     manifest_file.write_bytes(encode(manifest))

@@ -23,28 +23,12 @@ namespace {
 constexpr std::size_t k_digest_digits = 16;
 constexpr std::size_t k_salt_digits = 12;
 
-std::string octal(unsigned mode) {
-    std::string out;
-    for (int shift = 6; shift >= 0; shift -= 3) out += static_cast<char>('0' + ((mode >> shift) & 7));
-    return "0" + out;
-}
-
 // Whether `path` is there. Throws if it is anything but a directory that only we (or root) can write.
 bool check_directory(const std::string& path) {
-    const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
-    const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
     struct stat st;
     // What cannot be reached cannot be loaded from either.
     if (lstat(path.c_str(), &st) != 0) return false;
-    if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
-    if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
-    if (st.st_uid != geteuid() && st.st_uid != 0) {
-        fail(start + "it belongs to user " + std::to_string(st.st_uid) + ", who could put any code into it" + advice);
-    }
-    if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        fail(start + "others can write to it (mode " + octal(st.st_mode & 0777) + "); run: chmod go-w " +
-             shell_quote(path));
-    }
+    check_trusted(path, st);
     return true;
 }
 
@@ -85,7 +69,8 @@ Strings Cache::directories(const EntryKey& key) const {
 }
 
 std::string Cache::entry_path(const EntryKey& key) const {
-    return directories(key).back() + "/" + safe_name(key.blob) + "-" + key.digest.substr(0, k_digest_digits) + ".so";
+    return directories(key).back() + "/" + safe_name(key.blob) + "-" +
+           safe_name(key.digest.substr(0, k_digest_digits)) + ".so";
 }
 
 std::string Cache::log_path(const EntryKey& key) const {

@@ -28,6 +28,9 @@ struct EntryKey {
     std::string arch_label() const;
 };
 
+// How many directories there are from the root to an entry, with the root.
+constexpr unsigned k_depth_of_entries = 4;
+
 class Cache {
  public:
     explicit Cache(std::string root) : m_root(std::move(root)) {}

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "arch.h"
+#include "config.h"
 #include "entry.h"
 #include "failure.h"
 #include "files.h"
@@ -36,7 +37,7 @@ class Compilation {
     Compilation(const CompileRequest& request, Cache& cache, const EntryKey& key)
         : m_request(request),
           m_key(key),
-          m_what(request.blob + " for " + request.arch_label),
+          m_what(visible(request.blob) + " for " + request.arch_label),
           m_staging(cache.staging_prefix(key)),
           m_entry(cache.entry_path(key)),
           m_log(cache.log_path(key)),
@@ -151,9 +152,10 @@ class Compilation {
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         say("could not compile " + m_what);
-        const std::string message = "lazyck: cannot compile blob '" + m_request.blob + "' for " + m_request.arch_label +
-                                    ": " + reason + (detail.empty() ? "" : "\n  (" + detail + ")") +
-                                    "\n  log: " + m_log + "\n  to reproduce: " + command;
+        const std::string message = "lazyck: cannot compile blob '" + visible(m_request.blob) + "' for " +
+                                    m_request.arch_label + ": " + reason +
+                                    (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log +
+                                    "\n  to reproduce: " + command;
         const FailureParts parts = {m_request.blob, m_log, command};
         if (verdict.is_final) {
             fail_for_good(message +
@@ -179,14 +181,27 @@ class Compilation {
     bool m_is_end_known = true;
 };
 
+// A privileged program can be started through a link beside a bundle that its caller wrote.
+void check_owner(const CompileRequest& request) {
+    for (const std::string& path : {request.root, request.source}) {
+        struct stat st;
+        const std::string stranger = stat(path.c_str(), &st) == 0 ? stranger_of(st) : system_text(errno);
+        if (stranger.empty()) continue;
+        fail("lazyck: refusing to compile blob '" + visible(request.blob) + "' in a privileged program from '" + path +
+                 "': " + stranger + "; install the bundle as root",
+             {request.blob, "", ""});
+    }
+}
+
 }  // namespace
 
 void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
     if (!is_file(request.source)) {
-        fail("lazyck: cannot compile blob '" + request.blob + "' for " + request.arch_label + ": its source '" +
-                 request.source + "' is not there; " LAZYCK_ENV_ROOT " names the library's bundle",
+        fail("lazyck: cannot compile blob '" + visible(request.blob) + "' for " + request.arch_label +
+                 ": its source '" + request.source + "' is not there; " LAZYCK_ENV_ROOT " names the library's bundle",
              {request.blob, "", ""});
     }
+    if (is_privileged()) check_owner(request);
     cache.make_directories_for(key);
     Compilation(request, cache, key).run();
 }

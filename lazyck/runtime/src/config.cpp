@@ -2,6 +2,7 @@
 
 #include <pwd.h>
 #include <sched.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,10 +100,22 @@ std::string read_path(const char* variable) {
     return value.empty() ? value : absolute(value);
 }
 
+// The user's home as the system knows it, or "".
+std::string home_of_account() {
+    passwd entry;
+    passwd* found = nullptr;
+    std::vector<char> buffer(16 * 1024);
+    const int error = getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
+    return error == 0 && found != nullptr ? entry.pw_dir : "";
+}
+
 }  // namespace
 
+bool is_privileged() { return getauxval(AT_SECURE) != 0; }
+
 std::string environment(const std::string& variable) {
-    const char* value = std::getenv(variable.c_str());
+    // Whoever starts a setuid program is not to say what it loads, compiles, or where.
+    const char* value = is_privileged() ? nullptr : std::getenv(variable.c_str());
     return value == nullptr ? "" : value;
 }
 
@@ -113,6 +126,24 @@ std::string rank_name() {
         if (is_number && value.size() < 10) return "rank " + value;
     }
     return "";
+}
+
+std::string cache_root(const std::string& text, const std::string& what) {
+    const std::string remedy = "; give the absolute path of a directory of your own";
+    if (text.empty() || text[0] != '/') {
+        fail("lazyck: " + what + shell_quote(text) +
+             ": a cache below the working directory is refused: whoever can write" +
+             " there could put any code into it" + remedy);
+    }
+    std::string root;
+    for (const std::string& part : split(text, "/")) {
+        // Behind a link it would lead elsewhere than it looks.
+        if (part == "..")
+            fail("lazyck: " + what + shell_quote(text) + ": '..' in the cache's path is refused" + remedy);
+        if (part != ".") root += "/" + part;
+    }
+    if (root.empty()) fail("lazyck: " + what + shell_quote(text) + ": the root directory cannot be the cache" + remedy);
+    return root;
 }
 
 bool aborts_on_error() { return environment(LAZYCK_ENV_ON_ERROR) == "abort"; }
@@ -141,7 +172,8 @@ Strings parse_archs(const std::string& text, const char* variable) {
 
 Config read_config() {
     Config config;
-    config.cache_dir = read_path(LAZYCK_ENV_CACHE_DIR);
+    config.cache_dir = environment(LAZYCK_ENV_CACHE_DIR);
+    if (!config.cache_dir.empty()) config.cache_dir = cache_root(config.cache_dir, LAZYCK_ENV_CACHE_DIR "=");
     config.root = read_path(LAZYCK_ENV_ROOT);
     config.manifest = read_path(LAZYCK_ENV_MANIFEST);
     if (!config.manifest.empty() && !is_file(config.manifest)) {
@@ -164,19 +196,16 @@ Config read_config() {
 }
 
 std::string default_cache_dir(const std::string& name) {
-    const std::string xdg = environment("XDG_CACHE_HOME");
-    if (!xdg.empty() && xdg[0] == '/') return xdg + "/" + name;
-    std::string home = environment("HOME");
-    if (home.empty() || home[0] != '/') {
-        passwd entry;
-        passwd* found = nullptr;
-        std::vector<char> buffer(16 * 1024);
-        if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
-            home = entry.pw_dir;
-        }
+    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
+        fail("lazyck: the library's name for its cache, " + shell_quote(name) +
+             ", is not a plain directory name; set " LAZYCK_ENV_CACHE_DIR " or " LAZYCK_ENV_NAME);
     }
+    const std::string xdg = environment("XDG_CACHE_HOME");
+    if (!xdg.empty() && xdg[0] == '/') return cache_root(xdg + "/" + name, "XDG_CACHE_HOME gives the cache ");
+    std::string home = environment("HOME");
+    if (home.empty() || home[0] != '/') home = home_of_account();
     if (home.empty() || home[0] != '/') fail("lazyck: no home directory for the cache; set " LAZYCK_ENV_CACHE_DIR);
-    return home + "/.cache/" + name;
+    return cache_root(home + "/.cache/" + name, "HOME gives the cache ");
 }
 
 }  // namespace lazyck::rt

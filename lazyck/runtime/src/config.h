@@ -35,8 +35,15 @@ bool aborts_on_error();
 // Throws CompileError that names `variable`.
 Strings parse_archs(const std::string& text, const char* variable);
 
-// `variable` as it is, or "".
+// Whether this process has more rights than whoever started it (setuid, setgid, file capabilities).
+bool is_privileged();
+
+// `variable` as it is, or "". Always "" in a privileged process.
 std::string environment(const std::string& variable);
+
+// `text` as a cache's root: absolute, no link hidden by a trailing '/' or '.'. Throws CompileError, which begins with
+// `what`, where it is relative or has '..'.
+std::string cache_root(const std::string& text, const std::string& what);
 
 // $XDG_CACHE_HOME/<name>, else ~/.cache/<name>.
 std::string default_cache_dir(const std::string& name);

@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "cache.h"
 #include "failure.h"
 #include "files.h"
 #include "machine.h"
@@ -64,32 +65,48 @@ std::string seen_text(const struct stat& st, const Digest& key, const Strings& s
     return text + rows;
 }
 
-// What an earlier look found in the file that is now at `path`.
-std::optional<Entry> recall(const std::string& path, const Digest& key, const Strings& symbols) {
+// The contents of "<entry>.seen" if they are `size` bytes, else "".
+std::string read_seen(const std::string& path, std::size_t size) {
+    const UniqueFd fd = open_file(seen_path(path), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
-    if (lstat(path.c_str(), &st) != 0) return std::nullopt;
-    const std::string text = read_text(seen_path(path));
-    if (text.size() != sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t)) return std::nullopt;
+    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || !stranger_of(st).empty()) return "";
+    if (static_cast<std::uint64_t>(st.st_size) != size) return "";
+    std::string text(size, '\0');
+    for (std::size_t have = 0; have < size;) {
+        const ssize_t n = read(fd.get(), text.data() + have, size - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return "";
+        have += static_cast<std::size_t>(n);
+    }
+    return text;
+}
+
+// What an earlier look found in the file of status `st`, which was opened at `path`.
+std::optional<std::vector<DynamicSymbol>> recall(const std::string& path, const struct stat& st, const Digest& key,
+                                                 const Strings& symbols) {
+    const std::string text = read_seen(path, sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t));
+    if (text.empty()) return std::nullopt;
     const std::string rows = text.substr(sizeof(Digest));
     if (text != seen_text(st, key, symbols, rows)) return std::nullopt;
-    Entry entry{path, {}};
+    std::vector<DynamicSymbol> functions;
     for (std::size_t i = 0; i < symbols.size(); ++i) {
         std::uint64_t row[2];
         std::memcpy(row, rows.data() + i * sizeof row, sizeof row);
-        entry.functions.push_back({row[0], row[1] != 0});
+        functions.push_back({row[0], row[1] != 0});
     }
-    return entry;
+    return functions;
 }
 
-void remember(const Entry& entry, const MappedFile& file, const Digest& key, const Strings& symbols) {
+void remember(const std::string& path, const std::vector<DynamicSymbol>& functions, const MappedFile& file,
+              const Digest& key, const Strings& symbols) {
     // A write in the same tick of the clock would go unseen.
     if (std::time(nullptr) - file.status().st_ctim.tv_sec < k_settled) return;
     std::string rows;
-    for (const DynamicSymbol& symbol : entry.functions) {
+    for (const DynamicSymbol& symbol : functions) {
         append(rows, symbol.value);
         append(rows, std::uint64_t{symbol.is_ifunc});
     }
-    const UniqueFd fd = open_file(seen_path(entry.path), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    const UniqueFd fd = open_file(seen_path(path), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
     // In a read-only cache every process reads all.
     if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
 }
@@ -113,33 +130,53 @@ std::string check(const MappedFile& file, const Digest& key, std::uint16_t machi
     return problem_of(ElfView(file.data(), image_size), machine);
 }
 
-}  // namespace
-
-EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols) {
-    EntryLookup result;
-    if (auto known = recall(path, key, symbols)) {
-        result.state = EntryState::ready;
-        result.entry = std::move(*known);
-        return result;
-    }
-    MappedFile file;
-    const int error = file.map(path);
-    if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
-    result.state = EntryState::damaged;
-    result.problem = error != 0 ? system_text(error) : check(file, key, machine);
-    if (!result.problem.empty()) return result;
+// In the order of `symbols`.
+std::vector<DynamicSymbol> functions_of(const MappedFile& file, const std::string& path, const Strings& symbols) {
     const ElfView elf(file.data(), file.size());
+    std::vector<DynamicSymbol> functions;
     for (const std::string& name : symbols) {
         const auto found = elf.find_function(name);
         if (!found) {
             fail("lazyck: the cache entry '" + path + "' does not define '" + name +
                  "', which the library expects of it; delete the file to have it compiled again");
         }
-        result.entry.functions.push_back(*found);
+        functions.push_back(*found);
+    }
+    return functions;
+}
+
+}  // namespace
+
+EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols) {
+    EntryLookup result;
+    UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
+    const int error = fd ? 0 : errno;
+    if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
+    // That this process can open no more says nothing about the entry.
+    if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
+    result.state = EntryState::damaged;
+    struct stat st = {};
+    if (error != 0 || fstat(fd.get(), &st) != 0) {
+        result.problem = system_text(error != 0 ? error : errno);
+    } else {
+        result.problem = stranger_of(st);
+    }
+    if (!result.problem.empty()) return result;
+    auto known = recall(path, st, key, symbols);
+    if (known) {
+        result.entry.functions = std::move(*known);
+    } else {
+        MappedFile file;
+        const int map_error = file.map(fd.get());
+        result.problem = map_error != 0 ? system_text(map_error) : check(file, key, machine);
+        if (!result.problem.empty()) return result;
+        result.entry.functions = functions_of(file, path, symbols);
+        st = file.status();
+        remember(path, result.entry.functions, file, key, symbols);
     }
     result.entry.path = path;
+    result.entry.file = std::make_shared<CheckedFile>(std::move(fd), path, st);
     result.state = EntryState::ready;
-    remember(result.entry, file, key, symbols);
     return result;
 }
 
@@ -170,7 +207,10 @@ void seal_entry(const std::string& path, const Digest& key) {
         trailer.key_high = key.high;
     }
     const UniqueFd fd = open_file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
-    const bool is_written = fd && write_all(fd.get(), {reinterpret_cast<const char*>(&trailer), sizeof trailer});
+    // A linker makes what the umask allows; an entry that others can write is not loaded.
+    struct stat st;
+    const bool is_ours = fd && fstat(fd.get(), &st) == 0 && fchmod(fd.get(), st.st_mode & 0755) == 0;
+    const bool is_written = is_ours && write_all(fd.get(), {reinterpret_cast<const char*>(&trailer), sizeof trailer});
     // On disk before it has a name: else a power cut could leave an entry with a name and without contents.
     if (!is_written || fsync(fd.get()) != 0) {
         fail_system("cannot write '" + path + "'", errno);

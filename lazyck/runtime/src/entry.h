@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "checked_file.h"
 #include "elf_view.h"
 #include "hash.h"
 #include "text.h"
@@ -14,6 +16,7 @@ namespace lazyck::rt {
 // A verified entry: where it lies and where its functions are.
 struct Entry {
     std::string path;
+    std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
 };
 
@@ -26,7 +29,8 @@ struct EntryLookup {
 };
 
 // Checks the entry at `path`, which must be code for `machine`: reads all of it, unless it has not been touched since
-// it was last found whole. An entry that is whole and lacks one of `symbols` throws CompileError.
+// it was last found whole. An entry that is whole and lacks one of `symbols` throws CompileError, and so does a
+// directory on the way that others could write.
 EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols);
 
 // What keeps the library at `path` from being an entry for `machine` that defines and exports `symbols`, or "".

@@ -60,7 +60,7 @@ std::string lower(std::string text) {
 }  // namespace
 
 void fail(const std::string& message, const FailureParts& parts) {
-    throw CompileError(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+    throw CompileError(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
 }
 
 void fail_for_good(const std::string& message, const FailureParts& parts) {

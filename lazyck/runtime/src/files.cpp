@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "failure.h"
+#include "lazyck_abi.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -30,20 +31,81 @@ UniqueFd open_file(const std::string& path, int flags, unsigned mode) {
     return UniqueFd(fd);
 }
 
+namespace {
+
+std::string octal(unsigned mode) {
+    std::string out;
+    for (int shift = 6; shift >= 0; shift -= 3) out += static_cast<char>('0' + ((mode >> shift) & 7));
+    return "0" + out;
+}
+
+UniqueFd open_at(int directory, const std::string& name, int flags) {
+    int fd;
+    do {
+        fd = openat(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
+    } while (fd < 0 && errno == EINTR);
+    return UniqueFd(fd);
+}
+
+}  // namespace
+
+std::string stranger_of(const struct stat& st) {
+    if (st.st_uid != geteuid() && st.st_uid != 0) {
+        return "it belongs to user " + std::to_string(st.st_uid) + ", who could put any code into it";
+    }
+    if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return "others can write to it (mode " + octal(st.st_mode & 0777) + ")";
+    return "";
+}
+
+void check_trusted(const std::string& path, const struct stat& st) {
+    const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
+    const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
+    if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
+    if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
+    const std::string stranger = stranger_of(st);
+    if (stranger.empty()) return;
+    const bool is_ours = st.st_uid == geteuid();
+    fail(start + stranger + (is_ours ? "; run: chmod go-w " + shell_quote(path) : advice));
+}
+
+UniqueFd open_trusted(const std::string& path, unsigned depth, int flags) {
+    Strings names = {file_name_of(path)};
+    std::string top = directory_of(path);
+    for (; depth > 1; --depth, top = directory_of(top)) names.push_back(file_name_of(top));
+    UniqueFd at = open_file(top, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    std::string so_far = top;
+    while (at) {
+        struct stat st;
+        if (fstat(at.get(), &st) != 0) return UniqueFd();
+        check_trusted(so_far, st);
+        const bool is_last = names.size() == 1;
+        at = open_at(at.get(), names.back(), is_last ? flags : O_PATH | O_DIRECTORY);
+        if (is_last) return at;
+        so_far += "/" + names.back();
+        names.pop_back();
+    }
+    return at;
+}
+
 MappedFile::~MappedFile() {
     if (m_data != nullptr) munmap(m_data, m_size);
 }
 
 int MappedFile::map(const std::string& path, bool follows_links) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK | (follows_links ? 0 : O_NOFOLLOW));
+    return fd ? map(fd.get()) : errno;
+}
+
+int MappedFile::map(int fd) {
     struct stat st;
-    if (!fd || fstat(fd.get(), &st) != 0) return errno;
+    if (fstat(fd, &st) != 0) return errno;
     if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
     *this = MappedFile();
     m_status = st;
     if (st.st_size == 0) return 0;
     const auto size = static_cast<std::size_t>(st.st_size);
-    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return errno;
     m_data = data;
     m_size = size;

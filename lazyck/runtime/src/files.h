@@ -33,6 +33,18 @@ class UniqueFd {
 // Like open(2) with O_CLOEXEC, again after EINTR; errno tells why it is empty.
 UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 
+// Opens `path` and follows no link in the file's name nor in the `depth` directories above it, each of which must
+// belong to the user or root and be writable by nobody else: it is each opened one that is looked at, so nothing can be
+// put in its place meanwhile. Empty with errno like open(2); throws CompileError for a directory that cannot be
+// trusted.
+UniqueFd open_trusted(const std::string& path, unsigned depth, int flags);
+
+// Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the user or root can write.
+void check_trusted(const std::string& path, const struct stat& st);
+
+// Who else could have written the file of this status, or "".
+std::string stranger_of(const struct stat& st);
+
 // A whole file, mapped read-only.
 class MappedFile {
  public:
@@ -51,6 +63,8 @@ class MappedFile {
 
     // Maps `path`; returns 0 or an errno value. An empty file maps to no data.
     int map(const std::string& path, bool follows_links = false);
+    // The same for an open file.
+    int map(int fd);
 
     const unsigned char* data() const { return static_cast<const unsigned char*>(m_data); }
     std::size_t size() const { return m_size; }

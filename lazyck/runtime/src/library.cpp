@@ -19,7 +19,6 @@
 #include "load_error.h"
 #include "lock.h"
 #include "machine.h"
-#include "memory_file.h"
 #include "messages.h"
 #include "parallel.h"
 #include "places.h"
@@ -41,10 +40,15 @@ std::atomic<Library*> g_library{nullptr};
 
 std::string own_path() {
     Dl_info info;
-    if (dladdr(static_cast<const void*>(lazyck_manifest), &info) == 0 || info.dli_fname == nullptr) return "";
-    // The main program is known by argv[0], which need not be a path.
-    if (info.dli_fname[0] == '/') return info.dli_fname;
-    if (is_file(info.dli_fname)) return absolute(info.dli_fname);
+    const link_map* map = nullptr;
+    void** const extra = reinterpret_cast<void**>(const_cast<link_map**>(&map));
+    if (dladdr1(static_cast<const void*>(lazyck_manifest), &info, extra, RTLD_DL_LINKMAP) == 0) return "";
+    if (info.dli_fname == nullptr) return "";
+    // The main program is known by argv[0], which need not be a path, and is any that the caller of a privileged one
+    // likes.
+    const bool is_believed = !is_privileged() || (map != nullptr && map->l_name[0] != '\0');
+    if (is_believed && info.dli_fname[0] == '/') return info.dli_fname;
+    if (is_believed && is_file(info.dli_fname)) return absolute(info.dli_fname);
     char path[4096];
     const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
     return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : info.dli_fname;
@@ -64,7 +68,7 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
     Dl_info there, here;
     if (found == nullptr || dladdr(found, &there) == 0) return;
     if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
-    fail("lazyck: blob '" + std::string(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
+    fail("lazyck: blob '" + visible(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
              "', which was loaded before and has the same soname, '" + manifest.soname() +
              "'; link one of them with another soname (-Wl,-soname,NAME)",
          {name, "", ""});
@@ -74,27 +78,13 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
 void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const std::string& own) {
     const std::string runtime = capturing_runtime(manifest.recipe(blob.recipe).toolchain);
     if (runtime.empty()) return;
-    fail("lazyck: blob '" + std::string(blob.name) + "' is called for the first time while a " + runtime +
+    fail("lazyck: blob '" + visible(blob.name) + "' is called for the first time while a " + runtime +
              " stream is being captured, when it can be neither compiled nor loaded; call it once before the capture, "
              "or "
              "lazyck_prefetch(\"" +
              blob.name + "\")\n  to compile it ahead of time: " +
              shell_join({"lazyck", "prebuild", "build", "--manifest", own, blob.name}),
          {blob.name, "", ""});
-}
-
-// Loads the entry at `path`; nullptr if that fails, for dlerror to explain.
-void* open_entry(const std::string& path) {
-    constexpr int k_flags = RTLD_NOW | RTLD_LOCAL;
-    const UniqueFd file = open_file(path, O_RDONLY | O_NOFOLLOW);
-    if (!file || !is_on_noexec(file.get())) return dlopen(path.c_str(), k_flags);
-    UniqueFd memory = copy_to_memory(file.get());
-    if (!memory) return dlopen(path.c_str(), k_flags);
-    void* const handle = dlopen(path_of_descriptor(memory.get()).c_str(), k_flags);
-    // The loader knows a library by its name: another blob must not come under this number as long as this one is
-    // there.
-    if (handle != nullptr) memory.release();
-    return handle;
 }
 
 ManifestView embedded_manifest() {
@@ -196,7 +186,7 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         const std::uint64_t seen = state.attempts;
         while (state.is_busy && state.owner_pid == getpid()) {
             if (state.owner == std::this_thread::get_id()) {
-                fail("lazyck: blob '" + std::string(row(blob).manifest.blob(row(blob).index).name) +
+                fail("lazyck: blob '" + visible(row(blob).manifest.blob(row(blob).index).name) +
                      "' was called while this thread compiles it");
             }
             m_changed->wait(lock);
@@ -237,18 +227,22 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
     return entry;
 }
 
+// The next call looks again: the file that could not be loaded may be another one by then.
+void Library::forget(BlobId blob, const Entry& entry) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    BlobState& state = m_states[blob];
+    if (state.entry.get() == &entry) state.entry.reset();
+}
+
 // Several threads may load the same entry: the loader maps it once, and all store the same addresses.
 void Library::load(BlobId blob, const Entry& entry) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
-    void* const handle = open_entry(entry.path);
+    std::string reason;
+    void* const handle = entry.file->load(reason);
     if (handle == nullptr) {
-        const char* const said = dlerror();
-        const std::string reason = said != nullptr ? said : entry.path;
-        // Looked up again by the next call: the cache may have been emptied since.
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        m_states[blob].entry.reset();
-        fail("lazyck: cannot load blob '" + std::string(description.name) + "': " + explain_load_error(reason, m_path),
+        forget(blob, entry);
+        fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
@@ -263,8 +257,8 @@ void Library::load(BlobId blob, const Entry& entry) {
         // itself for ever. Only the function that an IFUNC chose cannot be computed.
         if (!symbol.is_ifunc && reinterpret_cast<std::uintptr_t>(function) != base + symbol.value) function = nullptr;
         if (function == nullptr) {
-            fail("lazyck: the loaded blob '" + std::string(description.name) + "' (" + entry.path +
-                     ") does not have '" + name + "' where its file says; is a file of an older version still loaded?",
+            fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
+                     name + "' where its file says; is a file of an older version still loaded?",
                  {description.name, "", ""});
         }
         functions.push_back(function);

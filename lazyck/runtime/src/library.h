@@ -70,6 +70,7 @@ class Library {
     void make_ready(BlobId blob);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
     void load(BlobId blob, const Entry& entry);
+    void forget(BlobId blob, const Entry& entry);
 
     std::string m_path;
     ManifestView m_embedded;

@@ -14,6 +14,7 @@ constexpr std::size_t k_magic_size = 8;
 constexpr std::size_t k_blob_size = 6 * 4;
 constexpr std::size_t k_symbol_size = 2 * 4;
 constexpr std::size_t k_recipe_size = 9 * 4;
+constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux takes a few megabytes
 
 }  // namespace
 
@@ -69,7 +70,13 @@ Strings ManifestView::list(std::uint32_t at) const {
     const std::size_t base = m_header.lists_at + 4 * std::size_t{at};
     const std::uint32_t count = number(base);
     if (count > m_header.words - at - 1) fail_damaged("a list has no end");
-    for (std::uint32_t i = 0; i < count; ++i) out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
+    std::size_t size = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
+        size += out.back().size() + 1;
+        // Words may share a string: a small file could spell out terabytes.
+        if (size > k_longest_list) fail_damaged("a list is longer than any command");
+    }
     return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "config.h"
 #include "files.h"
+#include "text.h"
 
 namespace lazyck::rt {
 
@@ -14,7 +15,7 @@ std::atomic<bool> g_silent{false};
 void say(const std::string& line) {
     if (g_silent.load(std::memory_order_relaxed)) return;
     const std::string rank = rank_name();
-    write_all(2, (rank.empty() ? "lazyck: " : "lazyck: [" + rank + "] ") + line + "\n");
+    write_all(2, (rank.empty() ? "lazyck: " : "lazyck: [" + rank + "] ") + visible(line) + "\n");
 }
 
 void silence() { g_silent.store(true, std::memory_order_relaxed); }

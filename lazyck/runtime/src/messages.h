@@ -5,7 +5,7 @@
 
 namespace lazyck::rt {
 
-// Writes "lazyck: <line>", in a distributed job "lazyck: [rank 3] <line>".
+// Writes "lazyck: <line>", in a distributed job "lazyck: [rank 3] <line>": one line, whatever names are in it.
 void say(const std::string& line);
 
 // Silences `say` (for `lazyck-rt --quiet`, whose caller reports).

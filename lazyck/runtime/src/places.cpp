@@ -19,7 +19,7 @@ enum class Match { no_bundle, other_build, this_build };
 // Whether the bundle at `root` has this very blob. One that has no manifest was laid out by hand: taken as it is.
 Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
     if (!is_file(root + "/" + blob.source)) return Match::no_bundle;
-    const std::string path = root + "/" + manifest.library() + "/manifest";
+    const std::string path = root + "/" + file_name_of(manifest.library()) + "/manifest";
     MappedFile file;
     if (file.map(path) != 0) return Match::this_build;
     const ManifestView there(file.data(), file.size(), path);
@@ -50,14 +50,14 @@ std::string root_of_blob(const Strings& roots, const std::string& library, const
         if (match == Match::other_build) other = root;
     }
     if (other.empty()) return roots.front();  // whoever compiles says what is missing
-    fail("lazyck: cannot compile blob '" + std::string(blob.name) + "': the bundle at '" + other +
+    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle at '" + other +
              "' is of another build of " + manifest.library() + " than '" + library +
              "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT,
          {blob.name, "", ""});
 }
 
 std::string library_in(const std::string& directory, const ManifestView& manifest) {
-    const std::string exact = directory + "/" + manifest.soname();
+    const std::string exact = directory + "/" + file_name_of(manifest.soname());
     if (is_file(exact)) return exact;
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
     const std::string lead = manifest.library() + std::string(".so");
@@ -67,7 +67,7 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
         if (name.compare(0, lead.size(), lead) != 0 || !is_file(directory + "/" + name)) continue;
         if (found.empty() || name < found) found = name;
     }
-    return directory + "/" + (found.empty() ? manifest.soname() : found);
+    return directory + "/" + (found.empty() ? file_name_of(manifest.soname()) : found);
 }
 
 }  // namespace lazyck::rt

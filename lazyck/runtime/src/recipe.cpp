@@ -78,6 +78,13 @@ Strings plan_environment(const CompilePlan& plan) {
                            [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
     };
     Strings out;
+    // A privileged process: neither loader variables nor TMPDIR, GCC_EXEC_PREFIX, PATH and whatever else steers a
+    // compiler come from whoever started it.
+    if (is_privileged()) {
+        out = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"};
+        out.insert(out.end(), plan.set.begin(), plan.set.end());
+        return out;
+    }
     for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
         if (!is_replaced(*variable)) out.emplace_back(*variable);
     }

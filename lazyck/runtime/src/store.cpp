@@ -55,6 +55,16 @@ long memory_for(const Config& config, const Guess& guess) {
     return known > 0 ? known + known / 5 : k_unknown_need_kib;
 }
 
+// A bundle's blobs are read out of the bundle.
+void check_source(const BlobRow& blob) {
+    for (const std::string& part : split(blob.source, "/")) {
+        if (part != "..") continue;
+        fail("lazyck: blob '" + visible(blob.name) + "': its manifest names the source '" + visible(blob.source) +
+                 "', which leads out of the bundle; the manifest is not lazyck's: install the library again",
+             {blob.name, "", ""});
+    }
+}
+
 // Moves a damaged entry out of the way, under the blob's lock.
 void quarantine(const std::string& path, const std::string& problem) {
     const std::string aside = path + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
@@ -105,7 +115,7 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
 
 void Store::set_cache_dir(const std::string& path) {
     if (path.empty()) fail("lazyck: lazyck_set_cache_dir needs a path");
-    const std::string root = absolute(path);
+    const std::string root = cache_root(path, "lazyck_set_cache_dir: ");
     prepare_cache_root(root);
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_given = root;
@@ -148,7 +158,7 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
         EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
-            if (m_config.is_verbose) say("found " + std::string(blob.name) + " for " + key.arch_label() + ": " + path);
+            if (m_config.is_verbose) say("found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
             return std::move(here.entry);
         }
         if (here.state == EntryState::damaged) found = std::move(here);
@@ -179,7 +189,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
                      Cache& cache) {
     cache.make_directories_for(key);
     const std::string path = cache.entry_path(key);
-    const std::string what = std::string(blob.name) + " for " + key.arch_label();
+    const std::string what = visible(blob.name) + " for " + key.arch_label();
     const Costs costs(cache.costs_path(key));
     const Guess guess = costs.guess(blob.name);
     const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess));
@@ -194,6 +204,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.arch_label = key.arch_label();
     request.recipe = manifest.recipe(blob.recipe);
     const bool is_in_bundle = blob.source[0] != '/';
+    check_source(blob);
     request.root = is_in_bundle ? root_of_blob(m_places.roots, m_places.library, manifest, blob) : m_places.roots[0];
     request.source = is_in_bundle ? request.root + "/" + blob.source : blob.source;
     request.library = m_places.library;
@@ -241,7 +252,7 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& c
     if (!key.archs.empty()) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
-    fail("lazyck: blob '" + std::string(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
+    fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
              cache.root() +
              "', and " LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " + cache.entry_path(key) +
              "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),

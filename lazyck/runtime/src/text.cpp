@@ -10,6 +10,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_longest_name = 160;
+constexpr std::size_t k_longest_shown = 16 * 1024;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
@@ -30,9 +31,55 @@ std::size_t utf8_length(std::string_view text) {
     return length;
 }
 
+// Whether the character at the start of `text` (UTF-8, `length` bytes) moves the cursor, colours, begins a line or
+// turns the writing direction: C0, DEL, C1, U+2028 to U+202E, U+2066 to U+2069.
+bool is_control(std::string_view text, std::size_t length) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (length == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
+    if (length == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;
+    if (length != 3 || byte(0) != 0xe2) return false;
+    return (byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) ||
+           (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+}
+
+std::string escaped(std::string_view text, bool keeps_lines) {
+    std::string out;
+    char escape[8];
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t length = utf8_length(text.substr(i));
+        const std::size_t taken = length == 0 ? 1 : length;
+        const bool is_kept_line = keeps_lines && (text[i] == '\n' || text[i] == '\t');
+        if (is_kept_line || (length != 0 && !is_control(text.substr(i), length))) {
+            out += text.substr(i, taken);
+        } else {
+            for (std::size_t k = 0; k < taken; ++k) {
+                std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[i + k]));
+                out += escape;
+            }
+        }
+        i += taken;
+    }
+    return out;
+}
+
+bool has_control(std::string_view text) { return escaped(text, false).size() != text.size(); }
+
 }  // namespace
 
+std::string visible(std::string_view text) {
+    if (text.size() <= k_longest_shown) return escaped(text, false);
+    const std::size_t part = k_longest_shown / 2;
+    return escaped(text.substr(0, part), false) + " [...] " + escaped(text.substr(text.size() - part), false);
+}
+
+std::string visible_lines(std::string_view text) { return escaped(text, true); }
+
 std::string shell_quote(std::string_view word) {
+    if (has_control(word)) {
+        std::string inner;
+        for (const char c : word) inner += c == '\\' || c == '\'' ? std::string("\\") + c : std::string(1, c);
+        return "$'" + escaped(inner, false) + "'";
+    }
     bool plain = !word.empty();
     for (const char c : word) plain = plain && (is_alnum(c) || is_one_of(c, "_@%+=:,./-"));
     if (plain) return std::string(word);
@@ -80,7 +127,8 @@ std::string join(const Strings& parts, std::string_view separator) {
 std::string safe_name(std::string_view text) {
     std::string out;
     for (const char c : text.substr(0, k_longest_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
-    if (!out.empty() && out[0] == '.') out[0] = '_';
+    if (out.empty()) return "_";
+    if (out[0] == '.' || out[0] == '-') out[0] = '_';
     if (out != text) out += "~" + hash(text).hex().substr(0, 8);
     return out;
 }

@@ -9,7 +9,8 @@ namespace lazyck::rt {
 
 using Strings = std::vector<std::string>;
 
-// `word` so that a POSIX shell reads it as one word.
+// `word` so that a shell reads it as one word; with control characters in bash's way ($'\x1b'), so that it can be
+// shown.
 std::string shell_quote(std::string_view word);
 std::string shell_join(const Strings& words);
 
@@ -19,6 +20,12 @@ std::string join(const Strings& parts, std::string_view separator);
 
 // A readable file name part for any text: letters, digits and "._+-" stay; a changed or long one gets a hash.
 std::string safe_name(std::string_view text);
+
+// `text` as one line that shows what is in it: control characters, those that change the order of a line, and bytes
+// that are not UTF-8 as \xNN; the middle of a very long one is left out.
+std::string visible(std::string_view text);
+// The same for a text of several lines, which stay lines.
+std::string visible_lines(std::string_view text);
 
 // A JSON string. Bytes that are not UTF-8 become lone surrogates, as Python's file names have them.
 std::string json_string(std::string_view text);

@@ -25,7 +25,7 @@ using namespace lazyck::rt;
 
 constexpr char k_usage[] =
     "usage: lazyck-rt compile|status|path --from LIBRARY|MANIFEST [--library LIBRARY] [--arch ARCH]...\n"
-    "                 [--blob-list FILE] [--quiet] [BLOB]...\n"
+    "                 [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached\n"
     "  path      where each blob's entry is or would be, one a line\n"
@@ -46,8 +46,13 @@ Options parse(int argc, char** argv) {
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
     if (options.verb != "compile" && options.verb != "status" && options.verb != "path") fail(k_usage);
+    bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
         const std::string word = argv[i];
+        if (!takes_options) {
+            options.blobs.push_back(word);
+            continue;
+        }
         const auto value = [&]() -> std::string {
             if (i + 1 >= argc) fail("lazyck-rt: " + word + " needs a value\n" + k_usage);
             return argv[++i];
@@ -65,6 +70,9 @@ Options parse(int argc, char** argv) {
             options.has_blobs = true;
         } else if (word == "--quiet") {
             options.is_quiet = true;
+        } else if (word == "--") {
+            takes_options = false;
+            options.has_blobs = true;
         } else if (word[0] == '-') {
             fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
         } else {
@@ -130,7 +138,7 @@ std::vector<std::uint32_t> choose(const ManifestView& manifest, const Options& o
     }
     for (const std::string& name : options.blobs) {
         const auto found = by_name.find(name);
-        if (found == by_name.end()) fail("lazyck: '" + options.from + "' has no blob '" + name + "'");
+        if (found == by_name.end()) fail("lazyck: '" + options.from + "' has no blob '" + visible(name) + "'");
         chosen.push_back(found->second);
     }
     return chosen;

@@ -1,0 +1,137 @@
+// The loader is given "/proc/self/fd/<n>", which the kernel resolves to the open file itself. It takes two objects of
+// one name for one, before it looks at the files, and descriptor numbers are used again: so the name also spells the
+// file's identity, in a way that the kernel skips ('/' and './' between two components). Two files that are loaded at a
+// time differ in it, since a mapped file's inode is not given to another one; one file under two names is mapped once.
+// No counter would do: each lazy library of a process has a copy of this code and so a counter of its own.
+#include "checked_file.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "hash.h"
+#include "memory_file.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_descriptors[] = "/proc/self/fd";
+constexpr std::size_t k_lead = sizeof k_descriptors - 1;
+constexpr std::size_t k_longest = 4000;  // a path has at most 4,096 bytes
+
+std::string loader_reason(const std::string& otherwise) {
+    const char* const text = dlerror();
+    return text == nullptr ? otherwise : text;
+}
+
+// The name by which debuggers, dladdr and stack traces look for the file: its path, in place of a descriptor's, whose
+// number is soon another file's. The new text goes into the old one's memory, which `loader_name` made long enough:
+// whoever reads it meanwhile stays inside.
+__attribute__((no_sanitize("thread"))) void set_shown_name(void* handle, const std::string& path) {
+    link_map* map = nullptr;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return;
+    char* const name = map->l_name;
+    if (std::strncmp(name, k_descriptors, k_lead) != 0 || std::strlen(name) < path.size()) return;
+    std::memcpy(name, path.c_str(), path.size() + 1);
+}
+
+}  // namespace
+
+CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)
+    : m_path(std::move(path)), m_status(status), m_file(std::make_shared<const UniqueFd>(std::move(file))) {}
+
+bool CheckedFile::is_same(const struct stat& st) const {
+    return st.st_dev == m_status.st_dev && st.st_ino == m_status.st_ino && st.st_size == m_status.st_size;
+}
+
+std::string CheckedFile::loader_name(int fd) const {
+    std::string identity;
+    for (const std::uint64_t part :
+         {std::uint64_t{m_status.st_dev}, std::uint64_t{m_status.st_ino},
+          static_cast<std::uint64_t>(m_status.st_ctim.tv_sec), static_cast<std::uint64_t>(m_status.st_ctim.tv_nsec)}) {
+        identity += std::to_string(part) + ":";
+    }
+    const std::uint64_t bits = hash(identity).low;
+    std::string spelled = "/";
+    for (unsigned i = 0; i < 64; ++i) spelled += ((bits >> i) & 1) != 0 ? "./" : "/";
+    spelled += std::to_string(fd);
+    const std::size_t length = k_lead + spelled.size();
+    const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
+    return k_descriptors + std::string(room > length ? room - length : 0, '/') + spelled;
+}
+
+void* CheckedFile::load(std::string& reason) {
+    std::shared_ptr<const UniqueFd> file;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (m_handle != nullptr) return m_handle;
+        file = m_file;
+    }
+    struct stat st;
+    // A program may close descriptors that it does not know (a daemon does).
+    if (fstat(file->get(), &st) != 0 || !is_same(st)) {
+        reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
+        return nullptr;
+    }
+    const std::string name = loader_name(file->get());
+    void* handle = nullptr;
+    if (is_on_noexec(file->get())) {
+        handle = load_from_memory(file->get(), reason);
+    } else if (stat(name.c_str(), &st) != 0 || !is_same(st)) {
+        handle = load_by_path(reason);  // no /proc here
+    } else {
+        handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) {
+            reason = loader_reason(m_path);
+            const std::size_t at = reason.find(name);
+            if (at != std::string::npos) reason.replace(at, name.size(), m_path);
+        } else {
+            set_shown_name(handle, m_path);
+        }
+    }
+    if (handle == nullptr) return nullptr;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_handle = handle;
+    m_file.reset();
+    return handle;
+}
+
+// The loader knows a library by its name: the copy's descriptor stays open, so that no other one gets its number.
+void* CheckedFile::load_from_memory(int fd, std::string& reason) const {
+    UniqueFd memory = copy_to_memory(fd);
+    if (!memory) {
+        reason = m_path + ": its file system forbids to run code, and there is no memory file to copy it to: " +
+                 system_text(errno);
+        return nullptr;
+    }
+    void* const handle = dlopen(path_of_descriptor(memory.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        reason = loader_reason(m_path);
+    } else {
+        memory.release();
+    }
+    return handle;
+}
+
+void* CheckedFile::load_by_path(std::string& reason) const {
+    void* const handle = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        reason = loader_reason(m_path);
+        return nullptr;
+    }
+    struct stat st;
+    if (lstat(m_path.c_str(), &st) == 0 && is_same(st)) return handle;
+    dlclose(handle);
+    reason = m_path +
+             ": another file was put in its place while it was loaded (with /proc mounted, the one that was"
+             " checked is loaded)";
+    return nullptr;
+}
+
+}  // namespace lazyck::rt

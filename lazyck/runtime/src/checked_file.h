@@ -1,0 +1,36 @@
+// A file that was checked, kept open until it is loaded, so that what is loaded is what was checked.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "files.h"
+
+namespace lazyck::rt {
+
+class CheckedFile {
+ public:
+    // `path` is where `file` was found, `status` what it was when it was checked.
+    CheckedFile(UniqueFd file, std::string path, const struct stat& status);
+
+    // The loader's handle of this very file, whatever lies at its path by now; the descriptor is closed then. Null with
+    // the loader's reason. Several threads may call it: the file is mapped once.
+    void* load(std::string& reason);
+
+ private:
+    bool is_same(const struct stat& st) const;
+    void* load_from_memory(int fd, std::string& reason) const;
+    void* load_by_path(std::string& reason) const;
+    std::string loader_name(int fd) const;
+
+    const std::string m_path;
+    const struct stat m_status;
+    std::mutex m_mutex;  // held for moments, never while the dynamic loader works
+    std::shared_ptr<const UniqueFd> m_file;
+    void* m_handle = nullptr;
+};
+
+}  // namespace lazyck::rt

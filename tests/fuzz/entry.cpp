@@ -1,0 +1,73 @@
+// A cache entry and the note beside it. The first byte says how the rest is dressed up: as it is; with a trailer that
+// fits it, so that the ELF file inside is read; as a note whose digest fits it.
+#include "../../lazyck/runtime/src/entry.cpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace {
+
+using namespace lazyck::rt;
+
+const Digest k_key{1, 2};
+const Strings k_symbols = {"_Z3addii", "value"};
+constexpr std::uint16_t k_x86_64 = 62;
+
+int fill(const std::string& content) {
+    static const int s_fd = memfd_create("entry", MFD_CLOEXEC);
+    if (ftruncate(s_fd, 0) != 0 || pwrite(s_fd, content.data(), content.size(), 0) < 0) std::abort();
+    return s_fd;
+}
+
+void check_entry(const std::string& content) {
+    MappedFile file;
+    if (file.map(fill(content)) != 0) std::abort();
+    if (!check(file, k_key, k_x86_64).empty()) return;
+    try {
+        functions_of(file, "fuzz", k_symbols);
+    } catch (const lazyck::CompileError&) {
+    }
+}
+
+std::string with_trailer(std::string image) {
+    Trailer trailer = {};
+    const Digest digest = hash(image);
+    std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
+    trailer.version = k_version;
+    trailer.image_size = image.size();
+    trailer.digest_low = digest.low;
+    trailer.digest_high = digest.high;
+    trailer.key_low = k_key.low;
+    trailer.key_high = k_key.high;
+    append(image, trailer);
+    return image;
+}
+
+void check_note(const std::string& rows, bool is_fitting) {
+    static const std::string s_path = [] {
+        char directory[] = "/dev/shm/lazyck-fuzz-XXXXXX";
+        if (mkdtemp(directory) == nullptr) std::abort();
+        return std::string(directory) + "/entry";
+    }();
+    struct stat st = {};
+    {
+        const UniqueFd fd = open_file(s_path + ".seen", O_WRONLY | O_CREAT | O_TRUNC);
+        if (!fd || !write_all(fd.get(), is_fitting ? seen_text(st, k_key, k_symbols, rows) : rows)) std::abort();
+    }
+    const auto found = recall(s_path, st, k_key, k_symbols);
+    if (found && found->size() != k_symbols.size()) std::abort();
+    unlink((s_path + ".seen").c_str());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size == 0) return 0;
+    const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+    if (data[0] == 'n' || data[0] == 'N') {
+        check_note(rest, data[0] == 'N');
+    } else {
+        check_entry(data[0] == 'T' ? with_trailer(rest) : rest);
+    }
+    return 0;
+}

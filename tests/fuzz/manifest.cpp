@@ -1,0 +1,60 @@
+// The manifest of a lazy library: whatever bytes it is made of, every row reads or throws.
+#include "error.hpp"
+#include "manifest_view.h"
+
+namespace {
+
+std::size_t g_read;  // of all that was read, so that no read is left out
+
+// Whether it could be read. To throw costs a hundred times what reading a row does: a table is left at its first bad
+// row.
+template <typename Read>
+bool attempt(Read read) {
+    try {
+        read();
+        return true;
+    } catch (const lazyck::CompileError&) {
+        return false;
+    }
+}
+
+void take(const std::string& text) { g_read += text.size(); }
+void take(const lazyck::rt::Strings& texts) {
+    for (const std::string& text : texts) take(text);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace lazyck::rt;
+    attempt([&] {
+        const ManifestView view(data, size, "fuzz");
+        for (const auto text :
+             {&ManifestView::library, &ManifestView::soname, &ManifestView::cache_name, &ManifestView::root})
+            attempt([&] { take((view.*text)()); });
+        attempt([&] { take(view.archs()); });
+        // A table's size is bounded by the file's, so all rows can be read; the first ones will do.
+        for (std::uint32_t i = 0; i < view.blob_count() + 1 && i < 100; ++i) {
+            const bool is_read = attempt([&] {
+                const BlobRow row = view.blob(i);
+                for (const char* text : {row.name, row.source, row.digest}) take(text);
+                for (std::uint32_t k = 0; k < row.symbol_count && k < 100; ++k)
+                    take(view.symbol_name(row.first_symbol + k));
+            });
+            if (!is_read) break;
+        }
+        for (std::uint32_t i = 0; i < view.symbol_count() + 1 && i < 100; ++i) {
+            if (!attempt([&] { g_read += view.symbol_blob(i); })) break;
+        }
+        for (std::uint32_t i = 0; i < 100; ++i) {
+            const bool is_read = attempt([&] {
+                const RecipeRow row = view.recipe(i);
+                for (const std::string& text : {row.toolchain, row.toolchain_id, row.home}) take(text);
+                for (const Strings& list : {row.home_env, row.compile, row.link, row.env, row.arch_flags, row.drop_env})
+                    take(list);
+            });
+            if (!is_read) break;
+        }
+    });
+    return 0;
+}

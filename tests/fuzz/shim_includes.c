@@ -1,0 +1,22 @@
+// The `#include` lines of a source, and the names that a depfile quotes.
+#include <stdint.h>
+
+#include "../../lazyck/interceptor/conf.c"
+#include "../../lazyck/interceptor/depfile.c"
+#include "../../lazyck/interceptor/includes.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    char* text = allocate(size);  // not terminated: a scanner that reads on is found
+    memcpy(text, data, size);
+    Scanner scanner;
+    Include include;
+    size_t count = 0;
+    for (scan_text(&scanner, text, size); next_include(&scanner, &include);) {
+        if (!include.name || !*include.name || ++count > size) abort();
+        if (strlen(quote_for_make(include.name)) < strlen(include.name)) abort();
+    }
+    arena_free();
+    return 0;
+}

@@ -1,0 +1,249 @@
+"""Python's decoders take any bytes: they answer, or raise an error that says what is wrong.
+
+LAZYCK_FUZZ_EXAMPLES=N tries N inputs for each, chosen anew in each run (else a few hundred, always the same).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY
+
+pytest.importorskip("hypothesis", reason="no hypothesis (pip install lazyck[test])")
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lazyck import abi
+from lazyck.errors import LazyckError
+from lazyck.inspect import read_manifest, render_text, to_json
+from lazyck.interceptor.compile_commands import load
+from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, encode
+from lazyck.postbuild import elf
+from lazyck.toolchains import ALL, HOST
+from lazyck.toolchains.options import join
+
+EXAMPLES = int(os.environ.get("LAZYCK_FUZZ_EXAMPLES", "0"))
+CORPUS = REPOSITORY / "tests" / "fuzz" / "corpus"
+fuzzed = settings(
+    max_examples=EXAMPLES or 200,
+    derandomize=not EXAMPLES,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def seeds(target: str) -> list[bytes]:
+    return [p.read_bytes() for p in sorted((CORPUS / target).iterdir())]
+
+
+def archive(magic: bytes, *members: tuple[bytes, bytes]) -> bytes:
+    out = magic
+    for name, data in members:
+        out += b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name, 0, 0, 0, b"644", len(data))
+        out += data + b"\n" * (len(data) & 1)
+    return out
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack("<I", len(value)) + value
+
+
+def record(kind: bytes) -> bytes:
+    fields = b"".join(map(text, (b"c++", b"host", b"/cwd", b"a.cpp", b"a.o"))) + struct.pack("<II", 1, 2)
+    fields += text(b"-c") + text(b"a.cpp") + struct.pack("<I", 1) + text(b"A") + text(b"b")
+    return abi.RECORD_MAGIC + struct.pack("<II", abi.RECORD_VERSION, len(fields) + 16) + kind + fields
+
+
+LIBRARIES = seeds("elf")
+ARCHIVES = [
+    archive(b"!<arch>\n", (b"//", b"a_long_name.o/\n"), (b"/0", LIBRARIES[0]), (b"#1/4", b"name" + LIBRARIES[1])),
+    archive(b"!<thin>\n", (b"x.o/", b"")),
+]
+RECORDS = [record(b"COMP") + b"\0\0" + record(b"LINK")]
+COMMANDS = [
+    json.dumps([{"directory": "/d", "file": "a.cpp", "arguments": ["c++", "-c", "a.cpp"], "output": "a.o"}]).encode(),
+    json.dumps([{"directory": "d", "file": "a.cpp", "command": "c++ -DX='a b' -c \"a.cpp\""}]).encode(),
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: list[bytes]) -> bytes:
+    """A good file with some numbers overwritten, perhaps cut or lengthened; sometimes anything."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(st.binary(max_size=300))
+    data = bytearray(draw(st.sampled_from(whole)))
+    numbers = st.one_of(
+        st.integers(0, 255).map(lambda n: bytes([n])),
+        st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)).map(lambda n: struct.pack("<I", n)),
+        st.one_of(st.integers(0, 9000), st.integers(0, 2**64 - 1)).map(lambda n: struct.pack("<Q", n)),
+        st.binary(max_size=12),
+    )
+    for _ in range(draw(st.integers(1, 6))):
+        # headers and tables of contents come first
+        at = draw(st.one_of(st.integers(0, min(200, len(data))), st.integers(0, len(data))))
+        value = draw(numbers)
+        data[at : at + len(value)] = value
+    if draw(st.booleans()):
+        return bytes(data)
+    return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=8))
+
+
+@contextlib.contextmanager
+def only_known_errors() -> Iterator[None]:
+    with contextlib.suppress(LazyckError):
+        yield
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz") / "input"
+
+
+def write(file: Path, data: bytes) -> Path:
+    file.write_bytes(data)
+    return file
+
+
+@fuzzed
+@given(damaged(seeds("manifest")))
+def test_manifest_is_decoded_or_refused(data: bytes) -> None:
+    with only_known_errors():
+        manifest = decode(data, "fuzz")
+        render_text(manifest)
+        json.dumps(to_json(manifest))
+
+
+@fuzzed
+@given(damaged(RECORDS))
+def test_record_is_decoded_or_refused(data: bytes) -> None:
+    with only_known_errors():
+        decode_records(data, "fuzz")
+
+
+READERS: list[Callable[[Path], object]] = [
+    lambda p: elf.read_object(p),
+    lambda p: elf.read_shared(p),
+    lambda p: elf.read_section(p, ".dynsym"),
+    lambda p: elf.section_offset(p, ".dynsym"),
+    lambda p: [list(elf.open_image(p).relocations(i)) for i in range(5)],
+    lambda p: elf.machine(p),
+    lambda p: elf.deferred_records(p),
+    lambda p: read_manifest(p),
+]
+
+
+@fuzzed
+@given(data=damaged(LIBRARIES))
+def test_elf_file_is_read_or_refused(file: Path, data: bytes) -> None:
+    write(file, data)
+    for read in READERS:
+        with only_known_errors():
+            read(file)
+
+
+@fuzzed
+@given(data=damaged(ARCHIVES))
+def test_archive_is_read_or_refused(file: Path, data: bytes) -> None:
+    write(file, data)
+    for read in (elf.read_archive, elf.deferred_records, elf.machine):
+        with only_known_errors():
+            read(file)
+
+
+@fuzzed
+@given(data=damaged(COMMANDS))
+def test_compile_commands_are_read_or_refused(file: Path, data: bytes) -> None:
+    with only_known_errors():
+        for entry in load(write(file, data)):
+            os.fsencode(" ".join(entry.arguments) + entry.file + entry.directory + entry.output)
+
+
+WORDS = st.lists(
+    st.one_of(
+        st.sampled_from([r.text for t in (*ALL, HOST) for r in t.table.rules]),
+        st.sampled_from(["-", "--", "@", "-@x", "=", "-Wl,,", "-x", "a.cu", "", "\udcff", "-o"]),
+        st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), max_size=20),
+        st.builds(lambda r, v: r + v, st.sampled_from([r.text for r in HOST.table.rules]), st.text(max_size=10)),
+    ),
+    max_size=12,
+)
+
+
+@fuzzed
+@given(WORDS)
+def test_option_tables_lose_no_word(words: list[str]) -> None:
+    for toolchain in (*ALL, HOST):
+        assert list(join(toolchain.table.split(words))) == words
+
+
+# -- what fuzzing has found, or reading for it ------------------------------------------------------------------------
+
+
+def refused(read: Callable[[], object], reason: str) -> None:
+    """That `read` refuses its input for `reason`, in little time and memory."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(LazyckError, match=reason):
+        read()
+    assert time.process_time() - start < 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+def test_lists_that_share_a_long_string_do_not_spell_out_terabytes() -> None:
+    recipe = Recipe("host", "id", "", (), ("x" * 100_000,) * 100_000, (), ())
+    data = encode(Manifest("d", "", "", "", (), (recipe,), ()))
+    assert len(data) < 600_000
+    refused(lambda: decode(data, "m"), "repeats itself without end")
+
+
+def test_blobs_that_share_their_symbols_are_refused() -> None:
+    blobs = tuple(BlobRecord(f"b{i}", "s", 0, "", (f"s{i}",)) for i in range(3000))
+    whole = encode(Manifest("d", "", "", "", (), (Recipe("", "", "", (), (), (), ()),), blobs))
+    data = bytearray(whole)
+    at = struct.unpack_from("<I", data, 8 + 6 * 4)[0]
+    for i in range(3000):
+        struct.pack_into("<2I", data, at + 24 * i + 16, 0, 3000)
+    refused(lambda: decode(bytes(data), "m"), "symbols")
+    assert len(decode(whole, "m").blobs) == 3000
+
+
+@pytest.mark.parametrize("size", [b"-60", b"-1", b"9999999999", b"1_0", b"\xb2"])
+def test_archive_member_of_an_odd_size_is_refused(tmp_path: Path, size: bytes) -> None:
+    data = b"!<arch>\n" + b"%-16s%-12d%-6d%-6d%-8s%-10s`\n" % (b"a.o/", 0, 0, 0, b"644", size) + b"x" * 20
+    refused(lambda: elf.read_archive(write(tmp_path / "a", data)), "damaged archive|cut short")
+
+
+@pytest.mark.parametrize("magic", [b"!<arch>\n", b"!<thin>\n"])
+def test_archive_member_with_a_nul_in_its_name_is_refused(tmp_path: Path, magic: bytes) -> None:
+    refused(lambda: elf.read_archive(write(tmp_path / "a", archive(magic, (b"a\0.o/", b"x")))), "damaged archive")
+
+
+def test_section_larger_than_its_file_costs_no_memory(tmp_path: Path) -> None:
+    data = bytearray(LIBRARIES[0])
+    at, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    for i in range(count):
+        struct.pack_into("<Q", data, at + 64 * i + 32, 1 << 60)
+    with only_known_errors():
+        assert len(elf.read_section(write(tmp_path / "a", bytes(data)), ".dynsym") or b"") <= len(data)
+
+
+def test_names_that_overlap_do_not_spell_out_terabytes(tmp_path: Path) -> None:
+    names, count = b"x" * 200_000 + b"\0", 60_000
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, count, 1)
+    row = struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 64 + 64 * count, len(names), 0, 0, 0, 0)
+    refused(lambda: elf.open_image(write(tmp_path / "a", header + row * count + names)), "repeat themselves")
+
+
+@pytest.mark.parametrize("where", ["arguments", "file", "directory", "output"])
+def test_half_of_a_surrogate_pair_is_no_word_of_a_command(tmp_path: Path, where: str) -> None:
+    entry = {"directory": "/d", "file": "a.cpp", "arguments": ["c++"], "output": "a.o"}
+    entry[where] = ["\ud800"] if where == "arguments" else "\ud800"
+    refused(lambda: load(write(tmp_path / "c.json", json.dumps([entry]).encode())), "no compile command")

@@ -1,0 +1,126 @@
+"""A cache directory that somebody else could fill is refused, with the reason and the remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
+
+MAIN_PROGRAM = r"""
+#include "demo.h"
+#include "error.hpp"
+#include "lazyck.h"
+#include <cstdio>
+int main(int argc, char** argv) {
+    if (argc > 1 && lazyck_set_cache_dir(argv[1]) != 0) { std::puts(lazyck_last_error()); return 4; }
+    try { std::printf("%d\n", use(4)); return 0; }
+    catch (const lazyck::CompileError& e) { std::puts(e.what()); return 3; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
+    where = tmp_path_factory.mktemp("directories")
+    lib = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    lib.program(MAIN_PROGRAM)
+    return lib
+
+
+@pytest.fixture
+def lib(shared: LazyLibrary) -> LazyLibrary:
+    shutil.rmtree(shared.cache, ignore_errors=True)
+    shared.calls.unlink(missing_ok=True)
+    return shared
+
+
+def refusal(lib: LazyLibrary, *words: str, **env: str) -> str:
+    """What a call says that must not compile anything."""
+    done = lib.call(lib.directory / "main", *words, env=env)
+    assert done.returncode in (3, 4), done
+    assert lib.compiles() == 0
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", [".", "./", "..", "cache", "./cache", "../cache", " /x"])
+def test_relative_cache_is_refused(
+    lib: LazyLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    said = refusal(lib, LAZYCK_CACHE_DIR=path)
+    assert "LAZYCK_CACHE_DIR=" in said
+    assert "below the working directory is refused" in said
+    assert "give the absolute path of a directory of your own" in said
+    assert "below the working directory is refused" in refusal(lib, path)
+    assert not list((tmp_path / "here").iterdir())
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/.", "/tmp/../tmp/x", "/x/.."])
+def test_cache_whose_path_hides_where_it_leads_is_refused(lib: LazyLibrary, path: str) -> None:
+    assert "give the absolute path of a directory of your own" in refusal(lib, LAZYCK_CACHE_DIR=path)
+
+
+@pytest.mark.parametrize("end", ["", "/", "//", "/.", "/./"])
+def test_link_is_refused_however_its_path_ends(lib: LazyLibrary, tmp_path: Path, end: str) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    said = refusal(lib, LAZYCK_CACHE_DIR=f"{tmp_path}/link{end}")
+    assert "it is a symbolic link; set LAZYCK_CACHE_DIR to where it points" in said
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_link_above_the_root_is_the_users_business(lib: LazyLibrary, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    done = lib.call(lib.directory / "main", env={"LAZYCK_CACHE_DIR": f"{tmp_path}/link/cache"})
+    assert done.stdout == "8\n"
+
+
+@pytest.mark.parametrize("place", ["v1", "v1/demo", "v1/demo/*", ".locks", ".staging"])
+def test_link_inside_the_cache_is_refused(lib: LazyLibrary, tmp_path: Path, place: str) -> None:
+    assert lib.call(lib.directory / "main").stdout == "8\n"
+    lib.calls.unlink()
+    (directory,) = lib.cache.glob(place)
+    shutil.move(directory, tmp_path / "moved")
+    directory.symlink_to(tmp_path / "moved")
+    if place.startswith("."):  # needed to compile, not to read
+        for entry in lib.entries():
+            entry.unlink()
+    said = refusal(lib)
+    assert f"refusing the cache directory '{directory}': it is a symbolic link" in said
+
+
+@pytest.mark.parametrize("place", [".locks", ".staging"])
+def test_directory_in_which_others_could_meddle_with_a_compile_is_refused(lib: LazyLibrary, place: str) -> None:
+    (lib.cache / place).mkdir(parents=True)
+    (lib.cache / place).chmod(0o777)
+    said = refusal(lib)
+    assert "others can write to it (mode 0777); run: chmod go-w " in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_predictable_directory_in_tmp_that_another_user_made_is_refused(lib: LazyLibrary) -> None:
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as shared_tmp:
+        Path(shared_tmp).chmod(0o1777)
+        taken = Path(shared_tmp, "lazyck")
+        taken.mkdir(mode=0o700)
+        os.chown(taken, 12345, 12345)
+        said = refusal(lib, LAZYCK_CACHE_DIR="", XDG_CACHE_HOME=shared_tmp)
+        assert f"refusing the cache directory '{taken}': it belongs to user 12345" in said
+        assert "set LAZYCK_CACHE_DIR to a directory of your own" in said
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo"])
+def test_what_is_no_directory_is_refused(lib: LazyLibrary, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_text("")
+    assert "set LAZYCK_CACHE_DIR to a directory of your own" in refusal(lib, LAZYCK_CACHE_DIR=str(path))

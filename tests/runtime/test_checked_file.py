@@ -1,0 +1,304 @@
+"""What is loaded is the file that was checked: through its descriptor, whatever lies at its path by then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+
+HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
+BLOBS = {
+    "add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n',
+    "where": '#include "demo.h"\n#include <dlfcn.h>\n'
+    "const char* where() { Dl_info i; dladdr(reinterpret_cast<void*>(&where), &i); return i.dli_fname; }\n",
+}
+MAIN = '#include "demo.h"\nint use(int x) { return add(x, x); }\n'
+SYMBOLS = {"add": ("_Z3addii",), "where": ("_Z5wherev",)}
+CALL_CAUGHT = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+int main() {
+    for (int i = 0; i < 2; ++i) {
+        try { std::printf("%d\n", use(4)); }
+        catch (const lazyck::CompileError& e) { std::puts(e.what()); }
+    }
+}
+"""
+# Puts SWAP_FROM where SWAP_TO lies before anything of the cache is loaded.
+HOOK = r"""
+#include <dlfcn.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+extern "C" void* dlopen(const char* name, int flags) {
+    const char* from = std::getenv("SWAP_FROM");
+    const char* to = std::getenv("SWAP_TO");
+    if (name && from && to && (std::strstr(name, "/proc/self/fd") || !std::strcmp(name, to))) {
+        if (std::rename(from, to) == 0) std::fputs("swapped\n", stderr);
+    }
+    auto* real = reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
+    return real(name, flags);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
+    where = tmp_path_factory.mktemp("checked")
+    lib = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    lib.program(CALL_CAUGHT)
+    (where / "hook.cpp").write_text(HOOK)
+    run([CXX, "-shared", "-fPIC", where / "hook.cpp", "-o", where / "hook.so", "-ldl"])
+    (where / "evil.cpp").write_text(BLOBS["add"].replace("a + b", "666 + a + b"))
+    run([CXX, "-O1", "-shared", "-fPIC", "-I", where, where / "evil.cpp", "-o", where / "evil.so"])
+    return lib
+
+
+@pytest.fixture
+def lib(shared: LazyLibrary) -> LazyLibrary:
+    shutil.rmtree(shared.cache, ignore_errors=True)
+    shared.calls.unlink(missing_ok=True)
+    return shared
+
+
+def swapping(lib: LazyLibrary) -> dict[str, str]:
+    """An environment in which the entry is exchanged between check and load."""
+    (entry,) = lib.entries()
+    ready = lib.directory / "evil.ready"
+    shutil.copy(lib.directory / "evil.so", ready)
+    hook = str(lib.directory / "hook.so")
+    return {"LD_PRELOAD": hook, "SWAP_FROM": str(ready), "SWAP_TO": str(entry)}
+
+
+def test_entry_exchanged_after_the_check_is_not_the_one_that_is_loaded(lib: LazyLibrary) -> None:
+    program = lib.directory / "main"
+    assert lib.call(program).stdout == "8\n8\n"
+    done = lib.call(program, env=swapping(lib))
+    assert "swapped" in done.stderr
+    assert done.stdout == "8\n8\n"
+    after = lib.call(program)  # what lies there now is no entry
+    assert (after.stdout, "is damaged" in after.stderr, lib.compiles()) == ("8\n8\n", True, 2)
+
+
+def without_proc() -> tuple[list[str], str]:
+    """The words before a command that has no /proc, or why there are none."""
+    words = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"']
+    if not shutil.which("unshare"):
+        return [], "no unshare"
+    tried = subprocess.run([*words, "test", "!", "-e", "/proc/self/fd"], capture_output=True, text=True)
+    return words, "" if tried.returncode == 0 else f"cannot take /proc away: {tried.stderr.strip() or 'refused'}"
+
+
+def test_without_proc_an_exchanged_entry_is_refused_and_the_next_call_repairs(lib: LazyLibrary) -> None:
+    words, why = without_proc()
+    if why:
+        pytest.skip(why)
+    program = lib.directory / "main"
+    assert lib.call(program).stdout == "8\n8\n"
+    env = swapping(lib)
+    assert lib.call(*words, program).stdout == "8\n8\n"
+    done = lib.call(*words, "env", *(f"{k}={v}" for k, v in env.items()), program)
+    first, second = done.stdout.splitlines()
+    assert "another file was put in its place while it was loaded" in first
+    assert second == "8"
+    assert lib.compiles() == 2
+
+
+def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLibrary) -> None:
+    program = lib.program(
+        r"""
+        #include "demo.h"
+        #include <cstdio>
+        #include <cstring>
+        #include <fstream>
+        #include <filesystem>
+        #include <iostream>
+        #include <link.h>
+        int main() {
+            std::cout << use(4) << "\n" << where() << "\n";
+            dl_iterate_phdr([](dl_phdr_info* i, size_t, void*) {
+                if (!std::strstr(i->dlpi_name, ".so")) std::cout << "odd " << i->dlpi_name << "\n";
+                return 0;
+            }, nullptr);
+            std::ifstream maps("/proc/self/maps");
+            for (std::string line; std::getline(maps, line);) {
+                if (line.find(where()) != std::string::npos) { std::cout << "mapped\n"; break; }
+            }
+            for (const auto& e : std::filesystem::directory_iterator("/proc/self/fd")) {
+                std::error_code none;
+                const std::string to = std::filesystem::read_symlink(e.path(), none);
+                if (to.find("/v1/") != std::string::npos) std::cout << "open " << to << "\n";
+            }
+        }
+        """,
+        name="names",
+    )
+    out = lib.call(program).stdout.splitlines()
+    (entry,) = [e for e in lib.entries() if e.name.startswith("where")]
+    assert out == ["8", str(entry), "odd ", "mapped"]  # "": the program itself
+
+
+PIECES = ("checked_file", "memory_file", "files", "failure", "hash", "text")
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[str], str]:
+    """Runs a main function that is linked with the loader: a directory has 0.so to 399.so that tell their number."""
+    where = tmp_path_factory.mktemp("unit")
+    (where / "one.cpp").write_text(
+        'extern "C" volatile const char number_text[] = "NUMBER:0000";\n'
+        'extern "C" int number() { int n = 0; for (int i = 7; i < 11; ++i) n = 10 * n + number_text[i] - 48;'
+        " return n; }"
+    )
+    run([CXX, "-shared", "-fPIC", "-nostdlib", where / "one.cpp", "-o", where / "one.so"])
+    whole = (where / "one.so").read_bytes()
+    assert whole.count(b"NUMBER:0000") == 1
+    for i in range(400):
+        (where / f"{i}.so").write_bytes(whole.replace(b"NUMBER:0000", b"NUMBER:%04d" % i))
+    objects = [o for o in runtime_objects(objects_dir, CXX, ()) if o.stem in PIECES]
+
+    def start(main: str) -> str:
+        (where / "main.cpp").write_text(UNIT + main)
+        run([CXX, "-std=c++17", "-iquote", SOURCES, where / "main.cpp", *objects, "-o", where / "main",
+             "-pthread", "-ldl"])  # fmt: skip
+        return run([where / "main", where]).stdout
+
+    return start
+
+
+UNIT = r"""
+#include "checked_file.h"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <atomic>
+#include <cstdio>
+#include <set>
+#include <thread>
+#include <vector>
+using namespace lazyck::rt;
+std::string g_where;
+CheckedFile checked(int i, int* number = nullptr) {
+    const std::string path = g_where + "/" + std::to_string(i) + ".so";
+    UniqueFd fd = open_file(path, O_RDONLY);
+    if (number) *number = fd.get();
+    struct stat st;
+    if (fstat(fd.get(), &st) != 0) std::abort();
+    return CheckedFile(std::move(fd), path, st);
+}
+int number(void* handle) { return reinterpret_cast<int (*)()>(dlsym(handle, "number"))(); }
+"""
+
+
+def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str], str]) -> None:
+    out = unit(r"""
+    int main(int, char** argv) {
+        g_where = argv[1];
+        std::set<int> descriptors;
+        std::string reason;
+        int wrong = 0;
+        for (int i = 0; i < 400; ++i) {
+            int fd;
+            CheckedFile file = checked(i, &fd);
+            descriptors.insert(fd);
+            void* handle = file.load(reason);
+            if (!handle || number(handle) != i) ++wrong;
+        }
+        std::printf("%zu descriptor, %d wrong %s\n", descriptors.size(), wrong, reason.c_str());
+    }
+    """)
+    assert out == "1 descriptor, 0 wrong \n"
+
+
+def test_one_file_loaded_by_many_threads_is_mapped_once(unit: Callable[[str], str]) -> None:
+    out = unit(r"""
+    int main(int, char** argv) {
+        g_where = argv[1];
+        int wrong = 0;
+        for (int i = 0; i < 50; ++i) {
+            CheckedFile shared = checked(i);
+            std::vector<void*> handles(8);
+            std::atomic<int> waiting{8};
+            std::vector<std::thread> threads;
+            for (int t = 0; t < 8; ++t) threads.emplace_back([&, t] {
+                CheckedFile own = checked(i);  // as another library of this process has it
+                std::string reason;
+                for (--waiting; waiting > 0;) {}
+                handles[t] = (t % 2 ? own : shared).load(reason);
+            });
+            for (auto& t : threads) t.join();
+            for (void* h : handles) wrong += !h || h != handles[0] || number(h) != i;
+        }
+        std::printf("%d wrong\n", wrong);
+    }
+    """)
+    assert out == "0 wrong\n"
+
+
+def test_file_whose_descriptor_the_program_closed_is_not_mistaken(unit: Callable[[str], str]) -> None:
+    out = unit(r"""
+    #include <unistd.h>
+    int main(int, char** argv) {
+        g_where = argv[1];
+        int fd;
+        CheckedFile file = checked(0, &fd);
+        const int other = open((g_where + "/1.so").c_str(), O_RDONLY);
+        dup2(other, fd);
+        std::string reason;
+        const bool is_refused = file.load(reason) == nullptr;
+        std::printf("%d %s\n", is_refused, reason.c_str() + g_where.size());
+    }
+    """)
+    assert out == "1 /0.so: this program closed the descriptor of the checked file before it was loaded\n"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
+def test_note_of_a_check_that_is_no_plain_file_is_not_read(lib: LazyLibrary, kind: str) -> None:
+    program = lib.directory / "main"
+    lib.call(program)
+    (entry,) = lib.entries()
+    seen = entry.with_name(entry.name + ".seen")
+    seen.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(seen)
+    elif kind == "link":
+        seen.symlink_to("/dev/zero")
+    elif kind == "directory":
+        seen.mkdir()
+    else:
+        with seen.open("wb") as f:
+            f.truncate(1 << 40)
+    done = lib.call(program)
+    assert (done.stdout, done.stderr, lib.compiles()) == ("8\n8\n", "", 1)
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_entry_that_others_can_write_is_compiled_again(lib: LazyLibrary, mode: int) -> None:
+    program = lib.directory / "main"
+    old = os.umask(0)
+    try:
+        lib.call(program)
+    finally:
+        os.umask(old)
+    (entry,) = lib.entries()
+    assert entry.stat().st_mode & 0o022 == 0
+    entry.chmod(mode)
+    done = lib.call(program)
+    assert "others can write to it" in done.stderr
+    assert (done.stdout, lib.compiles()) == ("8\n8\n", 2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_entry_of_another_user_is_compiled_again(lib: LazyLibrary) -> None:
+    program = lib.directory / "main"
+    lib.call(program)
+    (entry,) = lib.entries()
+    os.chown(entry, 12345, 12345)
+    done = lib.call(program)
+    assert "it belongs to user 12345" in done.stderr
+    assert (done.stdout, lib.compiles()) == ("8\n8\n", 2)

@@ -1,0 +1,121 @@
+"""A program with more rights than its caller takes nothing from the caller: neither cache nor compiler nor bundle."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lazylib import CXX, LazyLibrary, build_lazy_library, run
+from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+
+from lazyck import abi
+
+CALLER = "12345"
+NO_SETUID = """
+#include <sys/auxv.h>
+int main() { return getauxval(AT_SECURE) ? 0 : 9; }
+"""
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that other users can read; pytest's own are closed to them."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def as_caller(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    words = ["setpriv", "--reuid", CALLER, "--regid", CALLER, "--clear-groups", *map(str, argv)]
+    full = {"PATH": os.environ["PATH"], **env}
+    return subprocess.run(words, env=full, cwd="/", capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def lib(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
+    """A library with a setuid-root program, whose cache in root's home is removed again."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a setuid-root program")
+    name = public.name
+    steps = (CXX, "-std=c++17", "-fPIC", "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
+    (public / "lib").mkdir()
+    lib = build_lazy_library(
+        public / "lib", objects_dir, BLOBS, MAIN, header=HEADER,
+        symbols=SYMBOLS, compile_words=steps, cache_name=name,
+    )  # fmt: skip
+    # No script: a shell gives back what rights it has from a setuid program.
+    wrapper = public / "wrapper.cpp"
+    wrapper.write_text(
+        "#include <fstream>\n#include <unistd.h>\n"
+        f'int main(int, char** argv) {{ std::ofstream out("{public}/seen", std::ios::app);\n'
+        f'for (char** e = environ; *e; ++e) out << *e << "\\n"; out.close();\n'
+        f'argv[0] = const_cast<char*>("{CXX}"); execv("{CXX}", argv); }}\n'
+    )
+    lib.compiler.unlink()
+    run([CXX, wrapper, "-o", lib.compiler])
+    for path in (public, *public.rglob("*")):
+        path.chmod(0o755)
+    program = lib.program(CALL_CAUGHT)
+    probe = lib.program(NO_SETUID, name="probe")
+    for path in (program, probe):
+        path.chmod(0o4755)
+    if as_caller(probe).returncode != 0:
+        pytest.skip(f"setuid programs in {public} do not get their rights (nosuid?)")
+    cache = root_cache(name)
+    yield lib
+    shutil.rmtree(cache, ignore_errors=True)
+
+
+def root_cache(name: str) -> Path:
+    return Path(pwd.getpwuid(0).pw_dir) / ".cache" / name
+
+
+def hostile(public: Path) -> dict[str, str]:
+    """What a caller may try: places, a preloaded library, tools of its own in front of the compiler's."""
+    mine = public / "mine"
+    mine.mkdir()
+    for tool in ("as", "ld", "collect2", "cc1plus"):
+        (mine / tool).write_text(f"#!/bin/sh\ntouch {mine}/ran-$(basename $0)\nexit 1\n")
+        (mine / tool).chmod(0o755)
+    os.chown(mine, int(CALLER), int(CALLER))
+    return {
+        "LAZYCK_CACHE_DIR": str(mine / "cache"), "XDG_CACHE_HOME": str(mine / "xdg"), "HOME": str(mine / "home"),
+        "LAZYCK_NAME": "other", "LAZYCK_ROOT": str(mine), "LAZYCK_MANIFEST": "/nonexistent", "LAZYCK_VERBOSE": "1",
+        "LAZYCK_DISABLE_JIT": "1", "LAZYCK_JOBS": "nonsense", "PATH": f"{mine}:{os.environ['PATH']}",
+        "COMPILER_PATH": str(mine), "GCC_EXEC_PREFIX": str(mine) + "/", "LD_PRELOAD": str(mine / "none.so"),
+        "LD_LIBRARY_PATH": str(mine), "TMPDIR": str(mine),
+    }  # fmt: skip
+
+
+def test_setuid_program_ignores_the_environment_and_uses_roots_cache(lib: LazyLibrary, public: Path) -> None:
+    done = as_caller(lib.directory / "main", **hostile(public))
+    assert (done.stdout, done.returncode) == ("8\n", 0), done.stderr
+    assert sorted(p.name for p in (public / "mine").iterdir()) == ["as", "cc1plus", "collect2", "ld"]
+    cache = root_cache(public.name)
+    assert len(list(cache.rglob("*.so"))) == 1
+    for path in (cache, *cache.rglob("*")):
+        assert path.lstat().st_uid == 0
+        assert path.lstat().st_mode & 0o022 == 0
+
+
+def test_compiler_of_a_setuid_program_sees_no_variable_of_the_caller(lib: LazyLibrary, public: Path) -> None:
+    done = as_caller(lib.directory / "main", **hostile(public))
+    assert done.stdout == "8\n", done.stderr
+    names = {line.partition("=")[0] for line in (public / "seen").read_text().splitlines()}
+    assert names <= {"PATH", "LC_ALL"}, names
+    assert str(public / "mine") not in (public / "seen").read_text()
+
+
+def test_bundle_that_the_caller_can_write_is_not_compiled_by_a_setuid_program(lib: LazyLibrary) -> None:
+    source = lib.directory / "lazyck/src/add.cpp"
+    os.chown(source, int(CALLER), int(CALLER))
+    done = as_caller(lib.directory / "main")
+    assert done.returncode == 3
+    assert "refusing to compile blob 'add' in a privileged program" in done.stdout
+    assert f"it belongs to user {CALLER}" in done.stdout
