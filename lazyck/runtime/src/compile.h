@@ -1,6 +1,7 @@
 // Compiles one blob into an entry: stage, compile, link, check, seal, publish.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cache.h"
@@ -19,6 +20,7 @@ struct CompileRequest {
     Strings archs;
     Strings symbols;  // that the entry must define
     bool is_verbose = false;
+    std::function<std::string()> find_change;  // in what the compiler read, since the library was built; "" if none
 };
 
 // Leaves the entry at its place in the cache, and the log beside it, also on failure. The caller holds the blob's lock.

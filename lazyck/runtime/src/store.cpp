@@ -178,6 +178,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.archs = key.archs;
     request.symbols = symbols;
     request.is_verbose = m_config.is_verbose;
+    request.find_change = [&]() -> std::string {
+        return is_in_bundle ? m_contents.find_change(request.root, manifest, blob) : "";
+    };
     const HeldSlot slot(m_jobs);
     const auto start = std::chrono::steady_clock::now();
     try {
