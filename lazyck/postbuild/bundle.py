@@ -7,6 +7,7 @@ working; system and toolchain headers stay where they are. All of it is decided 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from lazyck.manifest import Recipe
 from lazyck.toolchains.base import Toolchain
 
 KEY_VERSION = "2"
+CONTENTS_VERSION = b"lazyck contents 1"
 SYSTEM_DIRS = (
     *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
     *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
@@ -190,20 +192,26 @@ def blob_digest(recipe: Recipe, library: tuple[str, str], source: str, headers: 
 def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -> int:
     """Lay out the bundle of `library` at `root`: `files` maps a place in the bundle to the file that goes there.
 
-    Replaces an older bundle of the same library; returns the bytes written.
+    The file `contents` has the digest of each, for the runtime (runtime/src/contents.cpp has the grammar). Replaces an
+    older bundle of the same library; returns the bytes written.
     """
     own = root / library
     if own.exists():
         shutil.rmtree(own)
     made: set[Path] = set()
     size = 0
-    for place, source in files.items():
+    contents = [CONTENTS_VERSION]
+    for place, source in sorted(files.items()):
         target = root / place
         if target.parent not in made:
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
-        shutil.copyfile(source, target)
-        size += target.stat().st_size
+        data = Path(source).read_bytes()
+        target.write_bytes(data)
+        size += len(data)
+        contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
     own.mkdir(parents=True, exist_ok=True)
+    listing = b"".join(record + b"\0" for record in contents)
+    (own / "contents").write_bytes(listing)
     (own / "manifest").write_bytes(manifest)
-    return size + len(manifest)
+    return size + len(listing) + len(manifest)

@@ -36,9 +36,14 @@ def main() -> None:
         start = time.monotonic()
         kills = tears = 0
         while kills < options.kills or tears < options.tears or time.monotonic() - start < options.seconds:
-            done[f"kill: {kill_at_random(patient, dice, longest)}"] += 1
-            done[f"entry: {tear_an_entry(patient, dice)}"] += 1
-            kills, tears = kills + 1, tears + 1
+            if kills < options.kills or options.seconds:
+                end = kill_at_random(patient, dice, longest)
+                done[f"kill: {end}"] += 1
+                kills += end == "killed"
+            if tears < options.tears or options.seconds:
+                end = tear_an_entry(patient, dice)
+                done[f"entry: {end}"] += 1
+                tears += end == "torn"
     for what, count in done.items():
         print(f"{what}: {count}, each followed by a run that succeeded")
 

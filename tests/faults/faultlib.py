@@ -125,8 +125,9 @@ class Patient:
         )  # fmt: skip
 
     def env(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        full = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "TMPDIR")}
-        return {**full, **self.lib.env, "LAZYCK_CACHE_DIR": str(self.cache), **(more or {})}
+        full = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        places = {"LAZYCK_CACHE_DIR": str(self.cache), "TMPDIR": str(self.cache.parent / "tmp")}
+        return {**full, **self.lib.env, **places, **(more or {})}
 
     def faulty(self, first: int, error: int, **more: str) -> dict[str, str]:
         """The environment in which the program's call number `first` that changes the cache fails."""
@@ -167,6 +168,8 @@ class Patient:
 def make_patient(directory: Path, objects_dir: Path) -> Patient:
     """Built in `directory`, which other users can read."""
     (directory / "lib").mkdir()
+    (directory / "tmp").mkdir()
+    (directory / "tmp").chmod(0o1777)
     lib = build_lazy_library(directory / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
     program = lib.program(CALLS, name="calls")
     remembering_compiler(lib.compiler, lib.calls, directory / "memory")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -96,9 +97,14 @@ def test_a_new_bundle_replaces_the_old_one_of_the_same_library_only(tmp_path: Pa
     for library in ("libx", "liby"):
         write(tmp_path / "root", {f"{library}/tree/old.cpp": str(source)}, b"old", library)
     size = write(tmp_path / "root", {"libx/tree/new.cpp": str(source)}, b"new", "libx")
-    assert size == 6 + 3
+    contents = (tmp_path / "root/libx/contents").read_bytes()
+    assert contents == b"lazyck contents 1\0" + hashlib.sha256(b"int a;").hexdigest().encode() + b" libx/tree/new.cpp\0"
+    assert size == 6 + 3 + len(contents)
     found = sorted(str(p.relative_to(tmp_path / "root")) for p in (tmp_path / "root").rglob("*") if p.is_file())
-    assert found == ["libx/manifest", "libx/tree/new.cpp", "liby/manifest", "liby/tree/old.cpp"]
+    assert found == [
+        *(f"libx/{name}" for name in ("contents", "manifest", "tree/new.cpp")),
+        *(f"liby/{name}" for name in ("contents", "manifest", "tree/old.cpp")),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,14 @@ class Compilation {
         const std::string fault = find_fault(output, m_key.machine, m_request.symbols);
         // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
         if (!fault.empty()) fail_here(fault, output, {m_is_end_known, 0});
+        // The key says what the sources were. After the compile, so that none can change between the check and the use.
+        const std::string change = m_request.find_change();
+        if (!change.empty()) {
+            fail_here("the bundle is not as it was when the library was built: " + change,
+                      "what is made of it must not go into the cache under a key that says otherwise; install the"
+                      " library again, or build it again with the change",
+                      {true, 0});
+        }
         seal_entry(output, m_key.id());
         keep_log();
         if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);

@@ -25,6 +25,7 @@ struct CompileRequest {
     double expected_seconds = 0;                                        // for messages; 0: not known
     std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process
     std::function<void(const Outcome&)> ended = [](const Outcome&) {};  // and of how it ended
+    std::function<std::string()> find_change;  // in what the compiler read, since the library was built; "" if none
 };
 
 // Leaves the entry at its place in the cache, and the log beside it, also on failure. The caller holds the blob's lock.

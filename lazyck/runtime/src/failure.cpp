@@ -64,7 +64,8 @@ void fail(const std::string& message, const FailureParts& parts) {
 }
 
 void fail_for_good(const std::string& message, const FailureParts& parts) {
-    throw PermanentFailure(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+    throw PermanentFailure(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(),
+                           parts.command.c_str());
 }
 
 void fail_system(const std::string& what, int error) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "error.hpp"
+#include "text.h"
 
 namespace lazyck::rt {
 
@@ -26,7 +27,8 @@ class PermanentFailure : public CompileError {
 class SystemFailure : public CompileError {
  public:
     SystemFailure(const std::string& message, const FailureParts& parts, int error)
-        : CompileError(message.c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str()), m_error(error) {}
+        : CompileError(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str()),
+          m_error(error) {}
     int error() const { return m_error; }
 
  private:

@@ -216,6 +216,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     bool was_killed = false;
     request.timeout_seconds = m_config.compile_timeout;
     request.expected_seconds = guess.blob.seconds;
+    request.find_change = [&]() -> std::string {
+        return is_in_bundle ? m_contents.find_change(request.root, manifest, blob) : "";
+    };
     const HeldSlot slot(m_jobs);
     CompileSlot shared(cache.slots_dir(), m_config.jobs, needed, what);
     request.started = [&](pid_t compiler) { shared.started(compiler); };

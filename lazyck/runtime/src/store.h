@@ -11,6 +11,7 @@
 #include "cache.h"
 #include "caches.h"
 #include "config.h"
+#include "contents.h"
 #include "entry.h"
 #include "manifest_view.h"
 
@@ -73,6 +74,7 @@ class Store {
     const Config m_config;
     const Places m_places;
     Counters m_counters;
+    Contents m_contents;
     JobSlots m_jobs;
     std::mutex m_mutex;
     std::shared_ptr<Caches> m_caches;  // made at the first use
