@@ -36,6 +36,7 @@ def cache_dir(env: Mapping[str, str]) -> Path | None:
 def tools_dir(env: Mapping[str, str]) -> Path:
     """Where what lazyck compiles for itself is kept, per user: `lazyck-rt`, and the runtime's objects."""
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    base = base if base.startswith("/") else ""  # programs of the working directory are not ours
     return Path(base or "/nonexistent") / "lazyck-tools"
 
 

@@ -97,6 +97,8 @@ def directories(env: Mapping[str, str]) -> list[Check]:
 def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
     """Whether files can be made there; the cache's runtime also refuses one that others could write to."""
     hint = f"mend it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
+    if is_trusted and not path.is_absolute():
+        return Check(name, State.MISSING, f"{path} is below the working directory: it is refused", hint)
     place = path
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

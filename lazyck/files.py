@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+from lazyck.errors import UsageError
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -32,6 +35,21 @@ def write_if_different(path: Path, data: bytes, mode: int = 0o644) -> bool:
             return False
     write_atomic(path, data, mode)
     return True
+
+
+def private_directory(path: Path) -> Path:
+    """`path`, made if need be: programs in it are run. Raises `UsageError` if somebody else could put his own there."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = path.lstat()
+    link = stat.S_ISLNK(info.st_mode)
+    if link or info.st_uid not in (0, os.geteuid()):
+        why = (
+            "it is a symbolic link" if link else f"it belongs to user {info.st_uid}, who could put any program into it"
+        )
+        raise UsageError(f"refusing the directory {path}: {why}", "set XDG_CACHE_HOME to a directory of your own")
+    if info.st_mode & 0o022 and info.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(info.st_mode) & ~0o022)
+    return path
 
 
 def digest(*parts: bytes) -> str:

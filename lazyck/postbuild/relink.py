@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.config import tools_dir
-from lazyck.errors import BuildError, FormatError, LinkError
-from lazyck.files import write_atomic
+from lazyck.errors import BuildError, FormatError, LinkError, UsageError
+from lazyck.files import private_directory, write_atomic
 from lazyck.postbuild import elf
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from lazyck.runtime.build import SOURCES, compile_objects, compiler_tag, source_digest
@@ -36,10 +36,20 @@ def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env:
     tmp dir.
     """
     tag = compiler_tag(compiler, source)
-    shared = tools_dir(env) / f"runtime-{source_digest(source)[:16]}" / tag
-    if source == SOURCES and can_make(shared):
+    tools = tools_dir(env)
+    shared = tools / f"runtime-{source_digest(source)[:16]}" / tag
+    if source == SOURCES and is_ours(tools) and can_make(shared):
         return compile_objects(shared, compiler, source)
     return compile_objects(directory.parent.parent / "runtime" / tag, compiler, source)
+
+
+def is_ours(directory: Path) -> bool:
+    """Whether nobody else could have put objects there."""
+    try:
+        private_directory(directory)
+    except (OSError, UsageError):
+        return False
+    return True
 
 
 def can_make(directory: Path) -> bool:

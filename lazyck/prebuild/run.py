@@ -15,7 +15,7 @@ import ninja
 from lazyck import abi, proc
 from lazyck.config import runtime_source, tools_dir
 from lazyck.errors import BuildError, FormatError
-from lazyck.files import write_atomic
+from lazyck.files import private_directory, write_atomic
 from lazyck.prebuild.names import Selection
 from lazyck.runtime.build import build_tool
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
@@ -52,7 +52,7 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
 def tool(env: Mapping[str, str]) -> Path:
     """The executable `lazyck-rt`, compiled when it is not there yet."""
     # of this machine, whatever the library is for: CXX may name a cross compiler
-    return build_tool(tools_dir(env), HOST.find_for(platform.machine(), env), runtime_source())
+    return build_tool(private_directory(tools_dir(env)), HOST.find_for(platform.machine(), env), runtime_source())
 
 
 def entries(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from lazyck import proc
 from lazyck.config import tools_dir
+from lazyck.errors import UsageError
+from lazyck.files import private_directory
 from lazyck.toolchains import cuda_wheels, lookup
 
 DEFAULT_HOME = "/usr/local/cuda"
@@ -50,8 +52,8 @@ def completed(home: str, env: Mapping[str, str]) -> str:
     if not cuda_wheels.lacks(home):
         return home
     try:
-        return cuda_wheels.compose(home, tools_dir(env))
-    except OSError:  # no place to make it in: most builds work with what the wheels have
+        return cuda_wheels.compose(home, private_directory(tools_dir(env)))
+    except (OSError, UsageError):  # no place to make it in: most builds work with what the wheels have
         return home
 
 

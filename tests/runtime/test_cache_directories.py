@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
+from support import Lazyck
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
+
+from lazyck.config import tools_dir
+from lazyck.errors import UsageError
+from lazyck.files import private_directory
 
 MAIN_PROGRAM = r"""
 #include "demo.h"
@@ -124,3 +129,38 @@ def test_what_is_no_directory_is_refused(lib: LazyLibrary, tmp_path: Path, kind:
     else:
         path.write_text("")
     assert "set LAZYCK_CACHE_DIR to a directory of your own" in refusal(lib, LAZYCK_CACHE_DIR=str(path))
+
+
+# -- programs that lazyck compiles for itself, and runs --------------------------------------------------------------
+
+
+def test_tools_directory_is_private_and_nobody_elses(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        made = private_directory(tmp_path / "new" / "lazyck-tools")
+    finally:
+        os.umask(old)
+    assert made.stat().st_mode & 0o777 == 0o700
+    made.chmod(0o777)
+    assert private_directory(made).stat().st_mode & 0o777 == 0o755
+    (tmp_path / "link").symlink_to(made)
+    with pytest.raises(UsageError, match="it is a symbolic link"):
+        private_directory(tmp_path / "link")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_tools_directory_of_another_user_is_refused(lib: LazyLibrary, lazyck: Lazyck, tmp_path: Path) -> None:
+    taken = tmp_path / "xdg" / "lazyck-tools"
+    taken.mkdir(parents=True)
+    os.chown(taken, 12345, 12345)
+    env = {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    done = lazyck("prebuild", "list", "--manifest", lib.manifest_file, env=env)
+    assert done.returncode == 2
+    assert f"refusing the directory {taken}: it belongs to user 12345" in done.stderr
+    assert "set XDG_CACHE_HOME to a directory of your own" in done.stderr
+    assert not list(taken.iterdir())
+
+
+def test_relative_home_gives_no_tools_directory_below_the_working_directory() -> None:
+    assert not str(tools_dir({"XDG_CACHE_HOME": "here"})).startswith("here")
+    assert not str(tools_dir({"HOME": "."})).startswith(".")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +40,7 @@ HOOK = r"""
 extern "C" void* dlopen(const char* name, int flags) {
     const char* from = std::getenv("SWAP_FROM");
     const char* to = std::getenv("SWAP_TO");
-    if (name && from && to && (std::strstr(name, "/proc/self/fd") || !std::strcmp(name, to))) {
+    if (name && from && to && (!std::strncmp(name, "/proc/", 6) || !std::strcmp(name, to))) {
         if (std::rename(from, to) == 0) std::fputs("swapped\n", stderr);
     }
     auto* real = reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
@@ -302,3 +303,21 @@ def test_entry_of_another_user_is_compiled_again(lib: LazyLibrary) -> None:
     done = lib.call(program)
     assert "it belongs to user 12345" in done.stderr
     assert (done.stdout, lib.compiles()) == ("8\n8\n", 2)
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="no gdb")
+def test_debugger_sees_the_entry_and_does_not_hang(lib: LazyLibrary) -> None:
+    program = lib.directory / "main"
+    assert lib.call(program).stdout == "8\n8\n"
+    words = ["-ex", "catch syscall exit_group", "-ex", "run", "-ex", "info sharedlibrary", "-ex", "kill"]
+    options = ["-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set startup-with-shell off"]
+    # its descriptors from 3 on are pipes: what a debugger would wait for if it took the inferior's number for its own
+    pipes = "import os,sys; [os.dup2(os.pipe()[0], n) for n in range(20, 4, -1)]; os.execvp('gdb', sys.argv[1:])"
+    argv = [sys.executable, "-c", pipes, "gdb", *options, *words, str(program)]
+    done = subprocess.run(
+        argv, env={**os.environ, **lib.env}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
+    if "ptrace" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip("no debugging here: " + done.stderr.strip().splitlines()[-1])
+    (entry,) = lib.entries()
+    assert str(entry) in done.stdout, done

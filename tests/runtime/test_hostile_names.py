@@ -219,3 +219,17 @@ def test_verbose_library_shows_names_as_text(tmp_path: Path, objects_dir: Path) 
         assert done.returncode == 0, done.stderr
         assert r"a\x1b[31m for" in done.stderr
         assert "\x1b" not in done.stderr
+
+
+def test_list_that_spells_out_gigabytes_is_refused(rt_tool: Path, tmp_path: Path) -> None:
+    recipe = replace(manifest_of(["a"]).recipes[0], compile=("x" * 100_000,) * 100_000)
+    file = tmp_path / "lib" / "manifest"
+    file.parent.mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/0.cpp").write_text("")
+    file.write_bytes(encode(manifest_of(["a"], recipes=(recipe,))))
+    words = ["compile", "--from", str(file)]
+    limited = ["sh", "-c", 'ulimit -v 1000000; exec "$0" "$@"', str(rt_tool), *words]
+    env = {**os.environ, "LAZYCK_CACHE_DIR": str(tmp_path / "c")}
+    done = subprocess.run(limited, env=env, capture_output=True, text=True, timeout=60)
+    assert "a list is longer than any command" in done.stderr

@@ -1,12 +1,15 @@
-// The loader is given "/proc/self/fd/<n>", which the kernel resolves to the open file itself. It takes two objects of
-// one name for one, before it looks at the files, and descriptor numbers are used again: so the name also spells the
-// file's identity, in a way that the kernel skips ('/' and './' between two components). Two files that are loaded at a
-// time differ in it, since a mapped file's inode is not given to another one; one file under two names is mapped once.
-// No counter would do: each lazy library of a process has a copy of this code and so a counter of its own.
+// The loader is given "/proc/<pid>/fd/<n>", which the kernel resolves to the open file itself (with /proc/self a
+// debugger, which opens what is being loaded, would open a descriptor of its own, and wait for ever where that is a
+// pipe). It takes two objects of one name for one, before it looks at the files, and descriptor numbers are used again:
+// so the name also spells the file's identity, in a way that the kernel skips ('/' and './' between two components).
+// Two files that are loaded at a time differ in it, since a mapped file's inode is not given to another one; one file
+// under two names is mapped once. No counter would do: each lazy library of a process has a copy of this code and so a
+// counter of its own.
 #include "checked_file.h"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -21,8 +24,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_descriptors[] = "/proc/self/fd";
-constexpr std::size_t k_lead = sizeof k_descriptors - 1;
+constexpr char k_proc[] = "/proc/";
 constexpr std::size_t k_longest = 4000;  // a path has at most 4,096 bytes
 
 std::string loader_reason(const std::string& otherwise) {
@@ -37,7 +39,7 @@ __attribute__((no_sanitize("thread"))) void set_shown_name(void* handle, const s
     link_map* map = nullptr;
     if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return;
     char* const name = map->l_name;
-    if (std::strncmp(name, k_descriptors, k_lead) != 0 || std::strlen(name) < path.size()) return;
+    if (std::strncmp(name, k_proc, sizeof k_proc - 1) != 0 || std::strlen(name) < path.size()) return;
     std::memcpy(name, path.c_str(), path.size() + 1);
 }
 
@@ -50,6 +52,7 @@ bool CheckedFile::is_same(const struct stat& st) const {
     return st.st_dev == m_status.st_dev && st.st_ino == m_status.st_ino && st.st_size == m_status.st_size;
 }
 
+// "" where no /proc shows this process.
 std::string CheckedFile::loader_name(int fd) const {
     std::string identity;
     for (const std::uint64_t part :
@@ -61,9 +64,16 @@ std::string CheckedFile::loader_name(int fd) const {
     std::string spelled = "/";
     for (unsigned i = 0; i < 64; ++i) spelled += ((bits >> i) & 1) != 0 ? "./" : "/";
     spelled += std::to_string(fd);
-    const std::size_t length = k_lead + spelled.size();
     const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
-    return k_descriptors + std::string(room > length ? room - length : 0, '/') + spelled;
+    // A /proc of another process namespace knows this process as self only.
+    for (const std::string& process : {std::to_string(getpid()), std::string("self")}) {
+        const std::string lead = k_proc + process + "/fd";
+        const std::size_t length = lead.size() + spelled.size();
+        const std::string name = lead + std::string(room > length ? room - length : 0, '/') + spelled;
+        struct stat st;
+        if (stat(name.c_str(), &st) == 0 && is_same(st)) return name;
+    }
+    return "";
 }
 
 void* CheckedFile::load(std::string& reason) {
@@ -83,8 +93,8 @@ void* CheckedFile::load(std::string& reason) {
     void* handle = nullptr;
     if (is_on_noexec(file->get())) {
         handle = load_from_memory(file->get(), reason);
-    } else if (stat(name.c_str(), &st) != 0 || !is_same(st)) {
-        handle = load_by_path(reason);  // no /proc here
+    } else if (name.empty()) {
+        handle = load_by_path(reason);
     } else {
         handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) {
