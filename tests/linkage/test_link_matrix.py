@@ -96,7 +96,10 @@ class Case:
 
     @property
     def is_impossible(self) -> bool:
-        return "--icf" in self.linking and self.linker == "bfd"
+        # clang's large code, small code, -z now: gold 2.40 may end in an internal error ("set_offset"), whether it does
+        # depends on the sections' sizes (docs/limits.md)
+        gold = self.linker == "gold" and self.compiler == "clang++" and "large" in self.compiling
+        return ("--icf" in self.linking and self.linker == "bfd") or (gold and "-z,now" in self.linking)
 
 
 ALL = [Case(*c) for c in itertools.product(COMPILERS, LINKERS, COMPILES, OPTIONS)]
