@@ -165,6 +165,36 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
         holder.communicate()
 
 
+def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include <chrono>
+    #include <sys/wait.h>
+    #include <thread>
+    #include <unistd.h>
+    int main() {
+        std::thread one([] { call(1, 1); });
+        std::thread two([] { call(2, 1); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const pid_t child = fork();
+        if (child == 0) _exit(call(1, 1) == 2 && call(2, 1) == 3 && call(3, 1) == 4 ? 0 : 1);
+        int status = 1;
+        waitpid(child, &status, 0);
+        one.join();
+        two.join();
+        return status == 0 && call(4, 1) == 5 ? 0 : 1;
+    }
+    """,
+        "forks",
+    )
+    slow_compiler(lib, "sleep 1")
+    running = start(lib, name="forks", env={abi.ENV_JOBS: "1"})
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 0, said
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
+
+
 # -- slots -------------------------------------------------------------------------------------------
 
 

@@ -132,11 +132,13 @@ Library& Library::get() {
 
 void Library::before_fork() {
     g_library.load()->m_mutex.lock();
+    g_library.load()->m_store.before_fork();
     locks_before_fork();
 }
 
 void Library::after_fork_in_parent() {
     locks_after_fork_in_parent();
+    g_library.load()->m_store.after_fork_in_parent();
     g_library.load()->m_mutex.unlock();
 }
 
@@ -144,6 +146,7 @@ void Library::after_fork_in_parent() {
 void Library::after_fork_in_child() {
     locks_after_fork_in_child();
     Library& library = *g_library.load();
+    library.m_store.after_fork_in_child();
     static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();
     library.m_mutex.unlock();

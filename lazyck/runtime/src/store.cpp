@@ -98,7 +98,10 @@ Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
 }
 
 Store::Store(const Config& config, Places places, bool may_stand_in)
-    : m_config(config), m_places(std::move(places)), m_jobs(config.jobs), m_may_stand_in(may_stand_in) {}
+    : m_config(config),
+      m_places(std::move(places)),
+      m_jobs(std::make_unique<JobSlots>(config.jobs)),
+      m_may_stand_in(may_stand_in) {}
 
 std::string Store::name_of(const ManifestView& manifest) const {
     if (!m_config.name.empty()) return m_config.name;
@@ -120,6 +123,17 @@ void Store::set_cache_dir(const std::string& path) {
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_given = root;
     m_caches.reset();
+}
+
+void Store::after_fork_in_child() {
+    // Never destroyed: their locks may be held by threads that the child does not have.
+    static_cast<void>(m_contents.release());
+    static_cast<void>(m_jobs.release());
+    static_cast<void>(new std::shared_ptr<Caches>(m_caches));
+    m_contents = std::make_unique<Contents>();
+    m_jobs = std::make_unique<JobSlots>(m_config.jobs);
+    m_caches.reset();
+    m_mutex.unlock();
 }
 
 void Store::forget_bad_places() {
@@ -217,9 +231,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.timeout_seconds = m_config.compile_timeout;
     request.expected_seconds = guess.blob.seconds;
     request.find_change = [&]() -> std::string {
-        return is_in_bundle ? m_contents.find_change(request.root, manifest, blob) : "";
+        return is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
-    const HeldSlot slot(m_jobs);
+    const HeldSlot slot(*m_jobs);
     CompileSlot shared(cache.slots_dir(), m_config.jobs, needed, what);
     request.started = [&](pid_t compiler) { shared.started(compiler); };
     request.ended = [&](const Outcome& outcome) {

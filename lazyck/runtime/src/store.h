@@ -57,6 +57,11 @@ class Store {
     // Has the next compile try again to write where writing failed before.
     void forget_bad_places();
 
+    // Handlers of fork. What other threads were changing is made anew in the child, and their slots are free there.
+    void before_fork() { m_mutex.lock(); }
+    void after_fork_in_parent() { m_mutex.unlock(); }
+    void after_fork_in_child();
+
     const Config& config() const { return m_config; }
     Counters& counters() { return m_counters; }
 
@@ -74,9 +79,9 @@ class Store {
     const Config m_config;
     const Places m_places;
     Counters m_counters;
-    Contents m_contents;
-    JobSlots m_jobs;
-    std::mutex m_mutex;
+    std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
+    std::unique_ptr<JobSlots> m_jobs;
+    std::mutex m_mutex;                // held for moments only
     std::shared_ptr<Caches> m_caches;  // made at the first use
     std::string m_given;               // by set_cache_dir
     const bool m_may_stand_in;
