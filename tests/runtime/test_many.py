@@ -41,6 +41,10 @@ int main(int argc, char** argv) {
 """
 
 
+# Seconds that only a sleep of this process's tests sleeps, to find it by.
+NAP = f"7777{os.getpid()}"
+
+
 @pytest.fixture
 def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
     where = tmp_path / "lib"
@@ -59,11 +63,20 @@ def slow_compiler(lib: LazyLibrary, before: str) -> None:
 def start(
     lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
 ) -> subprocess.Popen[str]:
-    """A process that calls `blobs`, in a process group of its own."""
+    """A process that calls `blobs`, in a process group of its own, which Ctrl-C ends also where a shell started these
+    tests in the background."""
     argv = lib.words(lib.directory / name, *map(str, blobs))
     full = {**os.environ, **lib.env, **(env or {})}
     pipe = subprocess.PIPE
-    return subprocess.Popen(argv, env=full, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(
+        argv,
+        env=full,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> None:
@@ -119,15 +132,15 @@ def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: L
 
 
 def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; exec sleep 7777.1; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.1; }}')
     holder = start(lib, 1)
-    until(lambda: is_running("7777.1"))
+    until(lambda: is_running(f"{NAP}.1"))
     waiter = start(lib, 1)
     time.sleep(0.3)
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
     assert waiter.communicate(timeout=60) and waiter.returncode == 0
-    until(lambda: not is_running("7777.1"), 5)
+    until(lambda: not is_running(f"{NAP}.1"), 5)
     works(lib)
 
 
@@ -151,7 +164,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
     """,
         "forks",
     )
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; exec sleep 7777.2; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.2; }}')
     holder = start(lib, name="forks")
     assert holder.stdout is not None
     child = int(holder.stdout.readline())
@@ -288,13 +301,13 @@ def test_a_compiler_killed_for_memory_is_tried_again_with_more_room(lib: LazyLib
 
 
 def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibrary) -> None:
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; echo begun; sleep 7777.3 & sleep 7777.3; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; echo begun; sleep {NAP}.3 & sleep {NAP}.3; }}')
     done = lib.call(lib.directory / "main", "1", env={abi.ENV_COMPILE_TIMEOUT: "1"})
     assert done.returncode == 3
     assert f"took longer than 1.0 s ({abi.ENV_COMPILE_TIMEOUT}) and was killed" in done.stdout
     log = re.search(r"log: (\S+)", done.stdout)
     assert log and "begun" in Path(log[1]).read_text()
-    until(lambda: not is_running("7777.3"), 5)
+    until(lambda: not is_running(f"{NAP}.3"), 5)
     works(lib)
 
 
@@ -308,13 +321,13 @@ def test_a_long_compile_says_that_it_is_alive_and_whose_it_is(lib: LazyLibrary) 
 
 
 def test_ctrl_c_ends_program_and_compiler_and_leaves_no_half_entry(lib: LazyLibrary) -> None:
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 7777.4; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; sleep {NAP}.4; }}')
     running = start(lib, 1)
-    until(lambda: is_running("7777.4"))
+    until(lambda: is_running(f"{NAP}.4"))
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does
     running.communicate(timeout=30)
     assert running.returncode == -signal.SIGINT
-    until(lambda: not is_running("7777.4"), 5)
+    until(lambda: not is_running(f"{NAP}.4"), 5)
     assert not lib.entries()
     works(lib)
 
@@ -335,9 +348,9 @@ def test_ctrl_c_in_a_program_that_handles_it_ends_the_call(lib: LazyLibrary) -> 
     """,
         "handles",
     )
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 7777.5; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; sleep {NAP}.5; }}')
     running = start(lib, name="handles")
-    until(lambda: is_running("7777.5"))
+    until(lambda: is_running(f"{NAP}.5"))
     os.killpg(running.pid, signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, out + err
