@@ -13,7 +13,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "runtime"), str(HERE.parent.parent)]
 
-from faultlib import ERRORS, fail_each_call, kill_at_random, make_patient, public_directory, tear_an_entry  # noqa: E402
+from faultlib import (  # noqa: E402
+    ERRORS,
+    fail_each_call,
+    kill_at_each_step,
+    kill_at_random,
+    make_patient,
+    public_directory,
+    tear_an_entry,
+)
 
 
 def main() -> None:
@@ -33,6 +41,7 @@ def main() -> None:
         longest = 1.2 * (time.monotonic() - start)
         for name, error in ERRORS.items():
             done[f"calls failed with {name}"] = len(fail_each_call(patient, error))
+        done["kill right before a step"] = len(kill_at_each_step(patient))
         start = time.monotonic()
         kills = tears = 0
         while kills < options.kills or tears < options.tears or time.monotonic() - start < options.seconds:

@@ -22,7 +22,8 @@ from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 HERE = Path(__file__).parent
 OTHER_USER = 54321  # that no machine knows
 
-# Calls both blobs, each as often as argv[1] says until it works; says what it caught, and how a blob was loaded.
+# Calls both blobs, each as often as argv[1] says until it works, with argv[2] milliseconds (20) between; says what it
+# caught, and how a blob was loaded.
 CALLS = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -31,6 +32,7 @@ CALLS = r"""
 #include <fstream>
 #include <string>
 #include <unistd.h>
+int pause_ms = 20;
 template <typename Call> int attempt(const char* name, int tries, int wanted, Call call) {
     for (int i = 0; i < tries; ++i) {
         try {
@@ -40,13 +42,14 @@ template <typename Call> int attempt(const char* name, int tries, int wanted, Ca
         } catch (const lazyck::CompileError& e) {
             std::printf("%s failed: %s\n", name, e.what());
             std::fflush(stdout);
-            usleep(20000);
+            usleep(pause_ms * 1000);
         }
     }
     return 3;
 }
 int main(int argc, char** argv) {
     const int tries = argc > 1 ? std::atoi(argv[1]) : 1;
+    if (argc > 2) pause_ms = std::atoi(argv[2]);
     int result = attempt("add", tries, 8, [] { return use(4); });
     if (const int second = attempt("sub", tries, 3, [] { return sub(5, 2); })) result = second;
     std::ifstream maps("/proc/self/maps");
@@ -200,6 +203,29 @@ def kill_at_random(patient: Patient, dice: random.Random, longest: float) -> str
     process.communicate()
     patient.expect_recovery()
     return "too late" if process.returncode == 0 else "killed"
+
+
+# Every call between the first look at the cache and the last line of clearing up, the start of compilers among them.
+EVERY_STEP = "mkdir,open,read,write,fsync,ftruncate,rename,chmod,flock,unlink,spawn"
+KILL = -1
+
+
+def kill_at_step(patient: Patient, number: int) -> list[str]:
+    """Kill a process right before its call `number`, while it compiles; a normal run must succeed. Which call."""
+    patient.clear()
+    done = patient.call(env=patient.faulty(number, KILL, FAULT_OPS=EVERY_STEP))
+    steps = patient.injected()
+    assert done.returncode == (-signal.SIGKILL if steps else 0), done
+    patient.expect_recovery()
+    return steps
+
+
+def kill_at_each_step(patient: Patient, until: str = "") -> list[str]:
+    """`kill_at_step` for every call that resolving makes, up to the first one whose path has `until` in it."""
+    steps: list[str] = []
+    while (step := kill_at_step(patient, len(steps) + 1)) and not (until and until in step[0]):
+        steps += step
+    return steps
 
 
 def tear(data: bytes, dice: random.Random) -> bytes:

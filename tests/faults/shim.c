@@ -1,8 +1,8 @@
 /* An LD_PRELOAD library that makes the system fail on demand, in the program that FAULT_PROGRAM names:
  *     FAULT_BELOW   calls that change something below this directory are counted
  *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
- *     FAULT_ERRNO   with which errno value
- *     FAULT_OPS     which calls, such as "write,rename" (default: all of them but "spawn" and "read")
+ *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead
+ *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
  *     FAULT_LOG     a file that gets a line for each call that failed
  *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
  *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -23,8 +24,12 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char k_default_ops[] = "mkdir,open,write,fsync,ftruncate,rename";
 static atomic_long g_count;
 static atomic_long g_clock_reads;
+static pid_t g_process; /* not getpid(): starting a compiler goes on in a process that shares our memory */
+
+__attribute__((constructor)) static void remember_process(void) { g_process = getpid(); }
 
 static long number(const char* name, long otherwise) {
     const char* text = getenv(name);
@@ -38,7 +43,7 @@ static int is_meant(void) {
 
 static int is_chosen(const char* op) {
     const char* ops = getenv("FAULT_OPS");
-    if (ops == NULL || *ops == 0) return strcmp(op, "spawn") != 0 && strcmp(op, "read") != 0;
+    if (ops == NULL || *ops == 0) ops = k_default_ops;
     const size_t size = strlen(op);
     for (const char* at = strstr(ops, op); at != NULL; at = strstr(at + 1, op)) {
         if ((at == ops || at[-1] == ',') && (at[size] == 0 || at[size] == ',')) return 1;
@@ -62,41 +67,79 @@ static int fails(const char* op, const char* path) {
         syscall(SYS_write, fd, line, (size_t)size);
         syscall(SYS_close, fd);
     }
-    errno = (int)number("FAULT_ERRNO", EIO);
+    const long error = number("FAULT_ERRNO", EIO);
+    if (error < 0) {
+        kill(g_process, SIGKILL);
+        pause();
+    }
+    errno = (int)error;
+    return 1;
+}
+
+/* The path behind a descriptor; 0 if it has none. */
+static int path_of(int fd, char* path, size_t size) {
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(name, path, size - 1);
+    if (length <= 0 || path[0] != '/') return 0;
+    path[length] = 0;
     return 1;
 }
 
 static int fails_on(const char* op, int fd) {
-    char name[64], path[4096];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    const ssize_t size = readlink(name, path, sizeof path - 1);
-    if (size <= 0) return 0;
-    path[size] = 0;
-    return path[0] == '/' && fails(op, path);
+    char path[4096];
+    return path_of(fd, path, sizeof path) && fails(op, path);
+}
+
+/* For calls that take a directory and a name in it. */
+static int fails_at(const char* op, int directory, const char* name) {
+    char path[4096], whole[8200];
+    if (name[0] == '/' || directory == AT_FDCWD) return fails(op, name);
+    if (!path_of(directory, path, sizeof path)) return 0;
+    snprintf(whole, sizeof whole, "%s/%s", path, name);
+    return fails(op, whole);
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-static int open_with(const char* path, int flags, mode_t mode) {
+static int open_with(int directory, const char* path, int flags, mode_t mode) {
     const char* op = (flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR)) != 0 ? "open" : "read";
-    if (fails(op, path)) return -1;
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fails_at(op, directory, path)) return -1;
+    return (int)syscall(SYS_openat, directory, path, flags, mode);
 }
+
+static mode_t mode_in(int flags, va_list more) { return (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0; }
 
 int open(const char* path, int flags, ...) {
     va_list more;
     va_start(more, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+    const mode_t mode = mode_in(flags, more);
     va_end(more);
-    return open_with(path, flags, mode);
+    return open_with(AT_FDCWD, path, flags, mode);
 }
 
 int open64(const char* path, int flags, ...) {
     va_list more;
     va_start(more, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+    const mode_t mode = mode_in(flags, more);
     va_end(more);
-    return open_with(path, flags, mode);
+    return open_with(AT_FDCWD, path, flags, mode);
+}
+
+int openat(int directory, const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = mode_in(flags, more);
+    va_end(more);
+    return open_with(directory, path, flags, mode);
+}
+
+int openat64(int directory, const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = mode_in(flags, more);
+    va_end(more);
+    return open_with(directory, path, flags, mode);
 }
 
 ssize_t write(int fd, const void* data, size_t size) {
@@ -108,6 +151,17 @@ int fsync(int fd) { return fails_on("fsync", fd) ? -1 : REAL(fsync)(fd); }
 int ftruncate(int fd, off_t size) { return fails_on("ftruncate", fd) ? -1 : REAL(ftruncate)(fd, size); }
 
 int rename(const char* from, const char* to) { return fails("rename", to) ? -1 : REAL(rename)(from, to); }
+
+int renameat(int from_directory, const char* from, int to_directory, const char* to) {
+    if (fails_at("rename", to_directory, to)) return -1;
+    return REAL(renameat)(from_directory, from, to_directory, to);
+}
+
+int unlinkat(int directory, const char* name, int flags) {
+    return fails_at("unlink", directory, name) ? -1 : REAL(unlinkat)(directory, name, flags);
+}
+
+int fchmod(int fd, mode_t mode) { return fails_on("chmod", fd) ? -1 : REAL(fchmod)(fd, mode); }
 
 int mkdir(const char* path, mode_t mode) { return fails("mkdir", path) ? -1 : REAL(mkdir)(path, mode); }
 
@@ -132,6 +186,7 @@ int __clone(int (*run)(void*), void* stack, int flags, void* data, ...) {
 }
 
 int flock(int fd, int operation) {
+    if (fails_on("flock", fd)) return -1;
     const long error = number("FAULT_FLOCK", -1);
     if (error < 0 || !is_meant()) return REAL(flock)(fd, operation);
     errno = (int)error;

@@ -79,7 +79,7 @@ def test_compiler_that_finds_no_room_is_started_again_elsewhere(compiler: Patien
 )
 def test_refusal_is_remembered_for_the_process_only(compiler: Patient, how: str) -> None:
     fail_once(compiler, how)
-    done = compiler.call("1000")
+    done = compiler.call("1000", "0")
     assert done.returncode == 3, done
     assert done.stdout.count("add failed") == 1000
     assert done.stdout.endswith("sub: 3\n")

@@ -15,7 +15,17 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import ERRORS, GOOD, Patient, fail_each_call, kill_at_random, tear, tear_an_entry
+from faultlib import (
+    ERRORS,
+    EVERY_STEP,
+    GOOD,
+    Patient,
+    fail_each_call,
+    kill_at_each_step,
+    kill_at_random,
+    tear,
+    tear_an_entry,
+)
 from support import REPOSITORY
 
 
@@ -23,6 +33,23 @@ def test_killed_at_random_moments(patient: Patient) -> None:
     dice = random.Random(4)
     ends = [kill_at_random(patient, dice, 0.15) for _ in range(12)]
     assert "killed" in ends
+
+
+def test_killed_at_each_step_from_the_first_look_to_the_last_unlock(patient: Patient) -> None:
+    steps = [line.split(" ", 1)[1] for line in kill_at_each_step(patient, until="/sub-")]
+    operations = {step.split()[0] for step in steps}
+    assert operations == set(EVERY_STEP.split(",")), steps
+    lock, entry, spawns = [], [], []
+    for at, step in enumerate(steps):
+        if step.startswith("flock ") and "/.locks/add-" in step:
+            lock.append(at)
+        if step.startswith("rename ") and step.endswith(".so"):
+            entry.append(at)
+        if step.startswith("spawn"):
+            spawns.append(at)
+    # locked, compiled and linked (each by way of a watcher), published, unlocked: and killed before each of these
+    assert (len(lock), len(entry), len(spawns)) == (2, 1, 4), steps
+    assert lock[0] < spawns[0] < spawns[3] < entry[0] < lock[1], steps
 
 
 def test_torn_entries_are_found_and_made_again(patient: Patient) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
+from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import Lazyck
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
@@ -164,3 +164,37 @@ def test_tools_directory_of_another_user_is_refused(lib: LazyLibrary, lazyck: La
 def test_relative_home_gives_no_tools_directory_below_the_working_directory() -> None:
     assert not str(tools_dir({"XDG_CACHE_HOME": "here"})).startswith("here")
     assert not str(tools_dir({"HOME": "."})).startswith(".")
+
+
+def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_in(
+    lib: LazyLibrary, tmp_path: Path
+) -> None:
+    # As somebody can who may rename the directory above the cache.
+    evil = tmp_path / "evil.cpp"
+    evil.write_text((lib.directory / "lazyck/src/add.cpp").read_text().replace("+", "+ 100 +"))
+    compiler = lib.compiler.read_text()
+    lib.compiler.write_text(
+        compiler.replace(
+            "exec ",
+            f'''case " $* " in *"/add.cpp "*)
+    {CXX} -fPIC -I {lib.directory} -c {evil} -o {tmp_path}/evil.o
+    {CXX} "$@" || exit
+    mv {lib.cache} {tmp_path}/real
+    mkdir -m 700 -p {lib.cache} {lib.cache}/.staging "{lib.cache}/.staging/$(basename "$PWD")"
+    cp -a {tmp_path}/real/v1 {lib.cache}
+    cp {tmp_path}/evil.o "{lib.cache}/.staging/$(basename "$PWD")/blob.o"
+    exit ;;
+esac
+exec ''',
+        )
+    )
+    try:
+        done = lib.call(lib.directory / "main")
+        assert (done.returncode, done.stdout) == (0, "8\n"), done
+        assert (tmp_path / "evil.o").exists()
+        assert lib.compiles("add") == 1
+        # What was done for this compile is cleared away where it is by now.
+        assert list((lib.cache / ".staging").glob("add-*/blob.o"))
+        assert not list((tmp_path / "real/.staging").iterdir())
+    finally:
+        lib.compiler.write_text(compiler)

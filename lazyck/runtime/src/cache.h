@@ -30,6 +30,8 @@ struct EntryKey {
 
 // How many directories there are from the root to an entry, with the root.
 constexpr unsigned k_depth_of_entries = 4;
+// The same to a directory in .staging.
+constexpr unsigned k_depth_of_staging = 2;
 
 class Cache {
  public:

@@ -43,24 +43,24 @@ __attribute__((no_sanitize("thread"))) void set_shown_name(void* handle, const s
     std::memcpy(name, path.c_str(), path.size() + 1);
 }
 
+bool is_same(const struct stat& one, const struct stat& other) {
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_size == other.st_size;
+}
+
 }  // namespace
 
 CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)
     : m_path(std::move(path)), m_status(status), m_file(std::make_shared<const UniqueFd>(std::move(file))) {}
 
-bool CheckedFile::is_same(const struct stat& st) const {
-    return st.st_dev == m_status.st_dev && st.st_ino == m_status.st_ino && st.st_size == m_status.st_size;
-}
-
 // "" where no /proc shows this process.
-std::string CheckedFile::loader_name(int fd) const {
-    std::string identity;
+std::string CheckedFile::loader_name(int fd, const struct stat& identity) const {
+    std::string text;
     for (const std::uint64_t part :
-         {std::uint64_t{m_status.st_dev}, std::uint64_t{m_status.st_ino},
-          static_cast<std::uint64_t>(m_status.st_ctim.tv_sec), static_cast<std::uint64_t>(m_status.st_ctim.tv_nsec)}) {
-        identity += std::to_string(part) + ":";
+         {std::uint64_t{identity.st_dev}, std::uint64_t{identity.st_ino},
+          static_cast<std::uint64_t>(identity.st_ctim.tv_sec), static_cast<std::uint64_t>(identity.st_ctim.tv_nsec)}) {
+        text += std::to_string(part) + ":";
     }
-    const std::uint64_t bits = hash(identity).low;
+    const std::uint64_t bits = hash(text).low;
     std::string spelled = "/";
     for (unsigned i = 0; i < 64; ++i) spelled += ((bits >> i) & 1) != 0 ? "./" : "/";
     spelled += std::to_string(fd);
@@ -71,7 +71,7 @@ std::string CheckedFile::loader_name(int fd) const {
         const std::size_t length = lead.size() + spelled.size();
         const std::string name = lead + std::string(room > length ? room - length : 0, '/') + spelled;
         struct stat st;
-        if (stat(name.c_str(), &st) == 0 && is_same(st)) return name;
+        if (stat(name.c_str(), &st) == 0 && is_same(st, identity)) return name;
     }
     return "";
 }
@@ -85,17 +85,22 @@ void* CheckedFile::load(std::string& reason) {
     }
     struct stat st;
     // A program may close descriptors that it does not know (a daemon does).
-    if (fstat(file->get(), &st) != 0 || !is_same(st)) {
+    if (fstat(file->get(), &st) != 0 || !is_same(st, m_status)) {
         reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
         return nullptr;
     }
-    const std::string name = loader_name(file->get());
-    void* handle = nullptr;
+    UniqueFd memory;
     if (is_on_noexec(file->get())) {
-        handle = load_from_memory(file->get(), reason);
-    } else if (name.empty()) {
-        handle = load_by_path(reason);
-    } else {
+        memory = copy_to_memory(file->get());
+        if (!memory || fstat(memory.get(), &st) != 0) {
+            reason = m_path + ": its file system forbids to run code, and there is no memory file to copy it to: " +
+                     system_text(errno);
+            return nullptr;
+        }
+    }
+    const std::string name = loader_name(memory ? memory.get() : file->get(), st);
+    void* handle = nullptr;
+    if (!name.empty()) {
         handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) {
             reason = loader_reason(m_path);
@@ -104,28 +109,15 @@ void* CheckedFile::load(std::string& reason) {
         } else {
             set_shown_name(handle, m_path);
         }
+    } else if (memory) {
+        reason = m_path + ": its file system forbids to run code, and without /proc a copy in memory has no name";
+    } else {
+        handle = load_by_path(reason);
     }
     if (handle == nullptr) return nullptr;
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_handle = handle;
     m_file.reset();
-    return handle;
-}
-
-// The loader knows a library by its name: the copy's descriptor stays open, so that no other one gets its number.
-void* CheckedFile::load_from_memory(int fd, std::string& reason) const {
-    UniqueFd memory = copy_to_memory(fd);
-    if (!memory) {
-        reason = m_path + ": its file system forbids to run code, and there is no memory file to copy it to: " +
-                 system_text(errno);
-        return nullptr;
-    }
-    void* const handle = dlopen(path_of_descriptor(memory.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        reason = loader_reason(m_path);
-    } else {
-        memory.release();
-    }
     return handle;
 }
 
@@ -136,7 +128,7 @@ void* CheckedFile::load_by_path(std::string& reason) const {
         return nullptr;
     }
     struct stat st;
-    if (lstat(m_path.c_str(), &st) == 0 && is_same(st)) return handle;
+    if (lstat(m_path.c_str(), &st) == 0 && is_same(st, m_status)) return handle;
     dlclose(handle);
     reason = m_path +
              ": another file was put in its place while it was loaded (with /proc mounted, the one that was"

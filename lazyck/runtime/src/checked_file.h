@@ -21,10 +21,8 @@ class CheckedFile {
     void* load(std::string& reason);
 
  private:
-    bool is_same(const struct stat& st) const;
-    void* load_from_memory(int fd, std::string& reason) const;
     void* load_by_path(std::string& reason) const;
-    std::string loader_name(int fd) const;
+    std::string loader_name(int fd, const struct stat& identity) const;
 
     const std::string m_path;
     const struct stat m_status;

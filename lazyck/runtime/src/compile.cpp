@@ -1,6 +1,7 @@
 #include "compile.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <chrono>
@@ -22,6 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t k_longest_error_line = 500;
+constexpr std::size_t k_longest_output = 16 << 20;  // the first error of a compiler stands before that
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -38,12 +40,11 @@ class Compilation {
         : m_request(request),
           m_key(key),
           m_what(visible(request.blob) + " for " + request.arch_label),
-          m_staging(cache.staging_prefix(key)),
+          m_staging(cache.staging_prefix(key), k_depth_of_staging),
           m_entry(cache.entry_path(key)),
           m_log(cache.log_path(key)),
-          m_staged_log(m_staging.path() + "/log"),
-          m_log_fd(open_file(m_staged_log, O_WRONLY | O_CREAT | O_APPEND)) {
-        if (!m_log_fd) fail_system("cannot write '" + m_staged_log + "'", errno);
+          m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
+        if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
         // Relative names, so that the command means the same in any directory in which it is repeated.
         RecipeValues values;
         values.source = request.source;
@@ -61,10 +62,11 @@ class Compilation {
         say("compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
-        const std::string output = m_staging.path() + "/blob.so";
-        const std::string fault = find_fault(output, m_key.machine, m_request.symbols);
+        const UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
+        if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
+        const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);
         // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
-        if (!fault.empty()) fail_here(fault, output, {m_is_end_known, 0});
+        if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
         // The key says what the sources were. After the compile, so that none can change between the check and the use.
         const std::string change = m_request.find_change();
         if (!change.empty()) {
@@ -73,9 +75,9 @@ class Compilation {
                       " library again, or build it again with the change",
                       {true, 0});
         }
-        seal_entry(output, m_key.id());
+        seal_entry(output.get(), m_key.id());
         keep_log();
-        if (std::rename(output.c_str(), m_entry.c_str()) != 0) fail_system("cannot publish '" + m_entry + "'", errno);
+        publish("blob.so", m_entry);
         say("compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
     }
 
@@ -85,11 +87,12 @@ class Compilation {
         const std::string line = shell_join(argv);
         if (m_request.is_verbose) say(line);
         write_all(m_log_fd.get(), "$ " + line + "\n");
-        const std::size_t before = read_text(m_staged_log).size();
+        struct stat log_before = {};
+        fstat(m_log_fd.get(), &log_before);
         Command command;
         command.argv = argv;
         command.environment = plan_environment(m_plan);
-        command.cwd = m_staging.path();
+        command.directory = m_staging.fd();
         command.output = m_log_fd.get();
         command.timeout_seconds = m_request.timeout_seconds;
         command.started = m_request.started;
@@ -100,18 +103,18 @@ class Compilation {
         };
         const Outcome outcome = run_command(command);
         m_request.ended(outcome);
-        const std::string path = m_staging.path() + "/" + product;
+        const bool has_product = is_file_in(m_staging.fd(), product);
         // An unknown ending is judged by what it left; the checks before publishing look into it.
-        if (outcome.ending == Ending::succeeded && is_file(path)) return;
+        if (outcome.ending == Ending::succeeded && has_product) return;
         if (outcome.ending == Ending::unknown) m_is_end_known = false;
-        if (outcome.ending == Ending::unknown && is_file(path)) return;
+        if (outcome.ending == Ending::unknown && has_product) return;
         std::string reason = outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
         if (outcome.has_timed_out) {
             reason = "it took longer than " + seconds_text(m_request.timeout_seconds) +
                      " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";
         }
-        const std::string log = read_text(m_staged_log);
-        const std::string output = log.size() > before ? log.substr(before) : "";
+        const std::string output =
+            read_text(m_log_fd.get(), static_cast<std::size_t>(log_before.st_size), k_longest_output);
         const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
         if (!outcome.has_started) {
@@ -175,14 +178,26 @@ class Compilation {
         fail(message, parts);
     }
 
-    // A log that cannot be kept is no reason to fail.
-    void keep_log() const { std::rename(m_staged_log.c_str(), m_log.c_str()); }
+    // Puts `name` at `path` of the cache, at once and whole. Throws CompileError.
+    void publish(const char* name, const std::string& path) const {
+        const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+        if (renameat(m_staging.fd(), name, to.get(), file_name_of(path).c_str()) == 0) return;
+        fail_system("cannot publish '" + path + "'", errno);
+    }
+
+    void keep_log() const {
+        try {
+            publish("log", m_log);
+        } catch (const CompileError&) {
+            // A log that cannot be kept is no reason to fail.
+        }
+    }
 
     const CompileRequest& m_request;
     const EntryKey& m_key;
     std::string m_what;
     StagingDirectory m_staging;
-    std::string m_entry, m_log, m_staged_log;
+    std::string m_entry, m_log;
     UniqueFd m_log_fd;
     CompilePlan m_plan;
     Clock::time_point m_start = Clock::now();
@@ -210,7 +225,6 @@ void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& 
              {request.blob, "", ""});
     }
     if (is_privileged()) check_owner(request);
-    cache.make_directories_for(key);
     Compilation(request, cache, key).run();
 }
 

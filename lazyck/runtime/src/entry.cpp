@@ -180,9 +180,9 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint1
     return result;
 }
 
-std::string find_fault(const std::string& path, std::uint16_t machine, const Strings& symbols) {
+std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols) {
     MappedFile file;
-    if (const int error = file.map(path)) fail_system("cannot read '" + path + "'", error);
+    if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     const ElfView elf(file.data(), file.size());
     const std::string problem = problem_of(elf, machine);
     if (!problem.empty()) return problem;
@@ -192,11 +192,11 @@ std::string find_fault(const std::string& path, std::uint16_t machine, const Str
     return "";
 }
 
-void seal_entry(const std::string& path, const Digest& key) {
+void seal_entry(int fd, const Digest& key) {
     Trailer trailer = {};
     {
         MappedFile file;
-        if (const int error = file.map(path)) fail_system("cannot read '" + path + "'", error);
+        if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
         const Digest digest = hash(file.data(), file.size());
         std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
         trailer.version = k_version;
@@ -206,15 +206,12 @@ void seal_entry(const std::string& path, const Digest& key) {
         trailer.key_low = key.low;
         trailer.key_high = key.high;
     }
-    const UniqueFd fd = open_file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
     // A linker makes what the umask allows; an entry that others can write is not loaded.
     struct stat st;
-    const bool is_ours = fd && fstat(fd.get(), &st) == 0 && fchmod(fd.get(), st.st_mode & 0755) == 0;
-    const bool is_written = is_ours && write_all(fd.get(), {reinterpret_cast<const char*>(&trailer), sizeof trailer});
+    const bool is_ours = fstat(fd, &st) == 0 && fchmod(fd, st.st_mode & 0755) == 0;
+    const bool is_written = is_ours && write_all(fd, {reinterpret_cast<const char*>(&trailer), sizeof trailer});
     // On disk before it has a name: else a power cut could leave an entry with a name and without contents.
-    if (!is_written || fsync(fd.get()) != 0) {
-        fail_system("cannot write '" + path + "'", errno);
-    }
+    if (!is_written || fsync(fd) != 0) fail_system("cannot write what was compiled", errno);
 }
 
 }  // namespace lazyck::rt

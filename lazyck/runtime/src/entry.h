@@ -33,10 +33,11 @@ struct EntryLookup {
 // directory on the way that others could write.
 EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols);
 
-// What keeps the library at `path` from being an entry for `machine` that defines and exports `symbols`, or "".
-std::string find_fault(const std::string& path, std::uint16_t machine, const Strings& symbols);
+// What keeps the library that is open as `fd` from being an entry for `machine` that defines and exports `symbols`, or
+// "". Throws CompileError when it cannot be read.
+std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols);
 
-// Appends the trailer to the library at `path`. Throws CompileError.
-void seal_entry(const std::string& path, const Digest& key);
+// Appends the trailer to the library that is open as `fd`, to read and to append. Throws CompileError.
+void seal_entry(int fd, const Digest& key);
 
 }  // namespace lazyck::rt

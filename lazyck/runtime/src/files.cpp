@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -39,15 +40,15 @@ std::string octal(unsigned mode) {
     return "0" + out;
 }
 
-UniqueFd open_at(int directory, const std::string& name, int flags) {
+}  // namespace
+
+UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode) {
     int fd;
     do {
-        fd = openat(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
+        fd = openat(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
     } while (fd < 0 && errno == EINTR);
     return UniqueFd(fd);
 }
-
-}  // namespace
 
 std::string stranger_of(const struct stat& st) {
     if (st.st_uid != geteuid() && st.st_uid != 0) {
@@ -88,6 +89,14 @@ UniqueFd open_trusted(const std::string& path, unsigned depth, int flags) {
     return at;
 }
 
+UniqueFd open_trusted_directory(const std::string& path, unsigned depth) {
+    UniqueFd fd = open_trusted(path, depth, O_RDONLY | O_DIRECTORY);
+    struct stat st;
+    if (!fd || fstat(fd.get(), &st) != 0) fail_system("cannot open the cache directory '" + path + "'", errno);
+    check_trusted(path, st);
+    return fd;
+}
+
 MappedFile::~MappedFile() {
     if (m_data != nullptr) munmap(m_data, m_size);
 }
@@ -122,17 +131,29 @@ bool write_all(int fd, std::string_view data) {
     return true;
 }
 
-std::string read_text(const std::string& path) {
-    const UniqueFd fd = open_file(path, O_RDONLY);
+namespace {
+
+std::string read_rest(int fd, std::size_t longest) {
     std::string out;
     std::vector<char> buffer(4096);
-    while (fd) {
-        const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+    while (out.size() < longest) {
+        const ssize_t n = read(fd, buffer.data(), std::min(buffer.size(), longest - out.size()));
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
         out.append(buffer.data(), static_cast<std::size_t>(n));
     }
     return out;
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path, std::size_t longest) {
+    const UniqueFd fd = open_file(path, O_RDONLY);
+    return fd ? read_rest(fd.get(), longest) : "";
+}
+
+std::string read_text(int fd, std::size_t start, std::size_t longest) {
+    return lseek(fd, static_cast<off_t>(start), SEEK_SET) < 0 ? "" : read_rest(fd, longest);
 }
 
 bool is_directory(const std::string& path) {
@@ -143,6 +164,11 @@ bool is_directory(const std::string& path) {
 bool is_file(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool is_file_in(int directory, const std::string& name) {
+    struct stat st;
+    return fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
 }
 
 bool is_full(const std::string& path) {
@@ -174,23 +200,19 @@ int make_directories(const std::string& path) {
     return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-void remove_tree(const std::string& path) {
-    if (unlink(path.c_str()) == 0) return;
-    DIR* dir = opendir(path.c_str());
-    if (dir == nullptr) return;
+void remove_tree(int directory, const std::string& name) {
+    if (unlinkat(directory, name.c_str(), 0) == 0) return;
+    UniqueFd fd = open_at(directory, name, O_RDONLY | O_DIRECTORY);
+    DIR* const listing = fd ? fdopendir(fd.get()) : nullptr;
+    if (listing == nullptr) return;
+    fd.release();
     Strings names;
-    while (const dirent* entry = readdir(dir)) names.emplace_back(entry->d_name);
-    closedir(dir);
-    for (const std::string& name : names) {
-        if (name != "." && name != "..") remove_tree(path + "/" + name);
+    while (const dirent* entry = readdir(listing)) names.emplace_back(entry->d_name);
+    for (const std::string& below : names) {
+        if (below != "." && below != "..") remove_tree(dirfd(listing), below);
     }
-    rmdir(path.c_str());
+    closedir(listing);
+    unlinkat(directory, name.c_str(), AT_REMOVEDIR);
 }
-
-TemporaryDirectory::TemporaryDirectory(const std::string& prefix) : m_path(prefix + "XXXXXX") {
-    if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);
-}
-
-TemporaryDirectory::~TemporaryDirectory() { remove_tree(m_path); }
 
 }  // namespace lazyck::rt

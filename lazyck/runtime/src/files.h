@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,11 +34,18 @@ class UniqueFd {
 // Like open(2) with O_CLOEXEC, again after EINTR; errno tells why it is empty.
 UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 
+// The same for `name` in an open directory, and never follows a link.
+UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
+
 // Opens `path` and follows no link in the file's name nor in the `depth` directories above it, each of which must
 // belong to the user or root and be writable by nobody else: it is each opened one that is looked at, so nothing can be
 // put in its place meanwhile. Empty with errno like open(2); throws CompileError for a directory that cannot be
 // trusted.
 UniqueFd open_trusted(const std::string& path, unsigned depth, int flags);
+
+// The directory `path`, opened so, itself as trusted as the `depth` ones above it: what is done by way of the
+// descriptor stays in it, whoever renames the directories on the way. Throws CompileError.
+UniqueFd open_trusted_directory(const std::string& path, unsigned depth);
 
 // Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the user or root can write.
 void check_trusted(const std::string& path, const struct stat& st);
@@ -80,11 +88,14 @@ class MappedFile {
 // Writes all of `data`; false (and errno) on failure.
 bool write_all(int fd, std::string_view data);
 
-// The contents of a file, or "" if it cannot be read.
-std::string read_text(const std::string& path);
+// The contents of a file, at most so many bytes, or "" if it cannot be read.
+std::string read_text(const std::string& path, std::size_t longest = SIZE_MAX);
+// The same for an open file, from `start` on; leaves its offset where it stopped.
+std::string read_text(int fd, std::size_t start, std::size_t longest);
 
 bool is_directory(const std::string& path);
 bool is_file(const std::string& path);
+bool is_file_in(int directory, const std::string& name);
 
 // Whether the file system of `path` has no room for a compilation.
 bool is_full(const std::string& path);
@@ -97,22 +108,7 @@ std::string absolute(const std::string& path);
 // Makes missing directories of `path` (0700), without looking at those that exist. Returns 0 or an errno value.
 int make_directories(const std::string& path);
 
-// Removes `path` and all below it, as far as it can.
-void remove_tree(const std::string& path);
-
-// A new private directory, removed with all it holds.
-class TemporaryDirectory {
- public:
-    // Named `prefix` plus six characters. Throws CompileError.
-    explicit TemporaryDirectory(const std::string& prefix);
-    TemporaryDirectory(const TemporaryDirectory&) = delete;
-    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-    ~TemporaryDirectory();
-
-    const std::string& path() const { return m_path; }
-
- private:
-    std::string m_path;
-};
+// Removes `name` in an open directory and all below it, as far as it can; follows no link.
+void remove_tree(int directory, const std::string& name);
 
 }  // namespace lazyck::rt

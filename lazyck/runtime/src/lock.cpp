@@ -30,6 +30,7 @@ constexpr milliseconds k_first_pause{2};
 constexpr milliseconds k_longest_pause{100};
 constexpr seconds k_first_notice{5};
 constexpr seconds k_notice_interval{30};
+constexpr std::size_t k_longest_line = 400;
 
 std::string holder_line() {
     const std::time_t now = std::time(nullptr);
@@ -99,7 +100,7 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
         const std::chrono::duration<double> waited = Clock::now() - start;
         const bool is_over = waited.count() >= patience;
         if (is_over || Clock::now() >= next_notice) {
-            const std::string holder = read_text(path);
+            const std::string holder = visible(read_text(path, k_longest_line));
             say("waiting for " + what + " (" + seconds_text(waited.count()) + "), which " +
                 (holder.empty() ? "another process" : holder) + " compiles" +
                 (is_over ? "; no longer: compiling it here too" : ""));

@@ -42,6 +42,4 @@ UniqueFd copy_to_memory(int fd) {
     return memory;
 }
 
-std::string path_of_descriptor(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
-
 }  // namespace lazyck::rt

@@ -11,7 +11,4 @@ bool is_on_noexec(int fd);
 // A copy of all that `fd` has; empty, with errno, where the system cannot.
 UniqueFd copy_to_memory(int fd);
 
-// "/proc/self/fd/<fd>", by which the dynamic loader finds an open file.
-std::string path_of_descriptor(int fd);
-
 }  // namespace lazyck::rt

@@ -70,7 +70,7 @@ struct Start {
     const char* program;
     char* const* argv;
     char* const* environment;
-    const char* cwd;
+    int directory;
     int output;
     int reports;
     long parent;  // the process that starts the watcher
@@ -132,7 +132,7 @@ LAZYCK_BARE int become_program(void* data) {
     const long in = bare(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3), out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
     for (int to = 1; to <= 2 && status >= 0; ++to) status = out < 0 ? out : bare(SYS_dup3, out, to);
-    if (status >= 0 && *start.cwd != '\0') status = bare(SYS_chdir, word(start.cwd));
+    if (status >= 0 && start.directory >= 0) status = bare(SYS_fchdir, start.directory);
     if (status >= 0) status = bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (status >= 0) {
         const unsigned long nothing = 0;
@@ -196,7 +196,7 @@ class Running {
         }
         m_reports = UniqueFd(ends[0]);
         m_to_us = UniqueFd(ends[1]);
-        m_start = {program.c_str(), m_argv.data(), m_environment.data(), command.cwd.c_str(), command.output,
+        m_start = {program.c_str(), m_argv.data(), m_environment.data(), command.directory, command.output,
                    ends[1],         getpid(),      m_program_stack.top()};
         sigset_t all, before;
         sigfillset(&all);

@@ -12,8 +12,8 @@ namespace lazyck::rt {
 
 struct Command {
     Strings argv;
-    Strings environment;  // NAME=value
-    std::string cwd;
+    Strings environment;         // NAME=value
+    int directory = -1;          // where it runs; -1: here
     int output = -1;             // stdout and stderr
     double timeout_seconds = 0;  // after that it is killed, with all that it started; 0: never
     std::function<void(pid_t)> started = [](pid_t) {};

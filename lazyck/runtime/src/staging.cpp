@@ -53,22 +53,32 @@ UniqueFd hold_directory(const std::string& directory) {
     return fd;
 }
 
-void remove_left_over(const std::string& parent, const std::string& stem) {
-    Strings names;
-    {
-        const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(parent.c_str()), closedir);
-        while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr)
-            names.emplace_back(entry->d_name);
+StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
+    : m_path(prefix + "XXXXXX"), m_parent(open_trusted_directory(directory_of(prefix), depth - 1)) {
+    if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);
+    m_fd = open_at(m_parent.get(), file_name_of(m_path), O_RDONLY | O_DIRECTORY);
+    if (!m_fd) {
+        const int error = errno;
+        remove_tree(m_parent.get(), file_name_of(m_path));
+        fail_system("cannot open the directory '" + m_path + "'", error);
     }
+    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see hold_directory
+}
+
+StagingDirectory::~StagingDirectory() { remove_tree(m_parent.get(), file_name_of(m_path)); }
+
+void remove_left_over(const std::string& parent, const std::string& stem) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(parent.c_str()), closedir);
+    Strings names;
+    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) names.emplace_back(entry->d_name);
     for (const std::string& name : names) {
         const pid_t owner = name.compare(0, stem.size(), stem) == 0 ? owner_in(name) : 0;
         if (owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH) continue;
-        const std::string path = parent + "/" + name;
-        const UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        const UniqueFd fd = open_at(dirfd(listing.get()), name, O_RDONLY | O_DIRECTORY);
         struct stat st;
         if (!fd || fstat(fd.get(), &st) != 0 || st.st_uid != geteuid() || !is_old(st)) continue;
         if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-        remove_tree(path);
+        remove_tree(dirfd(listing.get()), name);
     }
 }
 

@@ -14,16 +14,23 @@ std::string owned_prefix(const std::string& stem);
 // process numbers mean nothing (containers that share a host's name). Empty where the file system has no locks.
 UniqueFd hold_directory(const std::string& directory);
 
-// A directory for one compilation, removed with all it holds.
+// A directory for one compilation in a cache, removed with all it holds. All that happens in it goes by way of its
+// descriptor: whoever may rename directories above the cache cannot put another one in its place meanwhile.
 class StagingDirectory {
  public:
-    // Named `prefix` (see owned_prefix) plus six characters. Throws CompileError.
-    explicit StagingDirectory(const std::string& prefix) : m_directory(prefix), m_hold(hold_directory(path())) {}
-    const std::string& path() const { return m_directory.path(); }
+    // Named `prefix` (see owned_prefix) plus six characters, `depth` directories below those that need no trust. Throws
+    // CompileError.
+    StagingDirectory(const std::string& prefix, unsigned depth);
+    StagingDirectory(const StagingDirectory&) = delete;
+    StagingDirectory& operator=(const StagingDirectory&) = delete;
+    ~StagingDirectory();
+
+    int fd() const { return m_fd.get(); }
+    const std::string& path() const { return m_path; }  // for messages
 
  private:
-    TemporaryDirectory m_directory;
-    UniqueFd m_hold;
+    std::string m_path;
+    UniqueFd m_parent, m_fd;
 };
 
 // Removes those directories in `parent` whose name begins with `stem` and whose process was killed: they are ours and
