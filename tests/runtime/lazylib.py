@@ -72,6 +72,7 @@ class LazyLibrary:
     compiler: Path
     calls: Path
     machine: Machine = HERE
+    flags: tuple[str, ...] = ()  # that its programs need too
     env: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -98,8 +99,8 @@ class LazyLibrary:
         source.write_text(main)
         program = self.directory / name
         rpath = ["-Wl,-rpath," + str(self.directory)] if "," not in str(self.directory) else []
-        run([compiler or self.machine.cxx, "-std=c++17", "-g", *flags, "-I", self.directory, "-I", SOURCES, source,
-             "-o", program, self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
+        run([compiler or self.machine.cxx, "-std=c++17", "-g", *self.flags, *flags, "-I", self.directory, "-I", SOURCES,
+             source, "-o", program, self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
         return program
 
     def words(self, *argv: str | Path) -> list[str]:
@@ -211,4 +212,4 @@ def build_lazy_library(
          f"-Wl,-soname,{library.name}", "-pthread", "-ldl"], cwd=directory)  # fmt: skip
     cache_dir = directory / "cache"
     env_of_calls = {abi.ENV_CACHE_DIR: str(cache_dir), **machine.env}
-    return LazyLibrary(directory, library, manifest, script, calls, machine, env_of_calls)
+    return LazyLibrary(directory, library, manifest, script, calls, machine, tuple(flags), env_of_calls)

@@ -179,11 +179,13 @@ UNIT = r"""
 #include <fcntl.h>
 #include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
 using namespace lazyck::rt;
 std::string g_where;
+std::mutex g_moments;
 CheckedFile checked(int i, int* number = nullptr) {
     const std::string path = g_where + "/" + std::to_string(i) + ".so";
     UniqueFd fd = open_file(path, O_RDONLY);
@@ -207,7 +209,7 @@ def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str],
             int fd;
             CheckedFile file = checked(i, &fd);
             descriptors.insert(fd);
-            void* handle = file.load(reason);
+            void* handle = file.load(g_moments, reason);
             if (!handle || number(handle) != i) ++wrong;
         }
         std::printf("%zu descriptor, %d wrong %s\n", descriptors.size(), wrong, reason.c_str());
@@ -223,14 +225,16 @@ def test_one_file_loaded_by_many_threads_is_mapped_once(unit: Callable[[str], st
         int wrong = 0;
         for (int i = 0; i < 50; ++i) {
             CheckedFile shared = checked(i);
+            std::mutex moments;
             std::vector<void*> handles(8);
             std::atomic<int> waiting{8};
             std::vector<std::thread> threads;
             for (int t = 0; t < 8; ++t) threads.emplace_back([&, t] {
                 CheckedFile own = checked(i);  // as another library of this process has it
                 std::string reason;
+                std::mutex others;
                 for (--waiting; waiting > 0;) {}
-                handles[t] = (t % 2 ? own : shared).load(reason);
+                handles[t] = t % 2 ? own.load(others, reason) : shared.load(moments, reason);
             });
             for (auto& t : threads) t.join();
             for (void* h : handles) wrong += !h || h != handles[0] || number(h) != i;
@@ -251,7 +255,7 @@ def test_file_whose_descriptor_the_program_closed_is_not_mistaken(unit: Callable
         const int other = open((g_where + "/1.so").c_str(), O_RDONLY);
         dup2(other, fd);
         std::string reason;
-        const bool is_refused = file.load(reason) == nullptr;
+        const bool is_refused = file.load(g_moments, reason) == nullptr;
         std::printf("%d %s\n", is_refused, reason.c_str() + g_where.size());
     }
     """)

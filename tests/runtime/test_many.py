@@ -117,6 +117,40 @@ def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: 
         p.communicate()
 
 
+def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include "lazyck.h"
+    #include <atomic>
+    #include <thread>
+    #include <vector>
+    int main() {
+        std::atomic<int> wrong{0};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 8; ++t) threads.emplace_back([&, t] {
+            for (int i = 0; i < 4; ++i) {
+                const int which = 1 + (t + i) % 4;
+                if (call(which, 10) != 10 + which) ++wrong;
+                if (t == 0) lazyck_clear_failures();
+                lazyck_stats stats = {};
+                stats.size = sizeof stats;
+                if (lazyck_get_stats(&stats) != 0) ++wrong;
+            }
+        });
+        if (lazyck_prefetch("*") != 4) ++wrong;
+        for (auto& thread : threads) thread.join();
+        return wrong;
+    }
+    """,
+        "threads",
+    )
+    running = [start(lib, name="threads") for _ in range(8)]
+    said = [p.communicate(timeout=300)[1] for p in running]
+    assert [p.returncode for p in running] == [0] * 8, said
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
+
+
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 15; }')
     holder = start(lib, 1, env={"RANK": "7"})

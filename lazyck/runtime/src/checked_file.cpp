@@ -76,10 +76,10 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
     return "";
 }
 
-void* CheckedFile::load(std::string& reason) {
+void* CheckedFile::load(std::mutex& moments, std::string& reason) {
     std::shared_ptr<const UniqueFd> file;
     {
-        const std::lock_guard<std::mutex> guard(m_mutex);
+        const std::lock_guard<std::mutex> guard(moments);
         if (m_handle != nullptr) return m_handle;
         file = m_file;
     }
@@ -106,8 +106,6 @@ void* CheckedFile::load(std::string& reason) {
             reason = loader_reason(m_path);
             const std::size_t at = reason.find(name);
             if (at != std::string::npos) reason.replace(at, name.size(), m_path);
-        } else {
-            set_shown_name(handle, m_path);
         }
     } else if (memory) {
         reason = m_path + ": its file system forbids to run code, and without /proc a copy in memory has no name";
@@ -115,7 +113,8 @@ void* CheckedFile::load(std::string& reason) {
         handle = load_by_path(reason);
     }
     if (handle == nullptr) return nullptr;
-    const std::lock_guard<std::mutex> guard(m_mutex);
+    const std::lock_guard<std::mutex> guard(moments);
+    if (!name.empty()) set_shown_name(handle, m_path);
     m_handle = handle;
     m_file.reset();
     return handle;

@@ -17,8 +17,9 @@ class CheckedFile {
     CheckedFile(UniqueFd file, std::string path, const struct stat& status);
 
     // The loader's handle of this very file, whatever lies at its path by now; the descriptor is closed then. Null with
-    // the loader's reason. Several threads may call it: the file is mapped once.
-    void* load(std::string& reason);
+    // the loader's reason. Several threads may call it: the file is mapped once. `moments` is theirs together, held for
+    // moments and never while the dynamic loader works; the caller's, since a handler of fork has to know it.
+    void* load(std::mutex& moments, std::string& reason);
 
  private:
     void* load_by_path(std::string& reason) const;
@@ -26,7 +27,6 @@ class CheckedFile {
 
     const std::string m_path;
     const struct stat m_status;
-    std::mutex m_mutex;  // held for moments, never while the dynamic loader works
     std::shared_ptr<const UniqueFd> m_file;
     void* m_handle = nullptr;
 };

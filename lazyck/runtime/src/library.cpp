@@ -242,7 +242,7 @@ void Library::load(BlobId blob, const Entry& entry) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
     std::string reason;
-    void* const handle = entry.file->load(reason);
+    void* const handle = entry.file->load(m_mutex, reason);
     if (handle == nullptr) {
         forget(blob, entry);
         fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
