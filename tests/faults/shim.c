@@ -5,6 +5,7 @@
  *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
  *     FAULT_LOG     a file that gets a line for each call that failed
  *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
+ *     FAULT_FSTYPE  what fstatfs says of every file system's kind
  *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
  */
 #define _GNU_SOURCE
@@ -21,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -191,6 +193,13 @@ int flock(int fd, int operation) {
     if (error < 0 || !is_meant()) return REAL(flock)(fd, operation);
     errno = (int)error;
     return error == 0 ? 0 : -1;
+}
+
+int fstatfs(int fd, struct statfs* out) {
+    const int result = REAL(fstatfs)(fd, out);
+    const long kind = number("FAULT_FSTYPE", 0);
+    if (result == 0 && kind != 0 && is_meant()) out->f_type = kind;
+    return result;
 }
 
 static time_t jump(void) {

@@ -54,6 +54,17 @@ def test_file_system_without_working_locks(patient: Patient, how: str) -> None:
     patient.expect_recovery()
 
 
+@pytest.mark.parametrize("kind", {"NFS": 0x6969, "SMB 2": 0xFE534D42, "9P": 0x01021997}.values(), ids=hex)
+def test_entry_of_another_hosts_file_system_is_loaded_by_way_of_memory(patient: Patient, kind: int) -> None:
+    # Else what the other host deletes would end the process at the next page of the entry that it reads.
+    env = {"LD_PRELOAD": str(patient.shim), "FAULT_PROGRAM": patient.program.name, "FAULT_FSTYPE": str(kind)}
+    for _ in range(2):
+        done = patient.call(env=env)
+        assert (done.returncode, done.stdout) == (0, GOOD + "from memory\n"), done
+    assert patient.lib.compiles() == 2
+    patient.expect_recovery()
+
+
 @pytest.fixture
 def version(tmp_path: Path, objects_dir: Path) -> Build:
     """Builds version `number` of a library: its `add` gives the sum and `number`."""

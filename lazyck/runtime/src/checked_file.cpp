@@ -90,11 +90,13 @@ void* CheckedFile::load(std::mutex& moments, std::string& reason) {
         return nullptr;
     }
     UniqueFd memory;
-    if (is_on_noexec(file->get())) {
+    const std::string why_copied = reason_to_copy(file->get());
+    if (!why_copied.empty()) {
         memory = copy_to_memory(file->get());
         if (!memory || fstat(memory.get(), &st) != 0) {
-            reason = m_path + ": its file system forbids to run code, and there is no memory file to copy it to: " +
-                     system_text(errno);
+            const int error = errno;
+            reason = m_path + ": its file system " + why_copied +
+                     ", and there is no memory file to copy it to: " + system_text(error);
             return nullptr;
         }
     }
@@ -108,7 +110,7 @@ void* CheckedFile::load(std::mutex& moments, std::string& reason) {
             if (at != std::string::npos) reason.replace(at, name.size(), m_path);
         }
     } else if (memory) {
-        reason = m_path + ": its file system forbids to run code, and without /proc a copy in memory has no name";
+        reason = m_path + ": its file system " + why_copied + ", and without /proc a copy in memory has no name";
     } else {
         handle = load_by_path(reason);
     }

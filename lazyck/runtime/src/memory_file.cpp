@@ -1,17 +1,21 @@
 #include "memory_file.h"
 
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <vector>
 
 namespace lazyck::rt {
 
 namespace {
 
+constexpr std::uint32_t k_smb2_magic = 0xfe534d42, k_cifs_magic = 0xff534d42;  // which older headers lack
 constexpr unsigned k_may_execute = 0x10;  // MFD_EXEC, which headers before Linux 6.3 lack
 
 // By number: the C library has the function since 2.27 only, the kernel since 3.17.
@@ -21,9 +25,17 @@ int make_memory_file(unsigned flags) {
 
 }  // namespace
 
-bool is_on_noexec(int fd) {
-    struct statvfs st;
-    return fstatvfs(fd, &st) == 0 && (st.f_flag & ST_NOEXEC) != 0;
+std::string reason_to_copy(int fd) {
+    struct statfs st;
+    if (fstatfs(fd, &st) != 0) return "";
+    if ((static_cast<unsigned long>(st.f_flags) & ST_NOEXEC) != 0) return "forbids to run code";
+    // Their servers do not know which files are mapped: what another host replaces or deletes ends this process by
+    // SIGBUS at the next page that it has not read yet.
+    constexpr std::uint32_t k_kinds[] = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, k_smb2_magic, k_cifs_magic, V9FS_MAGIC};
+    for (const std::uint32_t kind : k_kinds) {
+        if (static_cast<std::uint32_t>(st.f_type) == kind) return "is that of another host, which may take files away";
+    }
+    return "";
 }
 
 UniqueFd copy_to_memory(int fd) {

@@ -1,12 +1,13 @@
-// Loads a shared library by way of a copy in memory: for file systems that no code may be mapped from (noexec).
+// Loads a shared library by way of a copy in memory: for file systems that no code may be mapped from (noexec), and for
+// those from which another host can take a file away while its code runs here.
 #pragma once
 
 #include "files.h"
 
 namespace lazyck::rt {
 
-// Whether the file system of `fd` forbids that code is mapped from it.
-bool is_on_noexec(int fd);
+// What keeps code from being mapped from the file system of `fd`, as an end of "its file system ...", or "".
+std::string reason_to_copy(int fd);
 
 // A copy of all that `fd` has; empty, with errno, where the system cannot.
 UniqueFd copy_to_memory(int fd);
