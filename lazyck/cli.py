@@ -302,7 +302,7 @@ def main() -> NoReturn:
         sys.stderr.close()
         sys.exit(1)
     except Exception as e:  # no traceback reaches a user who did not ask for it
-        if environment().get(abi.ENV_VERBOSE):
+        if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
         sys.stderr.write(f"lazyck: error: {of_unexpected(e).render()}\n")
         sys.exit(1)

@@ -40,7 +40,7 @@ def of_unexpected(error: Exception) -> LazyckError:
     at = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return LazyckError(
         f"a fault of lazyck: {type(error).__name__}: {error}{at}",
-        "report it, with the command (LAZYCK_VERBOSE=1 says more)",
+        "report it, with the command (LAZYCK_LOG=debug says more)",
     )
 
 

@@ -92,7 +92,7 @@ def call_graphs(library: Path, env: Mapping[str, str]) -> tuple[list[dict[str, A
         worst = max(row["numpy_error"], row.get("torch_error", 0.0))
         if not (worst < TOLERANCE and row["same"]):
             sys.exit(f"fx_llvm: {row['graph']} does not agree with the reference: {row}")
-    return rows, len(re.findall(r"^lazyck: compiled ", done.output, re.M))
+    return rows, len(re.findall(r"^\[lazyck\] compiled ", done.output, re.M))
 
 
 def foreign_objects(project: Path, env: Mapping[str, str], work: Path) -> None:

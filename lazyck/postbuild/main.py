@@ -20,7 +20,7 @@ def main() -> None:
     try:
         run(record)
     except Exception as e:  # it runs inside somebody's build: whatever happened is said in lazyck's own words
-        if environment().get(abi.ENV_VERBOSE):
+        if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
         said = e if isinstance(e, LazyckError) else of_unexpected(e)
         sys.stderr.write("".join(f"lazyck: {line}\n" for line in said.render().splitlines()))

@@ -173,7 +173,8 @@ def test_cache_filled_by_root_serves_other_users(lib: LazyLibrary) -> None:
         ("LAZYCK_JOBS", "many"),
         ("LAZYCK_JOBS", "0"),
         ("LAZYCK_JOBS", "99999999999999999999"),
-        ("LAZYCK_VERBOSE", "maybe"),
+        ("LAZYCK_LOG", "maybe"),
+        ("LAZYCK_LOG_FORMAT", "xml"),
         ("LAZYCK_DISABLE_JIT", "2"),
         ("LAZYCK_ON_ERROR", "explode"),
         ("LAZYCK_NAME", "../up"),
@@ -201,8 +202,8 @@ def test_default_place_follows_xdg_home_and_name(lib: LazyLibrary, tmp_path: Pat
 
 def test_verbose_shows_commands_and_hits(lib: LazyLibrary) -> None:
     program = lib.directory / "main"
-    first = lib.call(program, env={"LAZYCK_VERBOSE": "1"}).stderr
-    assert f"lazyck: {lib.compiler} " in first
+    first = lib.call(program, env={"LAZYCK_LOG": "debug"}).stderr
+    assert f"[lazyck] {lib.compiler} " in first
     assert "-Wl,-Bsymbolic" in first
-    second = lib.call(program, env={"LAZYCK_VERBOSE": "1"}).stderr
-    assert second.startswith("lazyck: found add for x86_64: ")
+    second = lib.call(program, env={"LAZYCK_LOG": "debug"}).stderr
+    assert second.startswith("[lazyck] found add for x86_64: ")

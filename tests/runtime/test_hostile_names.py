@@ -92,7 +92,7 @@ def test_messages_are_one_visible_line_each(rt_tool: Path, manifest_file: Path, 
     assert done.returncode == 1
     text = done.stderr.decode()
     assert not CONTROLS.search(text), CONTROLS.search(text)
-    assert sum(line.startswith("lazyck: could not compile ") for line in text.splitlines()) == len(NAMES)
+    assert sum(line.startswith("[lazyck] error: could not compile ") for line in text.splitlines()) == len(NAMES)
     assert r"\x1b]0;title\x07" in text
     for log in (tmp_path / "c").rglob("*.log"):
         commands = [line for line in log.read_bytes().splitlines() if line.startswith((b"$ ", b"[to reproduce"))]
@@ -215,7 +215,7 @@ def test_verbose_library_shows_names_as_text(tmp_path: Path, objects_dir: Path) 
     )  # fmt: skip
     program = lib.program('#include "demo.h"\nint main() { return use(4) != 8; }')
     for _ in range(2):
-        done = lib.call(program, env={"LAZYCK_VERBOSE": "1"})
+        done = lib.call(program, env={"LAZYCK_LOG": "debug"})
         assert done.returncode == 0, done.stderr
         assert r"a\x1b[31m for" in done.stderr
         assert "\x1b" not in done.stderr

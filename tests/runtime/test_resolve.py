@@ -113,8 +113,8 @@ def test_second_process_needs_no_compiler_and_says_nothing(lib: LazyLibrary) -> 
     assert first.returncode == 0, first.stderr
     lines = first.stderr.splitlines()
     assert [line.rsplit(" in ", 1)[0] for line in lines[:2]] == [
-        f"lazyck: compiling add for {lib.machine.name} ...",
-        f"lazyck: compiled add for {lib.machine.name}",
+        f"[lazyck] compiling add for {lib.machine.name} ...",
+        f"[lazyck] compiled add for {lib.machine.name}",
     ]
     lib.compiler.unlink()
     shutil.rmtree(lib.directory / "lazyck")

@@ -92,7 +92,7 @@ std::shared_ptr<Cache> Caches::to_write() {
         fail("lazyck: " + m_no_own + ", and there is no other place for compiled blobs; " + k_remedy);
     }
     m_used.push_back(next);
-    say(m_no_own + "; compiled blobs go to '" + next->root() + "' for now");
+    say(Level::warn, m_no_own + "; compiled blobs go to '" + next->root() + "' for now");
     return next;
 }
 
@@ -106,7 +106,7 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
              {reason.blob(), reason.log(), reason.command()});
     }
     m_used.push_back(next);
-    say("cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
+    say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
         "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
         (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " + k_remedy);
 }

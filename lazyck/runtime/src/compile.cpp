@@ -59,7 +59,7 @@ class Compilation {
 
     void run() {
         const double expected = m_request.expected_seconds;
-        say("compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
+        say(Level::info, "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
         const UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
@@ -78,14 +78,14 @@ class Compilation {
         seal_entry(output.get(), m_key.id());
         keep_log();
         publish("blob.so", m_entry);
-        say("compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
+        say(Level::info, "compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
     }
 
  private:
     void run_step(const char* name, const Strings& argv, const char* product) {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
         const std::string line = shell_join(argv);
-        if (m_request.is_verbose) say(line);
+        say(Level::debug, line);
         write_all(m_log_fd.get(), "$ " + line + "\n");
         struct stat log_before = {};
         fstat(m_log_fd.get(), &log_before);
@@ -98,7 +98,7 @@ class Compilation {
         command.started = m_request.started;
         command.beat = [&](double) {
             const double expected = m_request.expected_seconds;
-            say("still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
+            say(Level::info, "still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
                 (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
         };
         const Outcome outcome = run_command(command);
@@ -162,7 +162,7 @@ class Compilation {
         const std::string command = reproducer(m_plan);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
-        say("could not compile " + m_what);
+        say(Level::error, "could not compile " + m_what);
         const std::string message = "lazyck: cannot compile blob '" + visible(m_request.blob) + "' for " +
                                     m_request.arch_label + ": " + reason +
                                     (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log +

@@ -20,7 +20,6 @@ struct CompileRequest {
     std::string library;  // the lazy library's path
     Strings archs;
     Strings symbols;  // that the entry must define
-    bool is_verbose = false;
     double timeout_seconds = 0;                                         // of each step; 0: none
     double expected_seconds = 0;                                        // for messages; 0: not known
     std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process

@@ -12,6 +12,7 @@
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
+#include "messages.h"
 
 namespace lazyck::rt {
 
@@ -180,7 +181,7 @@ Config read_config() {
         fail_variable(LAZYCK_ENV_MANIFEST, config.manifest, "no such file");
     }
     config.name = read_name();
-    config.is_verbose = read_switch(LAZYCK_ENV_VERBOSE);
+    check_log_settings();
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();

@@ -12,7 +12,6 @@ struct Config {
     std::string root;       // "": the manifest's
     std::string manifest;   // "": none
     std::string name;       // "": the manifest's
-    bool is_verbose = false;
     bool is_jit_disabled = false;
     Strings archs;                  // empty: ask the GPU
     unsigned jobs = 1;              // compilers at a time

@@ -93,7 +93,7 @@ CompileSlot::CompileSlot(const std::string& directory, unsigned jobs, long neede
             const std::string wanted = wanting == Wanting::slot
                                            ? "a compile slot: " + others
                                            : gigabytes(m_needed_kib) + " of memory: " + others + " on this host";
-            say(what + " waits (" + seconds_text(waited.count()) + ") for " + wanted);
+            say(Level::info, what + " waits (" + seconds_text(waited.count()) + ") for " + wanted);
             next_notice += k_notice_interval;
         }
         std::this_thread::sleep_for(pause);

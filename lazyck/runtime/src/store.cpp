@@ -71,7 +71,7 @@ void quarantine(const std::string& path, const std::string& problem) {
     if (std::rename(path.c_str(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
-    say("the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + file_name_of(aside) + "'");
+    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + file_name_of(aside) + "'");
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
         EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
-            if (m_config.is_verbose) say("found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
+            if (is_said(Level::debug)) say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
             return std::move(here.entry);
         }
         if (here.state == EntryState::damaged) found = std::move(here);
@@ -224,7 +224,6 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.library = m_places.library;
     request.archs = key.archs;
     request.symbols = symbols;
-    request.is_verbose = m_config.is_verbose;
     const long needed = memory_for(m_config, guess);
     Cost cost;
     bool was_killed = false;

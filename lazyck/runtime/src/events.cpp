@@ -1,0 +1,204 @@
+// history (<cache>/.history/<host>, one for each host since appends of two hosts can mix on a network file system): a
+// JSON object a line, appended whole:
+//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ..., "tid": ..., "host": ...,
+//      "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
+// Members that say nothing are left out. Compiles and waits are written at once, loads together: they must cost next to
+// nothing. A file that has grown large is moved to "<host>.1".
+//
+// trace: Chrome's trace event format, a JSON array whose end may be missing, so that processes can append to it.
+#include "events.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "config.h"
+#include "failure.h"
+#include "files.h"
+#include "messages.h"
+#include "ranges.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_most_pending = 64;
+constexpr off_t k_largest_history = 8 << 20;
+
+std::int64_t steady_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+long thread_number() { return syscall(SYS_gettid); }
+
+std::string decimals(double value, int digits) {
+    char text[48];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+// "3" in a distributed job, else "".
+std::string rank_number() {
+    const std::string rank = rank_name();
+    return rank.substr(rank.find(' ') + 1);
+}
+
+class JsonObject {
+ public:
+    void add(const char* name, const std::string& literal) {
+        m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
+    }
+    void add_text(const char* name, const std::string& value) {
+        if (!value.empty()) add(name, json_string(value));
+    }
+    std::string text() const { return m_text + "}"; }
+
+ private:
+    std::string m_text;
+};
+
+std::string history_line(const Event& event) {
+    JsonObject line;
+    line.add("t", decimals(event.start, 3));
+    line.add("s", decimals(event.seconds, 6));
+    line.add_text("kind", event.kind);
+    line.add_text("library", event.library);
+    line.add_text("blob", event.blob);
+    line.add_text("arch", event.arch);
+    line.add("pid", std::to_string(getpid()));
+    line.add("tid", std::to_string(thread_number()));
+    line.add_text("host", host_name());
+    const std::string rank = rank_number();
+    if (!rank.empty()) line.add("rank", rank);
+    if (event.has_failed) line.add("failed", "true");
+    line.add_text("what", event.what);
+    if (event.peak_kib > 0) line.add("kib", std::to_string(event.peak_kib));
+    if (event.size > 0) line.add("size", std::to_string(event.size));
+    return line.text() + "\n";
+}
+
+void append_history(const std::string& path, const std::string& lines) {
+    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+    struct stat st;
+    if (!fd || fstat(fd.get(), &st) != 0) return;  // a history that cannot be kept is no error
+    write_all(fd.get(), lines);
+    if (st.st_size > k_largest_history) std::rename(path.c_str(), (path + ".1").c_str());
+}
+
+std::string trace_event(const char* phase, const std::string& name) {
+    return std::string("{\"ph\": \"") + phase + "\", \"name\": " + json_string(name) +
+           ", \"pid\": " + std::to_string(getpid()) + ", \"tid\": " + std::to_string(thread_number());
+}
+
+}  // namespace
+
+double now_seconds() {
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void Events::set_listener(Listener listener) {
+    auto made = listener ? std::make_shared<const Listener>(std::move(listener)) : nullptr;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_listener = std::move(made);
+}
+
+void Events::begin(const Event& event) {
+    if (std::strcmp(event.kind, "load") != 0) begin_range(std::string("lazyck ") + event.kind + " " + event.blob);
+    std::shared_ptr<const Listener> listener;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        listener = m_listener;
+    }
+    if (listener) (*listener)(false, event);
+}
+
+void Events::end(const Event& event, const std::string& history) {
+    const bool is_load = std::strcmp(event.kind, "load") == 0;
+    if (!is_load) end_range();
+    if (!m_trace.empty()) write_trace(event);
+    std::shared_ptr<const Listener> listener;
+    bool is_time = !is_load;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        listener = m_listener;
+        if (!history.empty()) {
+            m_history = history;
+            m_pending += history_line(event);
+            is_time |= ++m_pending_count >= k_most_pending;
+        }
+    }
+    if (is_time) flush();
+    if (listener) (*listener)(true, event);
+}
+
+void Events::flush() {
+    std::string lines, history;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        lines.swap(m_pending);
+        history = m_history;
+        m_pending_count = 0;
+    }
+    if (!lines.empty()) append_history(history, lines);
+}
+
+void Events::after_fork_in_child() {
+    m_pending.clear();
+    m_pending_count = 0;
+    m_is_trace_named = false;
+    m_mutex.unlock();
+}
+
+void Events::write_trace(const Event& event) {
+    const UniqueFd fd = open_file(m_trace, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    struct stat st;
+    if (!fd || fstat(fd.get(), &st) != 0) {
+        static std::atomic<bool> s_has_warned{false};
+        if (!s_has_warned.exchange(true)) {
+            say(Level::warn, "cannot write the trace '" + m_trace + "': " + system_text(errno));
+        }
+        return;
+    }
+    std::string text = st.st_size == 0 ? "[\n" : "";
+    if (!m_is_trace_named.exchange(true)) {
+        const std::string rank = rank_number();
+        const std::string name = (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) +
+                                 " on " + host_name();
+        text += trace_event("M", "process_name") + ", \"args\": {\"name\": " + json_string(name) + "}},\n";
+    }
+    JsonObject args;
+    args.add_text("library", event.library);
+    args.add_text("arch", event.arch);
+    args.add_text("what", event.what);
+    args.add("failed", event.has_failed ? "true" : "false");
+    if (event.peak_kib > 0) args.add("peak_kib", std::to_string(event.peak_kib));
+    if (event.size > 0) args.add("size", std::to_string(event.size));
+    text += trace_event("X", event.blob) + ", \"cat\": \"" + event.kind + "\", \"ts\": " + decimals(1e6 * event.start, 0) +
+            ", \"dur\": " + decimals(1e6 * event.seconds, 0) + ", \"args\": " + args.text() + "},\n";
+    write_all(fd.get(), text);
+}
+
+Span::Span(Events& events, Event event, std::string history)
+    : m_events(events), m_event(std::move(event)), m_history(std::move(history)), m_start_ns(steady_ns()) {
+    m_event.start = now_seconds();
+    m_event.has_failed = true;
+    m_events.begin(m_event);
+}
+
+Span::~Span() {
+    m_event.seconds = 1e-9 * static_cast<double>(steady_ns() - m_start_ns);
+    m_events.end(m_event, m_history);
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,77 @@
+// What happens to blobs (compiled, waited for, loaded), told to whoever wants to know: the cache's history, a trace
+// file (LAZYCK_TRACE), the ranges of a GPU profiler, the program's own listener.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace lazyck::rt {
+
+struct Event {
+    const char* kind = "";  // "compile", "wait" or "load"
+    std::string library, blob, arch;
+    double start = 0;        // seconds since 1970
+    double seconds = 0;      // that it took
+    bool has_failed = false;
+    std::string what;        // of a failure why, of a wait for what, of a load from where
+    long peak_kib = 0;       // of a compile: its largest process; 0: unknown
+    std::uint64_t size = 0;  // bytes of the entry; 0: unknown
+};
+
+class Events {
+ public:
+    // Hears of each event twice: as it begins (`seconds` 0) and as it ends. Called on the thread that works.
+    using Listener = std::function<void(bool has_ended, const Event&)>;
+
+    explicit Events(std::string trace) : m_trace(std::move(trace)) {}
+
+    void set_listener(Listener listener);
+    void begin(const Event& event);
+    // Also appends it to `history` (see history.h); "": there is none.
+    void end(const Event& event, const std::string& history);
+    // Writes what has not been written yet.
+    void flush();
+
+    // Handlers of fork. What has not been written is the parent's to write.
+    void before_fork() { m_mutex.lock(); }
+    void after_fork_in_parent() { m_mutex.unlock(); }
+    void after_fork_in_child();
+
+ private:
+    void write_trace(const Event& event);
+
+    const std::string m_trace;
+    std::atomic<bool> m_is_trace_named{false};
+    std::mutex m_mutex;  // held for moments only
+    std::string m_pending, m_history;  // lines for the history file
+    int m_pending_count = 0;
+    std::shared_ptr<const Listener> m_listener;
+};
+
+// An event under way: begins with the object, ends with it. One that is not said to have succeeded has failed.
+class Span {
+ public:
+    Span(Events& events, Event event, std::string history);
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+    ~Span();
+
+    Event& event() { return m_event; }
+    void succeed() { m_event.has_failed = false; }
+
+ private:
+    Events& m_events;
+    Event m_event;
+    std::string m_history;
+    std::int64_t m_start_ns;
+};
+
+// Seconds since 1970.
+double now_seconds();
+
+}  // namespace lazyck::rt

@@ -1,0 +1,87 @@
+#include "prefetch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+namespace lazyck::rt {
+
+Prefetch::Prefetch(std::size_t count, unsigned workers, Work work)
+    : m_state(std::make_shared<State>()), m_process(getpid()) {
+    m_state->progress.total = count;
+    m_state->work = std::move(work);
+    // Signals are for the program's own threads, which expect them.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const std::size_t threads = std::min<std::size_t>(count, std::max(1U, workers));
+    m_state->progress.running = threads;
+    m_state->progress.is_over = threads == 0;
+    std::size_t started = 0;
+    try {
+        for (; started < threads; ++started) std::thread(run, m_state).detach();
+    } catch (const std::exception&) {
+        // Fewer threads do; without any the callers' own calls do it all.
+        const std::lock_guard<std::mutex> guard(m_state->mutex);
+        m_state->progress.running -= threads - started;
+        m_state->progress.is_over = m_state->progress.running == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Prefetch::run(const std::shared_ptr<State>& state) {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    while (!state->is_cancelled && state->next < state->progress.total) {
+        const std::size_t index = state->next++;
+        std::string error;
+        bool is_ready = false;
+        lock.unlock();
+        try {
+            state->work(index);
+            is_ready = true;
+        } catch (const std::exception& e) {
+            error = e.what();
+        } catch (...) {
+            error = "lazyck: unknown error";
+        }
+        lock.lock();
+        PrefetchProgress& progress = state->progress;
+        ++(is_ready ? progress.ready : progress.failed);
+        if (!is_ready && progress.error.empty()) progress.error = error;
+        state->changed.notify_all();
+    }
+    if (--state->progress.running == 0) state->progress.is_over = true;
+    state->changed.notify_all();
+}
+
+PrefetchProgress Prefetch::progress() const { return wait(0); }
+
+PrefetchProgress Prefetch::wait(double seconds) const {
+    if (getpid() != m_process) {
+        PrefetchProgress nothing;
+        nothing.is_over = true;
+        return nothing;
+    }
+    std::unique_lock<std::mutex> lock(m_state->mutex);
+    const auto is_over = [&] { return m_state->progress.is_over; };
+    if (seconds < 0) {
+        m_state->changed.wait(lock, is_over);
+    } else if (seconds > 0) {
+        m_state->changed.wait_for(lock, std::chrono::duration<double>(seconds), is_over);
+    }
+    return m_state->progress;
+}
+
+void Prefetch::cancel() {
+    if (getpid() != m_process) return;
+    const std::lock_guard<std::mutex> guard(m_state->mutex);
+    m_state->is_cancelled = true;
+}
+
+}  // namespace lazyck::rt

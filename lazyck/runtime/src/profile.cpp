@@ -1,0 +1,111 @@
+#include "profile.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <unordered_map>
+
+#include "config.h"
+#include "events.h"
+#include "failure.h"
+#include "files.h"
+#include "messages.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_header[] =
+    "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time\n";
+constexpr std::size_t k_columns = 10;
+
+// A name that would break its line cannot be recorded.
+bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
+
+std::string process_name() {
+    static const long long s_start = static_cast<long long>(now_seconds() * 1000);
+    return safe_name(host_name()) + ":" + std::to_string(getpid()) + ":" + std::to_string(s_start);
+}
+
+// Like split, but keeps empty columns.
+Strings columns_of(const std::string& line) {
+    Strings columns;
+    std::size_t at = 0;
+    while (true) {
+        const std::size_t end = line.find('\t', at);
+        columns.push_back(line.substr(at, end == std::string::npos ? end : end - at));
+        if (end == std::string::npos) return columns;
+        at = end + 1;
+    }
+}
+
+}  // namespace
+
+void append_profile(const std::string& path, const std::vector<ProfileRow>& rows) {
+    const std::string rank = rank_name();
+    std::string text;
+    for (const ProfileRow& row : rows) {
+        if (!is_plain(row.blob + row.library) || row.blob.empty() || row.blob[0] == '#') continue;
+        char figures[128];
+        std::snprintf(figures, sizeof figures, "\t%u\t%lu\t%.1f\t%ld\t", row.order, row.calls, row.seconds,
+                      row.peak_kib);
+        char time[32];
+        std::snprintf(time, sizeof time, "\t%.0f\n", now_seconds());
+        text += row.blob + "\t" + row.library + "\t" + row.archs + figures + rank.substr(rank.find(' ') + 1) + "\t" +
+                process_name() + time;
+    }
+    if (text.empty()) return;
+    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    struct stat st;
+    const bool is_open = fd && fstat(fd.get(), &st) == 0;
+    if (is_open && st.st_size == 0) text.insert(0, k_header);
+    if (is_open && write_all(fd.get(), text)) return;
+    static std::atomic<bool> s_has_warned{false};
+    const int error = errno;
+    if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
+}
+
+std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library) {
+    const UniqueFd fd = open_file(path, O_RDONLY);
+    if (!fd) fail_system("cannot read the profile '" + path + "'", errno);
+    std::vector<ProfileRow> rows;
+    std::unordered_map<std::string, std::size_t> by_name;
+    for (const std::string& line : split(read_text(fd.get(), 0, SIZE_MAX), "\n")) {
+        const Strings columns = columns_of(line);
+        if (line[0] == '#' || columns[0].empty()) continue;
+        // A plain list of names is a profile that knows no more.
+        if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
+        ProfileRow row;
+        row.blob = columns[0];
+        row.library = library;
+        if (columns.size() >= k_columns) {
+            row.archs = columns[2];
+            row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
+            row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
+            row.seconds = std::strtod(columns[5].c_str(), nullptr);
+            row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
+        } else {
+            row.order = static_cast<unsigned>(rows.size() + 1);
+        }
+        const auto found = by_name.emplace(row.blob, rows.size());
+        if (found.second) {
+            rows.push_back(row);
+            continue;
+        }
+        ProfileRow& known = rows[found.first->second];
+        known.order = std::min(known.order, row.order);
+        known.calls = std::max(known.calls, row.calls);
+        known.seconds = std::max(known.seconds, row.seconds);
+        known.peak_kib = std::max(known.peak_kib, row.peak_kib);
+    }
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const ProfileRow& a, const ProfileRow& b) { return a.order < b.order; });
+    return rows;
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,37 @@
+// A profile: which blobs runs have used, one line each, appended as they are used. It is a blob list too: names come
+// first on a line.
+//
+// line: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time; separated by tabs
+//     order     of the blob's first use in its process, from 1
+//     calls     how often it was called, sampled: the seconds of the run in which it was; 0 for what was only loaded
+//     seconds   that compiling took, peak KiB of the compiler's largest process; 0 when it came from the cache
+//     process   "<host>:<pid>:<start>", the same on all lines of one process; time: seconds since 1970
+// A blob has a line at its first use, and at the process's end, if that was orderly, one more with its calls: the last
+// line of a blob and process counts. "#" begins a comment. Lines that do not parse are passed over. Version 1.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "text.h"
+
+namespace lazyck::rt {
+
+struct ProfileRow {
+    std::string blob, library, archs;
+    unsigned order = 0;
+    unsigned long calls = 0;
+    double seconds = 0;
+    long peak_kib = 0;
+};
+
+// Appends rows to a profile. Says once when that fails; nothing throws.
+void append_profile(const std::string& path, const std::vector<ProfileRow>& rows);
+
+// The rows of `library` in the profile at `path`, in recorded order, each blob once with the most that any run says of
+// it. Throws CompileError when the file cannot be read.
+std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library);
+
+}  // namespace lazyck::rt

@@ -1,0 +1,66 @@
+// A profiler's library is looked for once, when the first compile begins: among what the process has loaded, then by
+// its name. Nothing links against it.
+#include "ranges.h"
+
+#include <dlfcn.h>
+
+#include <vector>
+
+#include "config.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+using Push = int (*)(const char*);
+using Pop = int (*)();
+
+struct Ranges {
+    Push push;
+    Pop pop;
+};
+
+struct Kind {
+    const char* push;
+    const char* pop;
+    std::vector<const char*> libraries;
+};
+
+std::vector<Ranges> find_ranges() {
+    const Kind kinds[] = {
+        {"nvtxRangePushA", "nvtxRangePop", {"libnvToolsExt.so.1", "libnvToolsExt.so"}},
+        {"roctxRangePushA", "roctxRangePop", {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4", "libroctx64.so"}},
+    };
+    std::vector<Ranges> found;
+    for (const Kind& kind : kinds) {
+        void* push = dlsym(RTLD_DEFAULT, kind.push);
+        void* pop = push == nullptr ? nullptr : dlsym(RTLD_DEFAULT, kind.pop);
+        // In a privileged program nothing is loaded that a search path could name.
+        for (std::size_t i = 0; pop == nullptr && i < kind.libraries.size() && !is_privileged(); ++i) {
+            void* const library = dlopen(kind.libraries[i], RTLD_LAZY | RTLD_LOCAL);
+            if (library == nullptr) continue;
+            push = dlsym(library, kind.push);
+            pop = push == nullptr ? nullptr : dlsym(library, kind.pop);
+        }
+        if (pop != nullptr) found.push_back({reinterpret_cast<Push>(push), reinterpret_cast<Pop>(pop)});
+    }
+    return found;
+}
+
+// On the heap and kept: threads may compile to the very end.
+const std::vector<Ranges>& ranges() {
+    static const auto* const s_ranges = new std::vector<Ranges>(find_ranges());
+    return *s_ranges;
+}
+
+}  // namespace
+
+void begin_range(const std::string& name) {
+    for (const Ranges& each : ranges()) each.push(name.c_str());
+}
+
+void end_range() {
+    for (const Ranges& each : ranges()) each.pop();
+}
+
+}  // namespace lazyck::rt
