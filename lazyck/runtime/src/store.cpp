@@ -167,7 +167,6 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     const auto caches = this->caches(manifest);
     EntryLookup found;
     for (const auto& cache : caches->to_read()) {
-        if (!cache->find_directory(key)) continue;
         const std::string path = cache->entry_path(key);
         EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
         if (here.state == EntryState::ready) {
@@ -175,6 +174,8 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
             if (m_config.is_verbose) say("found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
             return std::move(here.entry);
         }
+        // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
+        if (!cache->find_directory(key)) continue;
         if (here.state == EntryState::damaged) found = std::move(here);
     }
     ++m_counters.misses;
