@@ -23,7 +23,7 @@ from python_targets import CORPUS, TARGETS, corpus, join_words, only_known_error
 from seeds import archive
 
 from lazyck.errors import LazyckError
-from lazyck.interceptor.compile_commands import load
+from lazyck.interceptor.compile_commands import export, load
 from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, encode
 from lazyck.postbuild import elf
 from lazyck.toolchains import ALL, HOST
@@ -171,3 +171,18 @@ def test_half_of_a_surrogate_pair_is_no_word_of_a_command(tmp_path: Path, where:
     entry = {"directory": "/d", "file": "a.cpp", "arguments": ["c++"], "output": "a.o"}
     entry[where] = ["\ud800"] if where == "arguments" else "\ud800"
     refused(lambda: load(write(tmp_path / "c.json", json.dumps([entry]).encode())), "no compile command")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '[{"directory": "/", "file": "dev/null", "arguments": [[]]}]',
+        '[{"directory": "/", "file": "dev/null", "arguments": ["c++"], "output": ["a.o"]}]',
+    ],
+    ids=["deep", "list as a word", "list as an output"],
+)
+def test_earlier_compile_commands_that_are_not_ours_are_replaced(tmp_path: Path, text: str) -> None:
+    target = write(tmp_path / "compile_commands.json", text.encode())
+    assert export(tmp_path / "none", target) == 0
+    assert load(target) == []
