@@ -53,7 +53,7 @@ def read_log(path: Path) -> list[LogLine]:
     lines = []
     for line in os.fsdecode(data).split("\n"):
         fields = line.split("\t")
-        if len(fields) == 7 and fields[5].isdigit() and fields[6].isdigit():
+        if len(fields) == 7 and fields[5].isdecimal() and fields[6].isdecimal():
             tool, output, source = map(_field, fields[2:5])
             lines.append(LogLine(fields[0], fields[1], tool, output, source, int(fields[5]), int(fields[6])))
     return lines

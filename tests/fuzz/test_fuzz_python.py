@@ -24,6 +24,7 @@ from seeds import archive
 
 from lazyck.errors import LazyckError
 from lazyck.interceptor.compile_commands import export, load
+from lazyck.interceptor.log import read_log
 from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, encode
 from lazyck.postbuild import elf
 from lazyck.toolchains import ALL, HOST
@@ -186,3 +187,7 @@ def test_earlier_compile_commands_that_are_not_ours_are_replaced(tmp_path: Path,
     target = write(tmp_path / "compile_commands.json", text.encode())
     assert export(tmp_path / "none", target) == 0
     assert load(target) == []
+
+
+def test_log_line_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None:
+    assert read_log(write(tmp_path / "log", "defer\tblob\tc++\ta.o\ta.c\t²\t1\n".encode())) == []
