@@ -191,3 +191,50 @@ def test_earlier_compile_commands_that_are_not_ours_are_replaced(tmp_path: Path,
 
 def test_log_line_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None:
     assert read_log(write(tmp_path / "log", "defer\tblob\tc++\ta.o\ta.c\t²\t1\n".encode())) == []
+
+
+@pytest.mark.parametrize("member", ["/dev/null", "fifo"])
+def test_thin_archive_whose_member_is_no_plain_file_is_refused(tmp_path: Path, member: str) -> None:
+    """One of /dev/zero would never end, nor would one of a FIFO."""
+    os.mkfifo(tmp_path / "fifo")
+    writer = os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        data = archive(b"!<thin>\n", (member.encode() + b"/", b""))
+        refused(lambda: elf.read_archive(write(tmp_path / "a", data)), "not a plain file")
+    finally:
+        os.close(writer)
+
+
+def elf_file(sections: list[tuple[int, int, int, int, int]], content: bytes) -> bytes:
+    """A library of `content` and sections (type, offset in `content`, size, link, info); the first is left free."""
+    table = len(sections) + 1
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, table, 1)
+    rows = [struct.pack("<IIQQQQIIQQ", 0, t, 0, 0, 64 * (table + 1) + at, n, a, b, 0, 0) for t, at, n, a, b in sections]
+    return header + bytes(64) + b"".join(rows) + content
+
+
+MANY, LONG = 8000, 2_400_000  # sections, and bytes that each of them claims: 19 GB out of a file of 3 MB
+
+
+def test_dynamic_sections_that_overlap_are_read_once(tmp_path: Path) -> None:
+    needed = struct.pack("<qQ", 1, 1) * (LONG // 16)
+    names = b"\0x\0"
+    sections = [(3, LONG, len(names), 0, 0), *[(6, 0, LONG, 1, 0)] * MANY]
+    start = time.process_time()
+    found = elf.read_shared(write(tmp_path / "a", elf_file(sections, needed + names)))
+    assert len(found.needed) == LONG // 16
+    assert time.process_time() - start < 20
+
+
+def test_index_tables_that_overlap_are_read_once(tmp_path: Path) -> None:
+    sections = [(3, 0, 1, 0, 0), (2, 0, 24, 1, 0), *[(18, 0, LONG, 2, 0)] * MANY]
+    start = time.process_time()
+    elf.read_object(write(tmp_path / "a", elf_file(sections, bytes(LONG))))
+    assert time.process_time() - start < 20
+
+
+def test_relocations_that_overlap_are_refused(tmp_path: Path) -> None:
+    image = elf.open_image(
+        write(tmp_path / "a", elf_file([(3, 0, 1, 0, 0), *[(4, 0, LONG, 0, 7)] * MANY], bytes(LONG)))
+    )
+    refused(lambda: sum(1 for _ in image.relocations(7)), "overlap")
