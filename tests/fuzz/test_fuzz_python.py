@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from python_targets import CORPUS, TARGETS, corpus, join_words, only_known_errors
 from seeds import archive
 
+from lazyck import abi
 from lazyck.errors import LazyckError
 from lazyck.interceptor.compile_commands import export, load
 from lazyck.interceptor.log import read_log
@@ -238,3 +239,16 @@ def test_relocations_that_overlap_are_refused(tmp_path: Path) -> None:
         write(tmp_path / "a", elf_file([(3, 0, 1, 0, 0), *[(4, 0, LONG, 0, 7)] * MANY], bytes(LONG)))
     )
     refused(lambda: sum(1 for _ in image.relocations(7)), "overlap")
+
+
+def test_manifest_of_many_empty_words_is_refused() -> None:
+    """Words cost memory even where they are empty: 20 KB said 3 million of them, 10 s of work for `inspect`."""
+    size = 2501
+    words = struct.pack(f"<{size}I", size - 1, *[0] * (size - 1))
+    recipes = bytes(36) * 250
+    at = 92
+    places = (at, at, at, at + len(recipes), at + len(recipes) + len(words), 1)
+    total = places[4] + 1
+    fields = (abi.MANIFEST_VERSION, total, 0, 0, 250, size, *places, 0, 0, 0, 0, 1, 1, 0, 0, 0)
+    data = struct.pack("<8s21I", abi.MANIFEST_MAGIC, *fields) + recipes + words + b"\0"
+    refused(lambda: decode(data, "m"), "repeats itself without end")
