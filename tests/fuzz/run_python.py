@@ -9,6 +9,7 @@ answers whether atheris is there: status 0, or 77.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -28,7 +29,8 @@ with atheris.instrument_imports(include=["lazyck"]):
 def main() -> None:
     target = TARGETS[sys.argv[1].removeprefix("--")]
     file = Path("input").resolve()
-    atheris.Setup(sys.argv, lambda data: target(data, file))
+    command = shlex.join([sys.executable, *sys.argv[:1]])  # libFuzzer hands it to a shell
+    atheris.Setup([command, *sys.argv[1:]], lambda data: target(data, file))
     atheris.Fuzz()
 
 
