@@ -190,8 +190,9 @@ def test_earlier_compile_commands_that_are_not_ours_are_replaced(tmp_path: Path,
     assert load(target) == []
 
 
-def test_log_line_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None:
-    assert read_log(write(tmp_path / "log", "defer\tblob\tc++\ta.o\ta.c\t²\t1\n".encode())) == []
+@pytest.mark.parametrize("digits", ["²", "9" * 5000], ids=["superscript", "more than int() takes"])
+def test_log_line_with_digits_that_are_no_number_is_left_out(tmp_path: Path, digits: str) -> None:
+    assert read_log(write(tmp_path / "log", f"defer\tblob\tc++\ta.o\ta.c\t{digits}\t1\n".encode())) == []
 
 
 @pytest.mark.parametrize("member", ["/dev/null", "fifo"])
