@@ -21,6 +21,7 @@ out=$(cd "$out" && pwd)
 # in memory where that can be: targets write a file per input
 work=$(mktemp -d -p /dev/shm 2> /dev/null || mktemp -d)
 trap 'rm -rf "$work"; [ -n "$failed" ] || [ -z "$temporary" ] || rm -rf "$temporary"' EXIT
+trap 'exit 1' HUP INT TERM
 python=${PYTHON:-python3}
 case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/${python##*/} ;; esac
 export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}"
