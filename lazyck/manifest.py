@@ -279,7 +279,7 @@ def _decode(data: bytes) -> Manifest:
     def text(at: int) -> str:
         nonlocal left
         end = strings.index(b"\0", at)
-        left -= end - at + 1
+        left -= end - at + 8  # an empty one costs memory too
         if left < 0:
             raise ValueError("it repeats itself without end")
         return os.fsdecode(strings[at:end])

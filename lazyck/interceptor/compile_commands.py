@@ -84,12 +84,17 @@ def _earlier(target: Path) -> list[dict[str, Any]]:
     """The entries of an earlier build; none if somebody wrote something else there."""
     try:
         found = json.loads(target.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
-    if not isinstance(found, list):
-        return []
-    needed = {"directory": str, "file": str, "arguments": list}
-    return [e for e in found if isinstance(e, dict) and all(isinstance(e.get(k), t) for k, t in needed.items())]
+    return [e for e in found if _is_entry(e)] if isinstance(found, list) else []
+
+
+def _is_entry(item: Any) -> bool:
+    """Whether `item` may be one that `export` wrote."""
+    if not isinstance(item, dict) or not isinstance(item.get("arguments"), list):
+        return False
+    texts = (item.get("directory"), item.get("file"), item.get("output", ""), *item["arguments"])
+    return all(isinstance(text, str) for text in texts)
 
 
 # -- import ------------------------------------------------------------------------------------------------

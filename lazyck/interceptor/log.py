@@ -37,6 +37,7 @@ class LogCounts:
     passed: tuple[tuple[str, int], ...]
 
 
+_NUMBER = re.compile("[0-9]{1,20}")
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
 
 
@@ -53,7 +54,7 @@ def read_log(path: Path) -> list[LogLine]:
     lines = []
     for line in os.fsdecode(data).split("\n"):
         fields = line.split("\t")
-        if len(fields) == 7 and fields[5].isdigit() and fields[6].isdigit():
+        if len(fields) == 7 and all(map(_NUMBER.fullmatch, fields[5:])):
             tool, output, source = map(_field, fields[2:5])
             lines.append(LogLine(fields[0], fields[1], tool, output, source, int(fields[5]), int(fields[6])))
     return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +150,7 @@ class ElfImage:
         for s in self.sections:
             if s.type == _SHT_SYMTAB_SHNDX and s.link == index:
                 extended = struct.unpack(f"<{s.size // 4}I", self.content(s))
+                break  # there is one; tables that overlap would cost the square of the file's size
         rows = []
         for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table))):
             if section == _SHN_XINDEX and extended:
@@ -162,10 +164,14 @@ class ElfImage:
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
         """(offset, symbol index, addend) of all relocations that apply to the section with this index."""
+        left = len(self.data)
         for s in self.sections:
             if s.type == _SHT_RELA and s.info == section:
                 with _reading(self.where):
                     rows = list(_RELA.iter_unpack(self.content(s)))
+                    left -= len(rows) * _RELA.size
+                    if left < 0:
+                        raise ValueError("its relocations overlap")
                 for offset, info, addend in rows:
                     yield offset, info >> 32, addend
 
@@ -248,6 +254,7 @@ def read_shared(path: str | Path) -> SharedSymbols:
                         soname = strings.text(value)
                     elif tag == _DT_NEEDED:
                         needed.append(strings.text(value))
+                break  # there is one; tables that overlap would cost the square of the file's size
     return SharedSymbols(defined, frozenset(undefined), frozenset(weak), soname, tuple(needed))
 
 
@@ -303,7 +310,11 @@ def deferred_records(path: str | Path) -> list[CompileCommand]:
 
 def _read(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        # a thin archive names its members: not to block on a FIFO, nor to read a device without end
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise BuildError(f"cannot read {str(path)!r}: not a plain file", "check what the build makes there")
+            return f.read()
     except OSError as e:
         raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
 

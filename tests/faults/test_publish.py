@@ -149,10 +149,17 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(patient: Patient
     assert all(d.is_dir() for d in [*kept, held])
 
 
+def replace_program(path: Path, text: str) -> None:
+    """By another file: one that is just being started cannot be written."""
+    new = path.with_name("new")
+    new.write_text(text)
+    new.chmod(0o755)
+    new.replace(path)
+
+
 def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Patient) -> None:
-    patient.lib.compiler.write_text(
-        patient.lib.compiler.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.5\n", 1)
-    )
+    script = patient.lib.compiler.read_text()
+    replace_program(patient.lib.compiler, script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.5\n", 1))
     try:
         process = patient.start()
         while not list(patient.cache.glob(".staging/add-*")):
@@ -163,8 +170,7 @@ def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Pat
         assert left.name.startswith(f"add-{process.pid}@{os.uname().nodename}-")
         os.utime(left, (time.time() - 3600,) * 2)
     finally:
-        script = patient.lib.compiler.read_text().replace("sleep 0.5\n", "")
-        patient.lib.compiler.write_text(script)
+        replace_program(patient.lib.compiler, script)
     patient.expect_recovery()
     assert not left.exists()
 

@@ -1,36 +1,58 @@
 #!/bin/sh
-# Builds the fuzz targets and runs each for SECONDS (0: the corpus only), one after the other:
+# Runs each fuzz target under libFuzzer for SECONDS (0: its corpus and some more inputs), one after the other:
 #     tests/fuzz/run.sh [SECONDS [TARGET...]]
-# LAZYCK_FUZZ_DIR keeps what is built and found (default: a directory that is removed); LAZYCK_FUZZ_RUNS bounds the
-# executions of each target; PYTHON is a Python that finds lazyck. Ends with status 77 where there is no clang with libFuzzer.
+# Targets in C and C++ are built with ASan and UBSan; those named py_* (python_targets.py) run under atheris.
+# LAZYCK_FUZZ_DIR keeps what is built and found (default: a directory that is removed, unless a target fails);
+# LAZYCK_FUZZ_RUNS bounds the executions of each target; PYTHON is a Python that finds lazyck.
+# Status 1: an input made a target fail, or take more than 10 s or 2 GB; its file is named. 77: there is no clang with
+# libFuzzer, or no atheris; the targets that do not need it were run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(dirname "$(dirname "$here")")
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
 out=${LAZYCK_FUZZ_DIR:-}
-if [ -z "$out" ]; then
-    out=$(mktemp -d)
-    trap 'rm -rf "$out"' EXIT
-fi
+failed=
+temporary=
+[ -n "$out" ] || temporary=$(mktemp -d)
+out=${out:-$temporary}
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
+# in memory where that can be: targets write a file per input
+work=$(mktemp -d -p /dev/shm 2> /dev/null || mktemp -d)
+trap 'rm -rf "$work"; [ -n "$failed" ] || [ -z "$temporary" ] || rm -rf "$temporary"' EXIT
+trap 'exit 1' HUP INT TERM
 python=${PYTHON:-python3}
+case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/${python##*/} ;; esac
 export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}"
 clang=$(command -v clang-19 || command -v clang || true)
 clangxx=$(command -v clang++-19 || command -v clang++ || true)
 flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
-echo 'int LLVMFuzzerTestOneInput(const char* d, unsigned long n) { return d && n > 9 ? 0 : 0; }' > "$out/try.c"
-if [ -z "$clang" ] || [ -z "$clangxx" ] || ! "$clang" $flags "$out/try.c" -o "$out/try" 2> "$out/try.log"; then
-    echo "no clang with libFuzzer (Debian: clang-19 libclang-rt-19-dev)"
-    exit 77
-fi
-"$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h"
-"$python" "$here/seeds.py" conf "$out/shim.conf"
 export LAZYCK_FUZZ_CONF="$out/shim.conf"
 # what the libraries keep to the end is no leak
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 src=$repo/lazyck/runtime/src
 shim=$repo/lazyck/interceptor
+
+find_python() { "$python" "$here/run_python.py"; }
+find_native() {
+    echo 'int LLVMFuzzerTestOneInput(const char* d, unsigned long n) { return d && n > 9 ? 0 : 0; }' > "$out/try.c"
+    if [ -z "$clang" ] || [ -z "$clangxx" ] || ! "$clang" $flags "$out/try.c" -o "$out/try" 2> "$out/try.log"; then
+        echo "no clang with libFuzzer (Debian: clang-19 libclang-rt-19-dev)"
+        return 77
+    fi
+    "$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
+        "$python" "$here/seeds.py" conf "$out/shim.conf"
+}
+has() { # python or native: whether its targets can run here; what is missing is said once
+    eval "found=\${found_$1:-}"
+    if [ -z "$found" ]; then
+        found=0
+        "find_$1" || found=$?
+        case $found in 0 | 77) eval "found_$1=$found" ;; *) exit 1 ;; esac
+    fi
+    [ "$found" = 0 ]
+}
 
 build() { # target, sources
     target=$1
@@ -41,7 +63,18 @@ build() { # target, sources
     esac
 }
 base="$src/failure.cpp $src/text.cpp $src/hash.cpp $src/files.cpp"
-for target in ${@:-manifest elf entry shim_words shim_includes shim_headers}; do
+native="manifest elf entry shim_words shim_includes shim_headers"
+decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words"
+missing=
+for target in ${@:-$native $decoders}; do
+    case " $native $decoders " in *" $target "*) ;; *) echo "no target $target" && exit 2 ;; esac
+    echo "== $target"
+    case $target in py_*) kind=python ;; *) kind=native ;; esac
+    if ! has $kind; then
+        missing=yes
+        continue
+    fi
+    set -- "$out/$target"
     case $target in
     manifest) build manifest "$src/manifest_view.cpp" "$src/machine.cpp" $base ;;
     elf) build elf "$src/elf_view.cpp" ;;
@@ -49,14 +82,27 @@ for target in ${@:-manifest elf entry shim_words shim_includes shim_headers}; do
     shim_words) build shim_words "$shim/classify.c" "$shim/inputs.c" "$shim/record.c" "$shim/object.c" "$shim/depfile.c" ;;
     shim_includes) build shim_includes "$shim/object.c" ;;
     shim_headers) build shim_headers "$shim/includes.c" "$shim/object.c" ;;
-    *) echo "no target $target" && exit 2 ;;
+    *) set -- "$python" "$here/run_python.py" "--$target" ;;
     esac
-    mkdir -p "$out/found/$target" "$out/work"
     limit="-max_total_time=$seconds"
     [ "$seconds" != 0 ] || limit="-runs=${LAZYCK_FUZZ_RUNS:-2000}"
-    echo "== $target"
-    (cd "$out/work" && "$out/$target" $limit -max_len=20000 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
-        -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/found/$target" "$here/corpus/$target" \
-        > "$out/$target.log" 2>&1) || { tail -60 "$out/$target.log"; exit 1; }
+    set -- "$@" $limit -max_len=20000 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+        -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/found/$target" "$here/corpus/$target"
+    mkdir -p "$out/found/$target"
+    case $target in
+    # the runtime's decoder of the same format has inputs too
+    py_manifest | py_elf) set -- "$@" "$here/corpus/${target#py_}" ;;
+    py_words)
+        "$python" "$here/seeds.py" options "$out/options"
+        set -- "$@" -dict="$out/options"
+        ;;
+    esac
+    (cd "$work" && "$@" > "$out/$target.log" 2>&1) || failed=yes
+    if [ -n "$failed" ]; then
+        tail -60 "$out/$target.log"
+        echo "$target failed; the input: $(echo "$out/$target"-*)"
+        exit 1
+    fi
     grep -E 'number_of_executed_units|peak_rss_mb' "$out/$target.log"
 done
+[ -z "$missing" ] || exit 77

@@ -1,20 +1,24 @@
-"""Writes the first inputs of each target into tests/fuzz/corpus/, and the shim's configuration that `shim_words` needs:
+"""Writes the first inputs of each target into tests/fuzz/corpus/, the shim's configuration that `shim_words` needs, and
+the dictionary of `py_words`:
 
 python tests/fuzz/seeds.py corpus DIRECTORY
 python tests/fuzz/seeds.py conf FILE
+python tests/fuzz/seeds.py options FILE
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from lazyck import abi
 from lazyck.interceptor.conf import SharedConf, ShimConf, render
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.toolchains import by_name
+from lazyck.toolchains import ALL, by_name
 
 MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),
@@ -35,6 +39,30 @@ WORDS = {
     "nvcc": b'1-x cu -gencode arch=compute_90,code=sm_90 -optf a,b \\"x\\" -ccbin=g++ -rdc=true -dc',
     "hip": b"0--offload-arch=gfx942:xnack- -fgpu-rdc -target x --cuda-gpu-arch=a @none -Wp,-MD,x.d,-MT,y",
 }
+COMMANDS = {
+    "arguments": [{"directory": "/d", "file": "a.cpp", "arguments": ["c++", "-c", "a.cpp"], "output": "a.o"}],
+    "command": [{"directory": "d", "file": "a.cpp", "command": "c++ -DX='a b' -c \"a.cpp\""}],
+    "earlier": [{"directory": "/", "file": "dev/null", "arguments": ["c++"]}] * 2,
+}
+LOG = b"defer\tblob\thipcc\ta.o\ta.cpp\t1\t20\npass\tquery\tc++\t-\ta\\tb.c\t0\t2\n"
+
+
+def archive(magic: bytes, *members: tuple[bytes, bytes]) -> bytes:
+    out = magic
+    for name, data in members:
+        out += b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name, 0, 0, 0, b"644", len(data))
+        out += data + b"\n" * (len(data) & 1)
+    return out
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack("<I", len(value)) + value
+
+
+def record(kind: bytes) -> bytes:
+    fields = b"".join(map(text, (b"c++", b"host", b"/cwd", b"a.cpp", b"a.o"))) + struct.pack("<II", 1, 2)
+    fields += text(b"-c") + text(b"a.cpp") + struct.pack("<I", 1) + text(b"A") + text(b"b")
+    return abi.RECORD_MAGIC + struct.pack("<II", abi.RECORD_VERSION, len(fields) + 16) + kind + fields
 
 
 def small_library(hash_style: str) -> bytes:
@@ -48,8 +76,24 @@ def small_library(hash_style: str) -> bytes:
         return out.read_bytes()
 
 
+def small_object(kept: bytes) -> bytes:
+    """A relocatable object with relocations and a record section that holds `kept`."""
+    numbers = ",".join(map(str, kept))
+    with tempfile.TemporaryDirectory() as work:
+        source, out = Path(work, "a.cpp"), Path(work, "a.o")
+        source.write_text(
+            f'[[gnu::used, gnu::section("{abi.RECORD_SECTION}")]] static const unsigned char kept[] = {{{numbers}}};\n'
+            "int other(int); [[gnu::weak]] int add(int a) { return other(a) + 1; }\n"
+        )
+        flags = ("-O1", "-c", "-fno-asynchronous-unwind-tables", "-fno-ident")
+        subprocess.run(["g++", *flags, source, "-o", out], check=True)
+        return out.read_bytes()
+
+
 def corpus(directory: Path) -> None:
     gnu, sysv = small_library("gnu"), small_library("sysv")
+    records = record(b"COMP") + b"\0\0" + record(b"LINK")
+    relocatable = small_object(records)
     kept = b"LZHDRS1\0" + struct.pack("<Q", 3) + b"key" + struct.pack("<Q6Q", 1, *range(6)) + b"/dev/null\0"
     rows = struct.pack("<4Q", 4096, 0, 8192, 1)
     seeds = {
@@ -65,6 +109,25 @@ def corpus(directory: Path) -> None:
         "shim_words": WORDS,
         "shim_includes": INCLUDES,
         "shim_headers": {"one": kept},
+        "py_record": {"two": records},
+        "py_elf": {"object": relocatable},
+        "py_archive": {
+            "names": archive(
+                b"!<arch>\n",
+                (b"/", b""),
+                (b"//", b"a_long_name.o/\n"),
+                (b"/0", relocatable),
+                (b"#1/4", b"nameBC\xc0\xde"),
+                (b"a.o/", relocatable),
+            ),
+            "thin": archive(b"!<thin>\n", (b"x.o/", b"")),
+        },
+        "py_compile_commands": {name: json.dumps(entries).encode() for name, entries in COMMANDS.items()},
+        "py_log": {"two": LOG},
+        "py_words": {
+            "odd": b"a.cpp\0-\0--\0@x\0-@y\0-Wl,@z,,\0=\0\0-I\xff\0-o",
+            "archs": b"--offload-arch=gfx942:xnack-,native\0-gencode\0arch=compute_90a,code=sm_90a\0-arch\0native",
+        },
     }
     for target, files in seeds.items():
         (directory / target).mkdir(parents=True, exist_ok=True)
@@ -82,5 +145,11 @@ def conf(file: Path) -> None:
     file.write_bytes(render(shim, shared))
 
 
+def options(file: Path) -> None:
+    """All options as a dictionary of libFuzzer's, which would not guess them."""
+    texts = sorted({rule.text for toolchain in ALL for rule in toolchain.table.rules})
+    file.write_text("".join(f'"{text}"\n' for text in texts))
+
+
 if __name__ == "__main__":
-    {"corpus": corpus, "conf": conf}[sys.argv[1]](Path(sys.argv[2]))
+    {"corpus": corpus, "conf": conf, "options": options}[sys.argv[1]](Path(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shlex
@@ -163,6 +164,20 @@ def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: L
     assert lib.compiles("one") == 2
     assert holder.communicate(timeout=60) and holder.returncode == 0
     works(lib)
+
+
+def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary) -> None:
+    """So a lock need not pass from one of many waiters to the next."""
+    assert lib.call(lib.directory / "main", "1").returncode == 0
+    (entry,), (lock,) = lib.entries(), (lib.cache / ".locks").glob("one-*.lock")
+    aside = entry.rename(lib.directory / "aside")
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiter = start(lib, 1)
+        until(lambda: lock in [p.resolve() for p in Path(f"/proc/{waiter.pid}/fd").iterdir()])
+        aside.rename(entry)
+        assert waiter.communicate(timeout=60) and waiter.returncode == 0
+    assert lib.compiles("one") == 1
 
 
 def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:

@@ -76,7 +76,7 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
 
 // A graph that is being recorded would be spoiled by what a first call does, and the program told so much later.
 void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const std::string& own) {
-    const std::string runtime = capturing_runtime(manifest.recipe(blob.recipe).toolchain);
+    const std::string runtime = capturing_runtime(manifest.recipe_toolchain(blob.recipe));
     if (runtime.empty()) return;
     fail("lazyck: blob '" + visible(blob.name) + "' is called for the first time while a " + runtime +
              " stream is being captured, when it can be neither compiled nor loaded; call it once before the capture, "

@@ -26,8 +26,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds k_first_pause{2};
+constexpr milliseconds k_shortest_pause{2};
 constexpr milliseconds k_longest_pause{100};
+constexpr int k_pauses_per_wait = 10;  // so nobody waits much longer than the compile takes
 constexpr seconds k_first_notice{5};
 constexpr seconds k_notice_interval{30};
 constexpr std::size_t k_longest_line = 400;
@@ -92,10 +93,11 @@ void FileLock::write(const std::string& text) {
     if (ftruncate(m_fd.get(), static_cast<off_t>(text.size())) != 0) return;
 }
 
-BlobLock::BlobLock(const std::string& path, const std::string& what, double patience) : m_lock(path) {
+BlobLock::BlobLock(const std::string& path, const std::string& what, double patience,
+                   const std::function<bool()>& is_made)
+    : m_lock(path) {
     const Clock::time_point start = Clock::now();
     Clock::time_point next_notice = start + k_first_notice;
-    milliseconds pause = k_first_pause;
     while (m_lock.state() == FileLock::State::busy) {
         const std::chrono::duration<double> waited = Clock::now() - start;
         const bool is_over = waited.count() >= patience;
@@ -107,8 +109,10 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
             next_notice += k_notice_interval;
         }
         if (is_over) return;
-        std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, k_longest_pause);
+        const auto share = std::chrono::duration_cast<milliseconds>(waited / k_pauses_per_wait);
+        std::this_thread::sleep_for(std::clamp(share, k_shortest_pause, k_longest_pause));
+        // Before the lock is tried: with many waiters it would pass from one to the next, while the others sleep.
+        if (is_made()) return;
         m_lock.retry();
     }
     if (m_lock.state() == FileLock::State::held) {

@@ -2,6 +2,7 @@
 // processes could then hold locks on two files of one name.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "files.h"
@@ -35,12 +36,13 @@ class FileLock {
 // The lock of one blob, waited for.
 class BlobLock {
  public:
-    // Waits at most `patience` seconds; after five and then every half minute says who holds it. `what` names the blob.
-    // Throws CompileError when the file cannot be opened.
-    BlobLock(const std::string& path, const std::string& what, double patience);
+    // Waits at most `patience` seconds, or until `is_made` answers that there is nothing left to lock for; after five
+    // seconds and then every half minute says who holds it. `what` names the blob. Throws CompileError when the file
+    // cannot be opened.
+    BlobLock(const std::string& path, const std::string& what, double patience, const std::function<bool()>& is_made);
 
-    // Not held after the time is up, or where the file system does not lock: the caller then works without, since
-    // publishing an entry is atomic in any case.
+    // Not held after `is_made` said so, after the time is up, or where the file system does not lock: the caller then
+    // works without, since publishing an entry is atomic in any case.
     bool is_held() const { return m_lock.state() == FileLock::State::held; }
 
  private:

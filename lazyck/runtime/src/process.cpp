@@ -130,9 +130,10 @@ LAZYCK_BARE int become_program(void* data) {
     const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
     const long null = bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
     const long in = bare(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3), out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
+    const long where = start.directory < 0 ? start.directory : bare(SYS_fcntl, start.directory, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
     for (int to = 1; to <= 2 && status >= 0; ++to) status = out < 0 ? out : bare(SYS_dup3, out, to);
-    if (status >= 0 && start.directory >= 0) status = bare(SYS_fchdir, start.directory);
+    if (status >= 0 && start.directory >= 0) status = where < 0 ? where : bare(SYS_fchdir, where);
     if (status >= 0) status = bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (status >= 0) {
         const unsigned long nothing = 0;

@@ -167,7 +167,6 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     const auto caches = this->caches(manifest);
     EntryLookup found;
     for (const auto& cache : caches->to_read()) {
-        if (!cache->find_directory(key)) continue;
         const std::string path = cache->entry_path(key);
         EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
         if (here.state == EntryState::ready) {
@@ -175,6 +174,8 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
             if (is_said(Level::debug)) say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
             return std::move(here.entry);
         }
+        // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
+        if (!cache->find_directory(key)) continue;
         if (here.state == EntryState::damaged) found = std::move(here);
     }
     ++m_counters.misses;
@@ -206,9 +207,13 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     const std::string what = visible(blob.name) + " for " + key.arch_label();
     const Costs costs(cache.costs_path(key));
     const Guess guess = costs.guess(blob.name);
-    const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess));
-    EntryLookup found = look_up_entry(path, key.id(), key.machine, symbols);
-    if (found.state == EntryState::ready) return std::move(found.entry);
+    EntryLookup found;
+    const auto look_up = [&] {
+        found = look_up_entry(path, key.id(), key.machine, symbols);
+        return found.state == EntryState::ready;
+    };
+    const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess), look_up);
+    if (found.state == EntryState::ready || look_up()) return std::move(found.entry);
     if (found.state == EntryState::damaged) {
         ++m_counters.damaged;
         quarantine(path, found.problem);
@@ -254,8 +259,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     costs.add(blob.name, cost);
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
-    found = look_up_entry(path, key.id(), key.machine, symbols);
-    if (found.state != EntryState::ready) {
+    if (!look_up()) {
         fail("lazyck: the cache entry '" + path + "' was compiled and " +
              (found.state == EntryState::missing ? "is gone" : "is damaged (" + found.problem + ")") +
              "; is the file system full, or cleaned meanwhile?");

@@ -1,0 +1,155 @@
+"""Processes that all call one blob at once, none cached, against one process alone: in turns, the medians' ratio.
+
+    python benchmarks/many_processes.py [--processes N]... [--seconds S] [--rounds N]        (needs a C++ compiler)
+
+The blob instantiates as many templates as take the compiler about S seconds. Each round begins with an empty cache and
+ends with status 1 unless every result is right and the compiler was started once for the compile and once for the
+link. "wakes after": how long after the entry was published the last process has its result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TARGET = 1.2
+HEADER = "template <int D> int kernel(int x);\n"
+DISPATCH = '#include "api.hpp"\nextern "C" int run(int x) { return kernel<64>(x) + 1; }\n'
+# Each type instantiates the containers anew.
+BLOB = """
+#include "api.hpp"
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+template <int N> struct Tile {{ int at[N % 7 + 1]; bool operator<(const Tile& o) const {{ return at[0] < o.at[0]; }} }};
+template <int N> int work(int x) {{
+    std::map<Tile<N>, std::vector<Tile<N>>> all;
+    std::map<std::string, std::function<int(Tile<N>)>> calls;
+    for (int i = 0; i < x; ++i) all[Tile<N>{{{{i}}}}].push_back(Tile<N>{{{{x}}}});
+    calls["size"] = [&](Tile<N> t) {{ return static_cast<int>(all[t].size()); }};
+    for (auto& row : all) std::sort(row.second.begin(), row.second.end());
+    return calls["size"](Tile<N>{{{{0}}}}) + work<N - 1>(x);
+}}
+template <> int work<0>(int x) {{ return x; }}
+template <> int kernel<64>(int x) {{ return work<{depth}>(x); }}
+"""
+CALLER = """
+#include <cstdio>
+#include <ctime>
+extern "C" int run(int);
+int main() {
+    const int result = run(1);
+    timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    std::printf("%d %ld.%09ld\\n", result, static_cast<long>(t.tv_sec), t.tv_nsec);
+}
+"""
+BUILD = """
+set -e
+c++ -O2 -fPIC -I. -c dispatch.cpp -o dispatch.o
+c++ -O2 -fPIC -I. -c blob/k64.cpp -o k64.o
+c++ -shared -o libk.so dispatch.o k64.o
+"""
+
+
+class Bench:
+    """A lazy library of one blob, a program that calls it, and a compiler that notes its starts."""
+
+    def __init__(self, work: Path, seconds: float) -> None:
+        self.work = work
+        self.starts = work / "starts"
+        self.cache = work / "cache"
+        (work / "blob").mkdir()
+        texts = {"api.hpp": HEADER, "dispatch.cpp": DISPATCH, "caller.cpp": CALLER, "build.sh": BUILD}
+        for file, text in texts.items():
+            (work / file).write_text(text)
+        self.depth = self.write_blob(seconds)
+        (work / "bin").mkdir()
+        compiler = work / "bin/c++"
+        real = shutil.which("c++") or sys.exit("a C++ compiler is missing; as root: apt-get install g++")
+        compiler.write_text(f'#!/bin/sh\necho "$$" >> {shlex.quote(str(self.starts))}\nexec {shlex.quote(real)} "$@"\n')
+        compiler.chmod(0o755)
+        path = f"{work / 'bin'}:{os.environ['PATH']}"
+        self.env = {**os.environ, "PATH": path, "LAZYCK_CACHE_DIR": str(self.cache), "PYTHONPATH": str(REPOSITORY)}
+        lazyck = [sys.executable, "-m", "lazyck", "build", "full", "--toolchain", "host", "--tmp-dir", str(work / "t")]
+        subprocess.run([*lazyck, "--", "sh", "build.sh"], cwd=work, env=self.env, check=True, capture_output=True)
+        self.program = work / "caller"
+        link = [real, "-O1", "caller.cpp", "-o", str(self.program), "-L.", "-lk", f"-Wl,-rpath,{work}"]
+        subprocess.run(link, cwd=work, check=True)
+
+    def write_blob(self, seconds: float) -> int:
+        """The blob, as deep as takes the compiler about `seconds`."""
+        blob = self.work / "blob/k64.cpp"
+        depths, spent = (4, 24), []
+        for depth in depths:
+            blob.write_text(BLOB.format(depth=depth))
+            begun = time.perf_counter()
+            argv = ["c++", "-O2", "-fPIC", "-I.", "-c", str(blob), "-o", "probe.o"]
+            subprocess.run(argv, cwd=self.work, check=True)
+            spent.append(time.perf_counter() - begun)
+        each = (spent[1] - spent[0]) / (depths[1] - depths[0])
+        depth = max(depths[0], round(depths[0] + (seconds - spent[0]) / each))
+        blob.write_text(BLOB.format(depth=depth))
+        return depth
+
+    def round(self, processes: int) -> tuple[float, float]:
+        """Wall time until the last of `processes` ended, and from the entry's last change to the last result."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        self.starts.unlink(missing_ok=True)
+        begun = time.perf_counter()
+        running = [
+            subprocess.Popen([str(self.program)], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            for _ in range(processes)
+        ]
+        answers = [p.communicate()[0].split() for p in running]
+        spent = time.perf_counter() - begun
+        starts = len(self.starts.read_text().splitlines())
+        entries = list(self.cache.glob("v1/*/*/*.so"))
+        expected = str(2 + self.depth).encode()
+        if [a[:1] for a in answers] != [[expected]] * processes or starts != 2 or len(entries) != 1:
+            sys.exit(f"{processes} processes: results {answers}, {starts} compiler starts, {len(entries)} entries")
+        return spent, max(float(a[1]) for a in answers) - entries[0].stat().st_ctime_ns / 1e9
+
+
+def spread(times: list[float]) -> str:
+    return f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--processes", type=int, action="append", help="repeatable; default: 8")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    counts = [1, *(options.processes or [8])]
+    with tempfile.TemporaryDirectory(prefix="lazyck-many-") as name:
+        bench = Bench(Path(name), options.seconds)
+        bench.round(1)  # the compiler's own files come into memory
+        measured: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
+        for _ in range(options.rounds):
+            for count in counts:
+                measured[count].append(bench.round(count))
+    walls = {count: [wall for wall, _ in rows] for count, rows in measured.items()}
+    alone = statistics.median(walls[1])
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    print(f"{options.rounds} rounds in turns: medians (least to greatest); load {load}; one compile each time\n")
+    print(f"| processes | wall time, s | of one process's (target: {TARGET:g}) | wakes after, s |\n|---|---|---|---|")
+    for count, rows in measured.items():
+        ratio = statistics.median(walls[count]) / alone
+        print(f"| {count} | {spread(walls[count])} | {ratio:.2f} | {spread([late for _, late in rows])} |")
+    sys.exit(0 if all(statistics.median(times) <= TARGET * alone for times in walls.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()

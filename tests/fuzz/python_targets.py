@@ -1,0 +1,128 @@
+"""What each of Python's decoders has to do with any bytes: answer, or raise an error of lazyck's own.
+
+`TARGETS` is the one place that says so. Hypothesis and the corpora go through it in test_fuzz_python.py, libFuzzer
+does in run_python.py. A target takes the input, and a file beside which nothing matters, for decoders that read files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lazyck.command import CompileCommand, Invocation
+from lazyck.errors import LazyckError
+from lazyck.inspect import read_manifest, render_text, to_json
+from lazyck.interceptor.compile_commands import export, load
+from lazyck.interceptor.log import read_log
+from lazyck.manifest import decode, decode_records
+from lazyck.postbuild import elf
+from lazyck.toolchains import ALL
+from lazyck.toolchains.options import join
+
+Target = Callable[[bytes, Path], None]
+
+
+@contextlib.contextmanager
+def only_known_errors() -> Iterator[None]:
+    with contextlib.suppress(LazyckError):
+        yield
+
+
+def take_manifest(data: bytes, file: Path) -> None:
+    with only_known_errors():
+        manifest = decode(data, "fuzz")
+        render_text(manifest)
+        json.dumps(to_json(manifest))
+
+
+def take_record(data: bytes, file: Path) -> None:
+    with only_known_errors():
+        decode_records(data, "fuzz")
+
+
+OBJECT_READERS: tuple[Callable[[Path], object], ...] = (
+    lambda p: elf.read_object(p),
+    lambda p: elf.read_shared(p),
+    lambda p: elf.read_section(p, ".dynsym"),
+    lambda p: elf.section_offset(p, ".dynsym"),
+    lambda p: [list(elf.open_image(p).relocations(i)) for i in range(5)],
+    lambda p: elf.machine(p),
+    lambda p: elf.deferred_records(p),
+    lambda p: read_manifest(p),
+)
+ARCHIVE_READERS: tuple[Callable[[Path], object], ...] = (elf.read_archive, elf.deferred_records, elf.machine)
+
+
+def take_elf(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
+    for read in OBJECT_READERS:
+        with only_known_errors():
+            read(file)
+
+
+def take_archive(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
+    for read in ARCHIVE_READERS:
+        with only_known_errors():
+            read(file)
+
+
+def take_compile_commands(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
+    with only_known_errors():
+        for entry in load(file):
+            os.fsencode(" ".join(entry.arguments) + entry.file + entry.directory + entry.output)
+    # the same file where a build is about to write its own: what was there is merged, or somebody else's
+    with only_known_errors():
+        export(file.with_name("no-records"), file)
+        json.loads(file.read_bytes())
+
+
+def take_log(data: bytes, file: Path) -> None:
+    file.write_bytes(data)
+    with only_known_errors():
+        read_log(file)
+
+
+def take_words(data: bytes, file: Path) -> None:
+    """The option tables lose no word of a command line, and what is made of options knows any."""
+    words = split_words(data)
+    call = Invocation("c++", "host", "/", ("c++", *words), 1, (("NVCC_APPEND_FLAGS", " ".join(words)),))
+    for toolchain in ALL:
+        assert list(join(toolchain.table.split(words))) == words
+        toolchain.archs_in(words)
+        toolchain.names_native(words)
+        toolchain.hides_symbols(("c++", *words))
+        toolchain.base_words(CompileCommand(call, "/a.cpp", "/a.o"))
+        with only_known_errors():
+            toolchain.parse_archs(" ".join(words))
+
+
+def split_words(data: bytes) -> list[str]:
+    """A command line as the kernel hands it over: NUL ends a word; bytes that are not UTF-8 become surrogates."""
+    return [os.fsdecode(word) for word in data.split(b"\0")] if data else []
+
+
+def join_words(words: Sequence[str]) -> bytes:
+    return b"\0".join(map(os.fsencode, words))
+
+
+TARGETS: dict[str, Target] = {
+    "py_manifest": take_manifest,
+    "py_record": take_record,
+    "py_elf": take_elf,
+    "py_archive": take_archive,
+    "py_compile_commands": take_compile_commands,
+    "py_log": take_log,
+    "py_words": take_words,
+}
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def corpus(target: str) -> list[Path]:
+    """A target's first inputs: its own, and those of the runtime's decoder of the same format (`py_elf`: `elf`)."""
+    directories = (CORPUS / target.removeprefix("py_"), CORPUS / target)
+    return [file for directory in directories if directory.is_dir() for file in sorted(directory.iterdir())]
