@@ -111,7 +111,7 @@ def test_directories_are_private(lib: LazyLibrary) -> None:
     finally:
         os.umask(old)
     directories = [lib.cache, *(p for p in lib.cache.rglob("*") if p.is_dir())]
-    assert len(directories) == 9
+    assert len(directories) == 10
     assert {p.stat().st_mode & 0o777 for p in directories} == {0o700}
 
 

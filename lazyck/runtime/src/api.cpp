@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lazyck.h"
 #include "lazyck_abi.h"
 #include "library.h"
 
 #define LAZYCK_EXPORT extern "C" __attribute__((visibility("default"), used))
+
+using lazyck::rt::Library;
 
 namespace {
 
@@ -37,7 +43,7 @@ LAZYCK_EXPORT int lazyck_abi_version(void) { return LAZYCK_API_VERSION; }
 
 LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
     return guarded([=] {
-        lazyck::rt::Library::get().set_cache_dir(path == nullptr ? "" : path);
+        Library::get().set_cache_dir(path == nullptr ? "" : path);
         return 0;
     });
 }
@@ -45,7 +51,7 @@ LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
 LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
     return guarded([=] {
         if (stats == nullptr || stats->size < sizeof stats->size) throw std::runtime_error("lazyck: set `size` first");
-        lazyck_stats now = lazyck::rt::Library::get().stats();
+        lazyck_stats now = Library::get().stats();
         now.size = std::min<std::uint64_t>(stats->size, sizeof now);
         std::memcpy(stats, &now, now.size);
         return 0;
@@ -53,11 +59,117 @@ LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
 }
 
 LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {
-    return guarded([=] { return lazyck::rt::Library::get().prefetch(pattern == nullptr ? "*" : pattern); });
+    return guarded([=] { return Library::get().prefetch(pattern == nullptr ? "*" : pattern); });
+}
+
+LAZYCK_EXPORT int lazyck_blob_count(void) {
+    return guarded([] { return static_cast<int>(Library::get().blob_count()); });
+}
+
+LAZYCK_EXPORT const char* lazyck_blob_name(int index) {
+    const char* name = nullptr;
+    guarded([&] {
+        if (index >= 0) name = Library::get().blob_name(static_cast<Library::BlobId>(index));
+        return 0;
+    });
+    return name;
+}
+
+LAZYCK_EXPORT int lazyck_is_cached(const char* blob) {
+    return guarded([=] { return Library::get().is_cached(blob == nullptr ? "" : blob) ? 1 : 0; });
+}
+
+LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
+    return guarded([=] { return Library::get().forbid_jit(is_forbidden != 0) ? 1 : 0; });
+}
+
+LAZYCK_EXPORT int lazyck_record(const char* path) {
+    return guarded([=] {
+        Library::get().record(path == nullptr ? "" : path);
+        return 0;
+    });
+}
+
+struct lazyck_job {
+    std::unique_ptr<lazyck::rt::Prefetch> prefetch;
+    std::string error;
+};
+
+LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
+    auto job = std::make_unique<lazyck_job>();
+    const int status = guarded([&] {
+        std::vector<lazyck::rt::ProfileRow> rows(count);
+        for (size_t i = 0; i < count; ++i) rows[i].blob = blobs[i];
+        job->prefetch = Library::get().prefetch_later(rows, workers);
+        return 0;
+    });
+    return status == 0 ? job.release() : nullptr;
+}
+
+LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
+    auto job = std::make_unique<lazyck_job>();
+    const int status = guarded([&] {
+        job->prefetch = Library::get().prefetch_later(std::string(profile == nullptr ? "" : profile), workers);
+        return 0;
+    });
+    return status == 0 ? job.release() : nullptr;
+}
+
+LAZYCK_EXPORT int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progress* progress) {
+    return guarded([=] {
+        if (job == nullptr) throw std::runtime_error("lazyck: no job");
+        const lazyck::rt::PrefetchProgress now = job->prefetch->wait(seconds);
+        job->error = now.error;
+        if (progress != nullptr) {
+            if (progress->size < sizeof progress->size) throw std::runtime_error("lazyck: set `size` first");
+            lazyck_progress out = {};
+            out.size = std::min<std::uint64_t>(progress->size, sizeof out);
+            out.total = now.total;
+            out.ready = now.ready;
+            out.failed = now.failed;
+            out.is_over = now.is_over ? 1 : 0;
+            std::memcpy(progress, &out, out.size);
+        }
+        return now.is_over ? 1 : 0;
+    });
+}
+
+LAZYCK_EXPORT const char* lazyck_job_error(lazyck_job* job) { return job == nullptr ? "" : job->error.c_str(); }
+
+LAZYCK_EXPORT void lazyck_job_cancel(lazyck_job* job) {
+    if (job != nullptr) job->prefetch->cancel();
+}
+
+LAZYCK_EXPORT void lazyck_job_free(lazyck_job* job) { delete job; }
+
+LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
+    return guarded([=] {
+        if (listener == nullptr) {
+            Library::get().set_listener(nullptr);
+            return 0;
+        }
+        Library::get().set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
+            lazyck_event out = {};
+            out.size = sizeof out;
+            out.kind = event.kind;
+            out.library = event.library.c_str();
+            out.blob = event.blob.c_str();
+            out.arch = event.arch.c_str();
+            out.what = event.what.c_str();
+            out.start = event.start;
+            out.seconds = event.seconds;
+            out.peak_kib = static_cast<std::uint64_t>(event.peak_kib);
+            out.bytes = event.size;
+            out.has_ended = has_ended ? 1 : 0;
+            out.has_failed = has_ended && event.has_failed ? 1 : 0;
+            listener(&out, data);
+        });
+        return 0;
+    });
 }
 
 LAZYCK_EXPORT int lazyck_clear_failures(void) {
-    return guarded([] { return lazyck::rt::Library::get().clear_failures(); });
+    return guarded([] { return Library::get().clear_failures(); });
 }
 
 LAZYCK_EXPORT const char* lazyck_last_error(void) { return last_error().c_str(); }

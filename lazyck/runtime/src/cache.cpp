@@ -73,6 +73,21 @@ std::string Cache::entry_path(const EntryKey& key) const {
            safe_name(key.digest.substr(0, k_digest_digits)) + ".so";
 }
 
+std::string Cache::note_path(const EntryKey& key) const {
+    const std::string entry = entry_path(key);
+    if (!m_is_tier) return entry + ".seen";
+    return m_notes.empty() ? "" : m_notes + "/.seen/" + hash(entry).hex();
+}
+
+std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
+    auto made = std::make_shared<Cache>(std::move(root));
+    made->m_is_tier = true;
+    made->m_notes = std::move(notes);
+    return made;
+}
+
+std::string Cache::history_path() const { return m_root + "/.history/" + safe_name(host_name()); }
+
 std::string Cache::log_path(const EntryKey& key) const {
     const std::string entry = entry_path(key);
     return entry.substr(0, entry.size() - 3) + ".log";
@@ -112,7 +127,9 @@ void Cache::make_directories_for(const EntryKey& key) {
     const Strings all = directories(key);
     const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
     for (const std::string& path : all) make_private(path);
-    for (const std::string& path : {locks, staging, m_root + "/.costs", slots, slots_dir()}) make_private(path);
+    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, slots_dir()}) {
+        make_private(path);
+    }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
     if (!m_is_cleaned.exchange(true)) remove_left_over(staging);
 }

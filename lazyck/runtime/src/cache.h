@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -36,10 +37,18 @@ constexpr unsigned k_depth_of_staging = 2;
 class Cache {
  public:
     explicit Cache(std::string root) : m_root(std::move(root)) {}
+    // A tier: another cache, which is only read. What is known of its entries is kept below the root `notes` ("": not
+    // at all).
+    static std::shared_ptr<Cache> tier(std::string root, std::string notes);
 
     const std::string& root() const { return m_root; }
     std::string entry_path(const EntryKey& key) const;
+    // Of what a look at the entry found.
+    std::string note_path(const EntryKey& key) const;
     std::string log_path(const EntryKey& key) const;
+    // Of what happened to blobs; see events.cpp.
+    std::string history_path() const;
+    bool is_tier() const { return m_is_tier; }
     std::string lock_path(const EntryKey& key) const;
     std::string staging_prefix(const EntryKey& key) const;
     // Of what compiling the library's blobs took.
@@ -59,6 +68,8 @@ class Cache {
     bool is_trusted(const std::string& path);
 
     std::string m_root;
+    bool m_is_tier = false;
+    std::string m_notes;  // of a tier
     std::mutex m_mutex;
     std::set<std::string> m_trusted;        // found good before
     std::atomic<bool> m_is_cleaned{false};  // of what killed processes left

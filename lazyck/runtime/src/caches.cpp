@@ -54,18 +54,22 @@ std::string first_line(const CompileError& e) {
 
 }  // namespace
 
-Caches::Caches(const std::string& given, std::string name) : m_name(std::move(name)) {
+Caches::Caches(const std::string& given, std::string name, const Strings& tiers) : m_name(std::move(name)) {
     std::string root = given;
     if (root.empty()) {
         try {
             root = default_cache_dir(m_name);
         } catch (const CompileError& e) {
             m_no_own = first_line(e);
-            return;
         }
     }
-    m_own = std::make_shared<Cache>(root);
-    m_used = {m_own};
+    if (m_no_own.empty()) {
+        m_own = std::make_shared<Cache>(root);
+        m_used = {m_own};
+    }
+    for (const std::string& tier : tiers) {
+        if (tier != root) m_tiers.push_back(Cache::tier(tier, root));
+    }
 }
 
 std::shared_ptr<Cache> Caches::own() {
@@ -80,6 +84,7 @@ std::vector<std::shared_ptr<Cache>> Caches::to_read() {
     for (const Private& place : m_private) {
         if (std::find(all.begin(), all.end(), place.cache) == all.end()) all.push_back(place.cache);
     }
+    all.insert(all.end(), m_tiers.begin(), m_tiers.end());
     return all;
 }
 
@@ -107,8 +112,9 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
     }
     m_used.push_back(next);
     say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
-        "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
-        (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " + k_remedy);
+                         "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
+                         (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " +
+                         k_remedy);
 }
 
 void Caches::forget_bad_places() {

@@ -15,13 +15,14 @@ namespace lazyck::rt {
 
 class Caches {
  public:
-    // `given` is where the user wants it, or "": the default place of `name`.
-    Caches(const std::string& given, std::string name);
+    // `given` is where the user wants it, or "": the default place of `name`. `tiers` are the roots of those that are
+    // only looked in.
+    Caches(const std::string& given, std::string name, const Strings& tiers);
 
     // The user's own. Throws CompileError when there is no place for it.
     std::shared_ptr<Cache> own();
 
-    // Those to look in, the user's own first.
+    // Those to look in: the user's own first, then what stands in for it, the tiers last.
     std::vector<std::shared_ptr<Cache>> to_read();
 
     // That to compile into. Throws CompileError when there is none.
@@ -50,6 +51,7 @@ class Caches {
     std::string m_no_own;  // why there is no place for the user's own
     std::mutex m_mutex;
     std::shared_ptr<Cache> m_own;
+    std::vector<std::shared_ptr<Cache>> m_tiers;
     std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; never empty but for m_own
     std::vector<Private> m_private;              // of this process alone, kept for all of its life
     std::size_t m_next = 0;                      // which stand-in comes next

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +16,8 @@ class CheckedFile {
  public:
     // `path` is where `file` was found, `status` what it was when it was checked.
     CheckedFile(UniqueFd file, std::string path, const struct stat& status);
+
+    std::uint64_t size() const { return static_cast<std::uint64_t>(m_status.st_size); }
 
     // The loader's handle of this very file, whatever lies at its path by now; the descriptor is closed then. Null with
     // the loader's reason. Several threads may call it: the file is mapped once. `moments` is theirs together, held for

@@ -59,7 +59,8 @@ class Compilation {
 
     void run() {
         const double expected = m_request.expected_seconds;
-        say(Level::info, "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
+        say(Level::info,
+            "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
         const UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
@@ -99,7 +100,7 @@ class Compilation {
         command.beat = [&](double) {
             const double expected = m_request.expected_seconds;
             say(Level::info, "still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
-                (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
+                                 (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
         };
         const Outcome outcome = run_command(command);
         m_request.ended(outcome);

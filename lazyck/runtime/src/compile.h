@@ -19,7 +19,7 @@ struct CompileRequest {
     std::string root;     // the bundle's
     std::string library;  // the lazy library's path
     Strings archs;
-    Strings symbols;  // that the entry must define
+    Strings symbols;                                                    // that the entry must define
     double timeout_seconds = 0;                                         // of each step; 0: none
     double expected_seconds = 0;                                        // for messages; 0: not known
     std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process

@@ -189,6 +189,13 @@ Config read_config() {
     config.lock_timeout = read_seconds(LAZYCK_ENV_LOCK_TIMEOUT, config.lock_timeout);
     config.compile_timeout = read_seconds(LAZYCK_ENV_COMPILE_TIMEOUT, config.compile_timeout);
     config.mem_per_job_kib = read_size_kib(LAZYCK_ENV_MEM_PER_JOB, config.mem_per_job_kib);
+    for (const std::string& path : split(environment(LAZYCK_ENV_CACHE_PATH), ":")) {
+        config.cache_path.push_back(cache_root(path, LAZYCK_ENV_CACHE_PATH ": "));
+    }
+    config.cache_max_kib = read_size_kib(LAZYCK_ENV_CACHE_MAXSIZE, config.cache_max_kib);
+    config.record = read_path(LAZYCK_ENV_RECORD);
+    config.prefetch = read_path(LAZYCK_ENV_PREFETCH);
+    config.trace = read_path(LAZYCK_ENV_TRACE);
     const std::string on_error = environment(LAZYCK_ENV_ON_ERROR);
     if (!on_error.empty() && on_error != "abort" && on_error != "throw") {
         fail_variable(LAZYCK_ENV_ON_ERROR, on_error, "must be throw or abort");

@@ -13,12 +13,17 @@ struct Config {
     std::string manifest;   // "": none
     std::string name;       // "": the manifest's
     bool is_jit_disabled = false;
-    Strings archs;                  // empty: ask the GPU
-    unsigned jobs = 1;              // compilers at a time
-    std::string salt;               // the user's own part of the key
-    double lock_timeout = -1;       // seconds to wait for another process's compile; negative: by what compiles took
-    double compile_timeout = 3600;  // seconds; 0: none
-    long mem_per_job_kib = -1;      // of one compile; negative: by what compiles took; 0: memory is not looked at
+    Strings archs;                   // empty: ask the GPU
+    unsigned jobs = 1;               // compilers at a time
+    std::string salt;                // the user's own part of the key
+    double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by what compiles took
+    double compile_timeout = 3600;   // seconds; 0: none
+    Strings cache_path;              // caches to look in after the user's own
+    long cache_max_kib = 20L << 20;  // size that the user's own cache is trimmed to; 0: never
+    std::string record;              // profile to append to; "": none
+    std::string prefetch;            // profile to make ready; "": none
+    std::string trace;               // file for trace events; "": none
+    long mem_per_job_kib = -1;       // of one compile; negative: by what compiles took; 0: memory is not looked at
 };
 
 // Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.

@@ -3,7 +3,7 @@
 // `digest` covers the image, `key` is EntryKey::id(). History: version 1, the first.
 //
 // Reading a megabyte costs several times what loading it does, so an entry that was found whole is not read again until
-// it is touched. Beside it lies "<entry>.seen":
+// it is touched. Beside it lies "<entry>.seen", for one of another cache "<own root>/.seen/<hash of its path>":
 //     digest:u64[2] (value:u64 is_ifunc:u64)[symbols]
 // with what was read from it, under a digest that also covers the file's identity: device, inode, size and change time,
 // which the kernel sets on every write and no program can set. Anything unexpected there means: read the entry.
@@ -40,8 +40,8 @@ struct Trailer {
 static_assert(sizeof(Trailer) == 64, "the trailer is a file format");
 
 constexpr std::time_t k_settled = 2;  // seconds; a change time has a coarse clock
-
-std::string seen_path(const std::string& path) { return path + ".seen"; }
+// How exactly the time of the last use is kept, in seconds: a hit should not write.
+constexpr std::time_t k_use_interval = 6 * 3600;
 
 template <typename T>
 void append(std::string& out, const T& value) {
@@ -65,9 +65,9 @@ std::string seen_text(const struct stat& st, const Digest& key, const Strings& s
     return text + rows;
 }
 
-// The contents of "<entry>.seen" if they are `size` bytes, else "".
-std::string read_seen(const std::string& path, std::size_t size) {
-    const UniqueFd fd = open_file(seen_path(path), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+// The contents of a note if they are `size` bytes, else "".
+std::string read_seen(const std::string& note, std::size_t size) {
+    const UniqueFd fd = note.empty() ? UniqueFd() : open_file(note, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || !stranger_of(st).empty()) return "";
     if (static_cast<std::uint64_t>(st.st_size) != size) return "";
@@ -78,13 +78,14 @@ std::string read_seen(const std::string& path, std::size_t size) {
         if (n <= 0) return "";
         have += static_cast<std::size_t>(n);
     }
+    if (std::time(nullptr) - st.st_mtime > k_use_interval) futimens(fd.get(), nullptr);
     return text;
 }
 
-// What an earlier look found in the file of status `st`, which was opened at `path`.
-std::optional<std::vector<DynamicSymbol>> recall(const std::string& path, const struct stat& st, const Digest& key,
+// What an earlier look found in the file of status `st`.
+std::optional<std::vector<DynamicSymbol>> recall(const std::string& note, const struct stat& st, const Digest& key,
                                                  const Strings& symbols) {
-    const std::string text = read_seen(path, sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t));
+    const std::string text = read_seen(note, sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t));
     if (text.empty()) return std::nullopt;
     const std::string rows = text.substr(sizeof(Digest));
     if (text != seen_text(st, key, symbols, rows)) return std::nullopt;
@@ -97,8 +98,9 @@ std::optional<std::vector<DynamicSymbol>> recall(const std::string& path, const 
     return functions;
 }
 
-void remember(const std::string& path, const std::vector<DynamicSymbol>& functions, const MappedFile& file,
+void remember(const std::string& note, const std::vector<DynamicSymbol>& functions, const MappedFile& file,
               const Digest& key, const Strings& symbols) {
+    if (note.empty()) return;
     // A write in the same tick of the clock would go unseen.
     if (std::time(nullptr) - file.status().st_ctim.tv_sec < k_settled) return;
     std::string rows;
@@ -106,7 +108,9 @@ void remember(const std::string& path, const std::vector<DynamicSymbol>& functio
         append(rows, symbol.value);
         append(rows, std::uint64_t{symbol.is_ifunc});
     }
-    const UniqueFd fd = open_file(seen_path(path), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
+    UniqueFd fd = open_file(note, flags);
+    if (!fd && errno == ENOENT && mkdir(directory_of(note).c_str(), 0700) == 0) fd = open_file(note, flags);
     // In a read-only cache every process reads all.
     if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
 }
@@ -116,18 +120,25 @@ std::string problem_of(const ElfView& elf, std::uint16_t machine) {
     return "it is for " + machine_name(elf.machine()) + ", the library for " + machine_name(machine);
 }
 
-// What is wrong with the file, or "".
-std::string check(const MappedFile& file, const Digest& key, std::uint16_t machine) {
+// What is wrong with the file as such, or ""; else `trailer` is its own.
+std::string check_whole(const MappedFile& file, Trailer& trailer) {
     if (file.size() < sizeof(Trailer)) return "cut short";
-    Trailer trailer;
     const std::size_t image_size = file.size() - sizeof trailer;
     std::memcpy(&trailer, file.data() + image_size, sizeof trailer);
     if (std::memcmp(trailer.magic, k_magic, sizeof trailer.magic) != 0) return "cut short, or not written by lazyck";
     if (trailer.version != k_version) return "written by another version of lazyck";
     if (trailer.image_size != image_size) return "cut short";
-    if (Digest{trailer.key_low, trailer.key_high} != key) return "an entry for something else";
     if (hash(file.data(), image_size) != Digest{trailer.digest_low, trailer.digest_high}) return "its contents changed";
-    return problem_of(ElfView(file.data(), image_size), machine);
+    return "";
+}
+
+// What is wrong with the file as an entry for `key`, or "".
+std::string check(const MappedFile& file, const Digest& key, std::uint16_t machine) {
+    Trailer trailer;
+    const std::string problem = check_whole(file, trailer);
+    if (!problem.empty()) return problem;
+    if (Digest{trailer.key_low, trailer.key_high} != key) return "an entry for something else";
+    return problem_of(ElfView(file.data(), trailer.image_size), machine);
 }
 
 // In the order of `symbols`.
@@ -147,7 +158,8 @@ std::vector<DynamicSymbol> functions_of(const MappedFile& file, const std::strin
 
 }  // namespace
 
-EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols) {
+EntryLookup look_up_entry(const std::string& path, const std::string& note, const Digest& key, std::uint16_t machine,
+                          const Strings& symbols) {
     EntryLookup result;
     UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
     const int error = fd ? 0 : errno;
@@ -162,7 +174,7 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint1
         result.problem = stranger_of(st);
     }
     if (!result.problem.empty()) return result;
-    auto known = recall(path, st, key, symbols);
+    auto known = recall(note, st, key, symbols);
     if (known) {
         result.entry.functions = std::move(*known);
     } else {
@@ -172,12 +184,23 @@ EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint1
         if (!result.problem.empty()) return result;
         result.entry.functions = functions_of(file, path, symbols);
         st = file.status();
-        remember(path, result.entry.functions, file, key, symbols);
+        remember(note, result.entry.functions, file, key, symbols);
     }
     result.entry.path = path;
     result.entry.file = std::make_shared<CheckedFile>(std::move(fd), path, st);
     result.state = EntryState::ready;
     return result;
+}
+
+std::string find_damage(const std::string& path) {
+    const UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
+    MappedFile file;
+    const int error = fd ? file.map(fd.get()) : errno;
+    if (error != 0) return system_text(error);
+    const std::string stranger = stranger_of(file.status());
+    Trailer trailer;
+    const std::string problem = stranger.empty() ? check_whole(file, trailer) : stranger;
+    return problem.empty() ? ElfView(file.data(), trailer.image_size).problem() : problem;
 }
 
 std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols) {

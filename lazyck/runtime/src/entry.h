@@ -16,6 +16,9 @@ namespace lazyck::rt {
 // A verified entry: where it lies and where its functions are.
 struct Entry {
     std::string path;
+    std::string origin;  // "cache", "tier <root>" or "compiled"
+    double seconds = 0;  // that compiling took, if this process did it
+    long peak_kib = 0;
     std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
 };
@@ -30,8 +33,14 @@ struct EntryLookup {
 
 // Checks the entry at `path`, which must be code for `machine`: reads all of it, unless it has not been touched since
 // it was last found whole. An entry that is whole and lacks one of `symbols` throws CompileError, and so does a
-// directory on the way that others could write.
-EntryLookup look_up_entry(const std::string& path, const Digest& key, std::uint16_t machine, const Strings& symbols);
+// directory on the way that others could write. `note` is where that is written down ("": nowhere); its time of change
+// tells when the entry was last used.
+EntryLookup look_up_entry(const std::string& path, const std::string& note, const Digest& key, std::uint16_t machine,
+                          const Strings& symbols);
+
+// What is wrong with the entry at `path`, whoever's it is, or "": reads all of it. Throws CompileError for a directory
+// on the way that others could write.
+std::string find_damage(const std::string& path);
 
 // What keeps the library that is open as `fd` from being an entry for `machine` that defines and exports `symbols`, or
 // "". Throws CompileError when it cannot be read.

@@ -1,6 +1,7 @@
 // history (<cache>/.history/<host>, one for each host since appends of two hosts can mix on a network file system): a
 // JSON object a line, appended whole:
-//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ..., "tid": ..., "host": ...,
+//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ..., "tid": ..., "host":
+//     ...,
 //      "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
 // Members that say nothing are left out. Compiles and waits are written at once, loads together: they must cost next to
 // nothing. A file that has grown large is moved to "<host>.1".
@@ -114,7 +115,7 @@ void Events::set_listener(Listener listener) {
 }
 
 void Events::begin(const Event& event) {
-    if (std::strcmp(event.kind, "load") != 0) begin_range(std::string("lazyck ") + event.kind + " " + event.blob);
+    begin_range(std::string("lazyck ") + event.kind + " " + event.blob);
     std::shared_ptr<const Listener> listener;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -124,8 +125,12 @@ void Events::begin(const Event& event) {
 }
 
 void Events::end(const Event& event, const std::string& history) {
+    end_range();
+    tell(event, history);
+}
+
+void Events::tell(const Event& event, const std::string& history) {
     const bool is_load = std::strcmp(event.kind, "load") == 0;
-    if (!is_load) end_range();
     if (!m_trace.empty()) write_trace(event);
     std::shared_ptr<const Listener> listener;
     bool is_time = !is_load;
@@ -173,8 +178,8 @@ void Events::write_trace(const Event& event) {
     std::string text = st.st_size == 0 ? "[\n" : "";
     if (!m_is_trace_named.exchange(true)) {
         const std::string rank = rank_number();
-        const std::string name = (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) +
-                                 " on " + host_name();
+        const std::string name =
+            (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) + " on " + host_name();
         text += trace_event("M", "process_name") + ", \"args\": {\"name\": " + json_string(name) + "}},\n";
     }
     JsonObject args;
@@ -184,8 +189,9 @@ void Events::write_trace(const Event& event) {
     args.add("failed", event.has_failed ? "true" : "false");
     if (event.peak_kib > 0) args.add("peak_kib", std::to_string(event.peak_kib));
     if (event.size > 0) args.add("size", std::to_string(event.size));
-    text += trace_event("X", event.blob) + ", \"cat\": \"" + event.kind + "\", \"ts\": " + decimals(1e6 * event.start, 0) +
-            ", \"dur\": " + decimals(1e6 * event.seconds, 0) + ", \"args\": " + args.text() + "},\n";
+    text += trace_event("X", event.blob) + ", \"cat\": \"" + event.kind +
+            "\", \"ts\": " + decimals(1e6 * event.start, 0) + ", \"dur\": " + decimals(1e6 * event.seconds, 0) +
+            ", \"args\": " + args.text() + "},\n";
     write_all(fd.get(), text);
 }
 

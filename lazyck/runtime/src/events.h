@@ -15,8 +15,8 @@ namespace lazyck::rt {
 struct Event {
     const char* kind = "";  // "compile", "wait" or "load"
     std::string library, blob, arch;
-    double start = 0;        // seconds since 1970
-    double seconds = 0;      // that it took
+    double start = 0;    // seconds since 1970
+    double seconds = 0;  // that it took
     bool has_failed = false;
     std::string what;        // of a failure why, of a wait for what, of a load from where
     long peak_kib = 0;       // of a compile: its largest process; 0: unknown
@@ -25,15 +25,19 @@ struct Event {
 
 class Events {
  public:
-    // Hears of each event twice: as it begins (`seconds` 0) and as it ends. Called on the thread that works.
+    // Hears of each event as it ends, and of compiles also as they begin (`seconds` 0). Called on the thread that
+    // works.
     using Listener = std::function<void(bool has_ended, const Event&)>;
 
     explicit Events(std::string trace) : m_trace(std::move(trace)) {}
 
     void set_listener(Listener listener);
+    // Of an event that takes long: begins a range, and tells the listener.
     void begin(const Event& event);
-    // Also appends it to `history` (see history.h); "": there is none.
+    // Ends that range, and tells all.
     void end(const Event& event, const std::string& history);
+    // Tells all of an event that is over. `history` is the file that keeps it (see events.cpp); "": there is none.
+    void tell(const Event& event, const std::string& history);
     // Writes what has not been written yet.
     void flush();
 
@@ -47,7 +51,7 @@ class Events {
 
     const std::string m_trace;
     std::atomic<bool> m_is_trace_named{false};
-    std::mutex m_mutex;  // held for moments only
+    std::mutex m_mutex;                // held for moments only
     std::string m_pending, m_history;  // lines for the history file
     int m_pending_count = 0;
     std::shared_ptr<const Listener> m_listener;

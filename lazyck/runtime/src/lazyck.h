@@ -1,7 +1,7 @@
 /* The C interface that every lazy library exports. Each library's functions work on that library only: look them
  * up by dlsym(handle of the library, name), or link against the library.
  *
- * History: version 1, the first.
+ * History: version 1, the first. Version 2: blobs, prefetching in the background, records, a listener.
  */
 #ifndef LAZYCK_H
 #define LAZYCK_H
@@ -28,7 +28,7 @@ typedef struct lazyck_stats {
     uint64_t compile_ns; /* wall time of all compiles */
 } lazyck_stats;
 
-/* Version of this interface (1). */
+/* Version of this interface (2). */
 int lazyck_abi_version(void);
 
 /* Cache directory for blobs that are not loaded yet; overrides LAZYCK_CACHE_DIR. 0, or -1 when the directory cannot be
@@ -41,6 +41,83 @@ int lazyck_get_stats(lazyck_stats* stats);
 /* Compiles (if needed) and loads the blobs whose names match the shell pattern; several at a time. Number of blobs that
  * are ready, or -1: one of them failed, or none matches (see lazyck_last_error). */
 int lazyck_prefetch(const char* pattern);
+
+/* How many blobs the library has, or -1; and the name of one, NULL from that number on. */
+int lazyck_blob_count(void);
+const char* lazyck_blob_name(int index);
+
+/* Whether a call of the blob now would find it compiled: 1 or 0; -1 when no blob has this name. */
+int lazyck_is_cached(const char* blob);
+
+/* 1: what is not cached is an error from now on instead of a compile (LAZYCK_DISABLE_JIT is where it starts); 0:
+ * compile again. What it was before, or -1. */
+int lazyck_forbid_jit(int is_forbidden);
+
+/* Has the blobs that are called from now on recorded in the profile `path`: LAZYCK_RECORD's way, for a part of a run.
+ * NULL ends the record. 0, or -1. The library then stays loaded for as long as the process lives. */
+int lazyck_record(const char* path);
+
+/* -- prefetching in the background: a job is a set of blobs, made ready by a bounded number of threads. A call of a
+ * blob that is in flight waits for that one only. The library then stays loaded for as long as the process lives. */
+
+typedef struct lazyck_job lazyck_job;
+
+/* Set `size` to sizeof(lazyck_progress) before each call. */
+typedef struct lazyck_progress {
+    uint64_t size;
+    uint64_t total;  /* blobs of the job */
+    uint64_t ready;  /* that calls would find loaded */
+    uint64_t failed; /* see lazyck_job_error */
+    uint64_t is_over;
+} lazyck_progress;
+
+/* Begins a job for these blobs, what is cached first, in this order; `workers` threads, 0: LAZYCK_JOBS. Names that no
+ * blob has are left out, with a warning. NULL on failure. */
+lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers);
+
+/* The same for the blobs of a profile: what is to be compiled begins with what took longest. NULL when it cannot be
+ * read. */
+lazyck_job* lazyck_job_replay(const char* profile, unsigned workers);
+
+/* Waits until the job is over, at most so many seconds (0: only looks, negative: for ever), and tells how far it is
+ * (`progress` may be NULL). 1: over, 0: not yet, -1. In a child made by fork, which has none of the threads, it is
+ * over. */
+int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progress* progress);
+
+/* What the first blob that failed had to say; "" if none has. Valid until the job is freed or waited for again. */
+const char* lazyck_job_error(lazyck_job* job);
+
+/* Begins nothing more; what is under way is finished in the background. */
+void lazyck_job_cancel(lazyck_job* job);
+
+/* Cancels and frees. NULL is allowed. */
+void lazyck_job_free(lazyck_job* job);
+
+/* -- what happens ------------------------------------------------------------------------------------------------ */
+
+/* A later version only adds members at the end. Texts are valid during the call only. */
+typedef struct lazyck_event {
+    uint64_t size;
+    const char* kind;    /* "compile", "wait" or "load" */
+    const char* library; /* names as the manifest has them */
+    const char* blob;
+    const char* arch;
+    const char* what;  /* of a failure why, of a wait for what, of a load from where */
+    double start;      /* seconds since 1970 */
+    double seconds;    /* that it took; 0 as it begins */
+    uint64_t peak_kib; /* of a compile: memory of its largest process; 0: unknown */
+    uint64_t bytes;    /* of the entry; 0: unknown */
+    int has_ended;     /* 0: a compile begins */
+    int has_failed;
+} lazyck_event;
+
+/* Called on the thread that works, possibly on several at once; it must not throw, nor call blobs that are not loaded.
+ */
+typedef void (*lazyck_listener)(const lazyck_event* event, void* data);
+
+/* Has `listener` hear of all events of this library, in place of the one before; NULL: none. It may still be called for
+ * an event that is under way. 0, or -1. */
+int lazyck_set_listener(lazyck_listener listener, void* data);
 
 /* A blob that the compiler refused is not compiled again in this process: later calls fail at once with the same
  * message. (What may pass, such as a full disk or a compiler that was killed, is tried again by the next call anyway.)

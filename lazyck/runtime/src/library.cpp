@@ -5,12 +5,16 @@
 #include <fnmatch.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <thread>
 
 #include "arch.h"
 #include "capture.h"
@@ -126,8 +130,30 @@ Library& Library::get() {
     if (g_library.compare_exchange_strong(library, mine.get(), std::memory_order_acq_rel)) {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        std::atexit(at_exit);  // or at its dlclose
+        library->begin();
     }
     return *library;
+}
+
+// What the environment asks for, at the first use.
+void Library::begin() {
+    const Config& config = m_store.config();
+    if (!config.record.empty()) record(config.record);
+    if (config.prefetch.empty()) return;
+    try {
+        m_prefetch = prefetch_later(config.prefetch, 0);
+    } catch (const CompileError& e) {
+        say(Level::warn,
+            std::string(e.what()).substr(8) + " (" LAZYCK_ENV_PREFETCH "); blobs are made ready when called");
+    }
+}
+
+void Library::at_exit() {
+    Library* const library = g_library.load();
+    if (library == nullptr) return;
+    library->finish_record();
+    library->m_store.events().flush();
 }
 
 void Library::before_fork() {
@@ -147,7 +173,9 @@ void Library::after_fork_in_child() {
     locks_after_fork_in_child();
     Library& library = *g_library.load();
     library.m_store.after_fork_in_child();
-    static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
+    for (auto& each : library.m_states) each.second.calls = 0;
+    static_cast<void>(library.m_prefetch.release());  // its threads are gone too
+    static_cast<void>(library.m_changed.release());   // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();
     library.m_mutex.unlock();
 }
@@ -163,8 +191,189 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
 }
 
 void* Library::resolve(std::uint32_t slot) {
-    make_ready(blob_of_slot(slot));
-    return lazyck_slots[slot].load(std::memory_order_acquire);
+    const BlobId blob = blob_of_slot(slot);
+    make_ready(blob);
+    return function_for_call(blob, slot);
+}
+
+// Not out of the slot: while there is a record, slots are made lazy again from time to time.
+void* Library::function_for_call(BlobId blob, std::uint32_t slot) {
+    const Row at = row(blob);
+    const BlobRow description = at.manifest.blob(at.index);
+    std::string record;
+    ProfileRow first;
+    void* function = nullptr;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        BlobState& state = m_states[blob];
+        store_slots(description, state.functions);
+        function = state.functions.at(slot - description.first_symbol);
+        if (m_record.empty()) return function;
+        ++state.calls;
+        if (state.order != 0) return function;
+        state.order = ++m_order;
+        first = profile_row(blob, state);
+        record = m_record;
+    }
+    append_profile(record, {first});
+    return function;
+}
+
+void Library::store_slots(const BlobRow& description, const std::vector<void*>& functions) {
+    for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
+        lazyck_slots[description.first_symbol + i].store(functions[i], std::memory_order_release);
+    }
+}
+
+ProfileRow Library::profile_row(BlobId blob, const BlobState& state) {
+    const Row at = row(blob);
+    ProfileRow row;
+    row.blob = at.manifest.blob(at.index).name;
+    row.library = at.manifest.library();
+    row.archs = state.archs;
+    row.order = state.order;
+    row.calls = state.calls;
+    if (state.entry) {
+        row.seconds = state.entry->seconds;
+        row.peak_kib = state.entry->peak_kib;
+    }
+    return row;
+}
+
+void Library::record(const std::string& path) {
+    finish_record();
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_record = path.empty() ? "" : absolute(path);
+    m_order = 0;
+    for (auto& each : m_states) each.second.order = 0;
+    if (m_record.empty()) return;
+    sample();
+    if (m_is_sampled) return;
+    // Once a second the slots of what was called are made lazy again: a blob's next call is then seen, at the cost of
+    // a slow path in each second, and no other call pays anything.
+    stay_loaded();
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([] {
+        while (true) {
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+            at_sample();
+        }
+    }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    m_is_sampled = true;
+}
+
+void Library::at_sample() {
+    Library& library = *g_library.load();
+    const std::lock_guard<std::mutex> guard(library.m_mutex);
+    if (!library.m_record.empty()) library.sample();
+}
+
+// The caller holds m_mutex.
+void Library::sample() {
+    for (const auto& each : m_states) {
+        if (!each.second.is_loaded) continue;
+        const Row at = row(each.first);
+        store_slots(at.manifest.blob(at.index), each.second.lazy);
+    }
+}
+
+void Library::finish_record() {
+    std::vector<ProfileRow> rows;
+    std::string path;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (m_record.empty()) return;
+        path = m_record;
+        for (auto& each : m_states) {
+            if (each.second.order != 0 && each.second.calls > 1) rows.push_back(profile_row(each.first, each.second));
+            each.second.calls = 0;
+        }
+    }
+    append_profile(path, rows);
+}
+
+// Threads of ours run its code for as long as the process lives.
+void Library::stay_loaded() {
+    Dl_info info;
+    if (dladdr(static_cast<const void*>(lazyck_manifest), &info) == 0 || info.dli_fname == nullptr) return;
+    dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+std::uint32_t Library::first_blob() const {
+    return m_embedded.symbol_count() == lazyck_slot_count ? 0 : m_embedded.blob_count();
+}
+
+std::uint32_t Library::blob_count() const {
+    return first_blob() == 0 ? m_embedded.blob_count() : m_fallback.blob_count();
+}
+
+const char* Library::blob_name(BlobId blob) const {
+    if (blob >= blob_count()) return nullptr;
+    const Row at = row(first_blob() + blob);
+    return at.manifest.blob(at.index).name;
+}
+
+bool Library::is_cached(const std::string& name) {
+    for (BlobId i = 0; i < blob_count(); ++i) {
+        if (name != blob_name(i)) continue;
+        const Row at = row(first_blob() + i);
+        std::string path;
+        const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
+        return is_loaded(first_blob() + i) || m_store.is_cached(at.manifest, at.index, archs, path);
+    }
+    fail("lazyck: " + m_path + " has no blob '" + visible(name) + "'");
+}
+
+std::unique_ptr<Prefetch> Library::prefetch_later(const std::string& profile, unsigned workers) {
+    return prefetch_later(read_profile(profile, row(first_blob()).manifest.library()), workers);
+}
+
+std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers) {
+    std::unordered_map<std::string, BlobId> ids;
+    for (BlobId i = 0; i < blob_count(); ++i) ids.emplace(blob_name(i), first_blob() + i);
+    std::vector<BlobId> blobs;
+    std::vector<double> seconds;
+    std::string missing;
+    std::size_t missing_count = 0;
+    for (const ProfileRow& row : rows) {
+        const auto found = ids.find(row.blob);
+        if (found == ids.end()) {
+            if (missing_count++ == 0) missing = row.blob;
+            continue;
+        }
+        blobs.push_back(found->second);
+        seconds.push_back(row.seconds);
+    }
+    if (missing_count > 0) {
+        say(Level::warn, std::to_string(missing_count) + " of " + std::to_string(rows.size()) +
+                             " blobs to prefetch are not in '" + m_path + "' (such as '" + visible(missing) +
+                             "'): recorded with another build of it?");
+    }
+    stay_loaded();
+    const auto work = [this, blobs](std::size_t i, bool may_compile) {
+        if (!may_compile && !is_at_hand(blobs[i])) return false;
+        make_ready(blobs[i]);
+        return true;
+    };
+    return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work);
+}
+
+// Whether making it ready takes no compiler and no wait for one.
+bool Library::is_at_hand(BlobId blob) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const BlobState& state = m_states[blob];
+        if (state.is_loaded || state.entry) return true;
+        if (state.is_busy) return false;
+    }
+    const Row at = row(blob);
+    std::string path;
+    return m_store.is_cached(at.manifest, at.index,
+                             archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true),
+                             path);
 }
 
 bool Library::is_loaded(BlobId blob) {
@@ -177,7 +386,8 @@ void Library::make_ready(BlobId blob) {
     const Row at = row(blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
-    load(blob, *obtain(blob, archs));
+    const std::shared_ptr<const Entry> entry = obtain(blob, archs);
+    load(blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
 // One thread works on a blob at a time. Those that waited for it share its result, also a failure: they asked for the
@@ -238,9 +448,17 @@ void Library::forget(BlobId blob, const Entry& entry) {
 }
 
 // Several threads may load the same entry: the loader maps it once, and all store the same addresses.
-void Library::load(BlobId blob, const Entry& entry) {
+void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
+    Event event;
+    event.kind = "load";
+    event.library = at.manifest.library();
+    event.blob = description.name;
+    event.arch = archs;
+    event.what = entry.origin;
+    event.size = entry.file->size();
+    event.start = now_seconds();
     std::string reason;
     void* const handle = entry.file->load(m_mutex, reason);
     if (handle == nullptr) {
@@ -266,21 +484,31 @@ void Library::load(BlobId blob, const Entry& entry) {
         }
         functions.push_back(function);
     }
-    for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
-        lazyck_slots[description.first_symbol + i].store(functions[i], std::memory_order_release);
+    bool is_first = false;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        BlobState& state = m_states[blob];
+        is_first = !state.is_loaded;
+        if (is_first) {
+            state.functions = functions;
+            state.archs = archs;
+            for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
+                state.lazy.push_back(lazyck_slots[description.first_symbol + i].load(std::memory_order_relaxed));
+            }
+            state.is_loaded = true;
+        }
+        // With a record the first call of each has to come by.
+        if (m_record.empty()) store_slots(description, state.functions);
     }
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_states[blob].is_loaded = true;
+    if (!is_first) return;
+    event.seconds = now_seconds() - event.start;
+    m_store.events().tell(event, m_store.history(at.manifest));
 }
 
 int Library::prefetch(const char* pattern) {
     std::vector<BlobId> chosen;
-    const std::uint32_t count = m_embedded.blob_count() + m_fallback.blob_count();
-    const bool has_embedded_slots = m_embedded.symbol_count() == lazyck_slot_count;
-    for (BlobId blob = has_embedded_slots ? 0 : m_embedded.blob_count(); blob < count; ++blob) {
-        if (has_embedded_slots && blob >= m_embedded.blob_count()) break;
-        const Row at = row(blob);
-        if (fnmatch(pattern, at.manifest.blob(at.index).name, 0) == 0) chosen.push_back(blob);
+    for (BlobId i = 0; i < blob_count(); ++i) {
+        if (fnmatch(pattern, blob_name(i), 0) == 0) chosen.push_back(first_blob() + i);
     }
     if (chosen.empty()) fail("lazyck: no blob of " + m_path + " matches '" + pattern + "'");
     for_each_in_parallel(chosen.size(), m_store.config().jobs, [&](std::size_t i) { make_ready(chosen[i]); });
@@ -305,8 +533,7 @@ void Library::set_cache_dir(const std::string& path) {
 
 lazyck_stats Library::stats() {
     lazyck_stats out = {};
-    const bool has_embedded_slots = m_embedded.symbol_count() == lazyck_slot_count;
-    out.blobs = has_embedded_slots ? m_embedded.blob_count() : m_fallback.blob_count();
+    out.blobs = blob_count();
     out.symbols = lazyck_slot_count;
     const Counters& counters = m_store.counters();
     out.hits = counters.hits;

@@ -14,6 +14,8 @@
 #include "files.h"
 #include "lazyck.h"
 #include "manifest_view.h"
+#include "prefetch.h"
+#include "profile.h"
 #include "store.h"
 
 namespace lazyck::rt {
@@ -27,8 +29,30 @@ class Library {
     // Stores all slots of the blob of slot `slot`, and returns that slot's function.
     void* resolve(std::uint32_t slot);
 
+    // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
+    using BlobId = std::uint32_t;
+
     // Makes ready all blobs whose names match; returns how many. Throws CompileError.
     int prefetch(const char* pattern);
+
+    // Makes the blobs of these names ready in the background, what is cached first and in this order, then what is to
+    // be compiled, the longest first as far as `rows` or the cache know. Those that the library does not have are left
+    // out, with a warning. `workers` 0: LAZYCK_JOBS.
+    std::unique_ptr<Prefetch> prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers);
+    // The same for a profile. Throws CompileError when it cannot be read.
+    std::unique_ptr<Prefetch> prefetch_later(const std::string& profile, unsigned workers);
+
+    std::uint32_t blob_count() const;
+    // nullptr: there is none of this number.
+    const char* blob_name(BlobId blob) const;
+    // Whether a cache has what a call now would load. Throws CompileError for a name that no blob has.
+    bool is_cached(const std::string& name);
+
+    // Which blobs are called is from now on recorded in the profile at `path`; "": no more.
+    void record(const std::string& path);
+
+    bool forbid_jit(bool is_forbidden) { return m_store.forbid_jit(is_forbidden); }
+    void set_listener(Events::Listener listener) { m_store.events().set_listener(std::move(listener)); }
 
     // Forgets the failures that later calls would be answered with; returns of how many blobs.
     int clear_failures();
@@ -39,9 +63,6 @@ class Library {
     lazyck_stats stats();
 
  private:
-    // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
-    using BlobId = std::uint32_t;
-
     struct BlobState {
         bool is_busy = false;  // a thread obtains the entry
         bool is_loaded = false;
@@ -52,6 +73,11 @@ class Library {
         std::shared_ptr<const CompileError> failure;  // of the last attempt
         bool is_failure_final = false;                // it is the answer to later calls too, for these archs
         Strings failed_archs;
+        std::string archs;             // that it was loaded for
+        std::vector<void*> functions;  // of a loaded one, in the order of its slots
+        std::vector<void*> lazy;       // what those slots held before
+        unsigned order = 0;            // of its first call while there is a record; 0: none yet
+        unsigned long calls = 0;       // samples in which it was called, while there is a record
     };
 
     struct Row {
@@ -69,8 +95,19 @@ class Library {
     bool is_loaded(BlobId blob);
     void make_ready(BlobId blob);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
-    void load(BlobId blob, const Entry& entry);
+    void load(BlobId blob, const Entry& entry, const std::string& archs);
+    void begin();
+    bool is_at_hand(BlobId blob);
     void forget(BlobId blob, const Entry& entry);
+    void* function_for_call(BlobId blob, std::uint32_t slot);
+    void store_slots(const BlobRow& description, const std::vector<void*>& functions);
+    std::uint32_t first_blob() const;
+    ProfileRow profile_row(BlobId blob, const BlobState& state);
+    void sample();
+    void finish_record();
+    void stay_loaded();
+    static void at_exit();
+    static void at_sample();
 
     std::string m_path;
     ManifestView m_embedded;
@@ -83,6 +120,10 @@ class Library {
     std::mutex m_mutex;
     std::unique_ptr<std::condition_variable> m_changed;
     std::unordered_map<BlobId, BlobState> m_states;
+    std::string m_record;  // "": nothing is recorded
+    unsigned m_order = 0;  // of the last blob that was
+    bool m_is_sampled = false;
+    std::unique_ptr<Prefetch> m_prefetch;  // of LAZYCK_PREFETCH
 };
 
 }  // namespace lazyck::rt

@@ -104,8 +104,8 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
         if (is_over || Clock::now() >= next_notice) {
             const std::string holder = visible(read_text(path, k_longest_line));
             say(Level::info, "waiting for " + what + " (" + seconds_text(waited.count()) + "), which " +
-                (holder.empty() ? "another process" : holder) + " compiles" +
-                (is_over ? "; no longer: compiling it here too" : ""));
+                                 (holder.empty() ? "another process" : holder) + " compiles" +
+                                 (is_over ? "; no longer: compiling it here too" : ""));
             next_notice += k_notice_interval;
         }
         if (is_over) return;
@@ -121,8 +121,9 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
     }
     static std::atomic<bool> s_has_warned{false};
     if (!s_has_warned.exchange(true)) {
-        say(Level::warn, "cannot lock '" + path + "' (" + system_text(m_lock.error()) +
-            "): several processes may compile the same blob; a cache on a local file system has locks");
+        say(Level::warn,
+            "cannot lock '" + path + "' (" + system_text(m_lock.error()) +
+                "): several processes may compile the same blob; a cache on a local file system has locks");
     }
 }
 

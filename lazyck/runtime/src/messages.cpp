@@ -56,9 +56,7 @@ const Log& log_settings() {
 
 // Opened for each line: descriptors that a library keeps for itself get closed by programs that close all, and the file
 // may be moved away by whoever rotates logs.
-UniqueFd open_log(const std::string& path) {
-    return open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
-}
+UniqueFd open_log(const std::string& path) { return open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644); }
 
 std::string as_json(Level level, const std::string& rank, const std::string& line) {
     timespec now = {};
@@ -79,10 +77,12 @@ void say(Level level, const std::string& line) {
     if (!is_said(level)) return;
     const Log& log = log_settings();
     const std::string rank = rank_name();
-    const std::string text = log.is_json ? as_json(level, rank, line)
-                                         : (rank.empty() ? "[lazyck] " : "[lazyck] [" + rank + "] ") +
-                                               (level <= Level::warn ? std::string(k_names.at(static_cast<std::size_t>(level))) + ": " : "") +
-                                               visible(line) + "\n";
+    const std::string text =
+        log.is_json
+            ? as_json(level, rank, line)
+            : (rank.empty() ? "[lazyck] " : "[lazyck] [" + rank + "] ") +
+                  (level <= Level::warn ? std::string(k_names.at(static_cast<std::size_t>(level))) + ": " : "") +
+                  visible(line) + "\n";
     const UniqueFd file = log.file.empty() ? UniqueFd() : open_log(log.file);
     if (file && write_all(file.get(), text)) return;
     write_all(2, text);

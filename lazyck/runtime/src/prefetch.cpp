@@ -12,9 +12,11 @@
 
 namespace lazyck::rt {
 
-Prefetch::Prefetch(std::size_t count, unsigned workers, Work work)
+Prefetch::Prefetch(std::vector<double> seconds, unsigned workers, Work work)
     : m_state(std::make_shared<State>()), m_process(getpid()) {
+    const std::size_t count = seconds.size();
     m_state->progress.total = count;
+    m_state->seconds = std::move(seconds);
     m_state->work = std::move(work);
     // Signals are for the program's own threads, which expect them.
     sigset_t all, before;
@@ -37,20 +39,38 @@ Prefetch::Prefetch(std::size_t count, unsigned workers, Work work)
 
 void Prefetch::run(const std::shared_ptr<State>& state) {
     std::unique_lock<std::mutex> lock(state->mutex);
-    while (!state->is_cancelled && state->next < state->progress.total) {
-        const std::size_t index = state->next++;
+    while (!state->is_cancelled) {
+        const bool is_first_pass = state->next < state->progress.total;
+        if (!is_first_pass && state->to_compile.empty()) break;
+        std::size_t index = state->next;
+        if (is_first_pass) {
+            ++state->next;
+        } else {
+            index = state->to_compile.back();
+            state->to_compile.pop_back();
+        }
         std::string error;
         bool is_ready = false;
         lock.unlock();
         try {
-            state->work(index);
-            is_ready = true;
+            is_ready = state->work(index, !is_first_pass);
         } catch (const std::exception& e) {
             error = e.what();
         } catch (...) {
             error = "lazyck: unknown error";
         }
         lock.lock();
+        if (!is_ready && error.empty()) {
+            const auto place = std::upper_bound(state->to_compile.begin(), state->to_compile.end(), index,
+                                                [&](std::size_t one, std::size_t other) {
+                                                    // Of two that are as long, or unknown, the one that was asked for
+                                                    // first is taken first.
+                                                    const double a = state->seconds[one], b = state->seconds[other];
+                                                    return a != b ? a < b : one > other;
+                                                });
+            state->to_compile.insert(place, index);
+            continue;
+        }
         PrefetchProgress& progress = state->progress;
         ++(is_ready ? progress.ready : progress.failed);
         if (!is_ready && progress.error.empty()) progress.error = error;

@@ -1,13 +1,14 @@
 // A set of blobs that is made ready in the background, by a bounded number of threads.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace lazyck::rt {
@@ -21,11 +22,14 @@ struct PrefetchProgress {
 
 class Prefetch {
  public:
-    using Work = std::function<void(std::size_t)>;
+    // Makes one ready; returns false if that would take a compile and `may_compile` is false.
+    using Work = std::function<bool(std::size_t index, bool may_compile)>;
 
-    // Calls `work(0)` to `work(count - 1)`, in that order, on `workers` threads; what throws counts as failed. The threads
-    // outlive this object until what they work on is done; what has not begun by its end never does.
-    Prefetch(std::size_t count, unsigned workers, Work work);
+    // One index for each of `seconds`, which is what compiling it may take (0: unknown). Calls `work(i, false)` in
+    // order, then `work(i, true)` for those that are to be compiled, the longest first, on `workers` threads; what
+    // throws counts as failed. The threads outlive this object until what they work on is done; what has not begun by
+    // its end never does.
+    Prefetch(std::vector<double> seconds, unsigned workers, Work work);
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
@@ -42,7 +46,9 @@ class Prefetch {
         std::mutex mutex;
         std::condition_variable changed;
         PrefetchProgress progress;
+        std::vector<double> seconds;
         std::size_t next = 0;
+        std::vector<std::size_t> to_compile;  // the longest last
         bool is_cancelled = false;
         Work work;
     };

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compile.h"
@@ -22,13 +23,15 @@
 #include "places.h"
 #include "process.h"
 #include "slots.h"
+#include "trim.h"
 
 namespace lazyck::rt {
 
 namespace {
 
-constexpr double k_least_patience = 1200;              // seconds
-constexpr long k_unknown_need_kib = 4L * 1024 * 1024;  // what large CUDA files take
+constexpr double k_least_patience = 1200;                    // seconds
+constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
+constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // what large CUDA files take
 
 class HeldSlot {
  public:
@@ -71,7 +74,25 @@ void quarantine(const std::string& path, const std::string& problem) {
     if (std::rename(path.c_str(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
-    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + file_name_of(aside) + "'");
+    say(Level::warn,
+        "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + file_name_of(aside) + "'");
+}
+
+std::string first_line_of(const std::exception& e) {
+    const std::string text = e.what();
+    const std::string line = text.substr(0, text.find('\n'));
+    return line.rfind("lazyck: ", 0) == 0 ? line.substr(8) : line;
+}
+
+// A warning about `what`, the first time in this process.
+void say_once(const std::string& what, const std::string& line) {
+    static std::mutex* const s_mutex = new std::mutex;
+    static auto* const s_said = new std::set<std::string>;
+    {
+        const std::lock_guard<std::mutex> guard(*s_mutex);
+        if (!s_said->insert(what).second) return;
+    }
+    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0));
 }
 
 }  // namespace
@@ -100,6 +121,8 @@ Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
 Store::Store(const Config& config, Places places, bool may_stand_in)
     : m_config(config),
       m_places(std::move(places)),
+      m_events(config.trace),
+      m_is_jit_forbidden(config.is_jit_disabled),
       m_jobs(std::make_unique<JobSlots>(config.jobs)),
       m_may_stand_in(may_stand_in) {}
 
@@ -111,8 +134,10 @@ std::string Store::name_of(const ManifestView& manifest) const {
 
 std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    if (!m_caches)
-        m_caches = std::make_shared<Caches>(m_given.empty() ? m_config.cache_dir : m_given, name_of(manifest));
+    if (m_caches) return m_caches;
+    Strings tiers = m_config.cache_path;
+    for (const std::string& root : m_places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
+    m_caches = std::make_shared<Caches>(m_given.empty() ? m_config.cache_dir : m_given, name_of(manifest), tiers);
     return m_caches;
 }
 
@@ -125,7 +150,18 @@ void Store::set_cache_dir(const std::string& path) {
     m_caches.reset();
 }
 
+void Store::before_fork() {
+    m_mutex.lock();
+    m_events.before_fork();
+}
+
+void Store::after_fork_in_parent() {
+    m_events.after_fork_in_parent();
+    m_mutex.unlock();
+}
+
 void Store::after_fork_in_child() {
+    m_events.after_fork_in_child();
     // Never destroyed: their locks may be held by threads that the child does not have.
     static_cast<void>(m_contents.release());
     static_cast<void>(m_jobs.release());
@@ -146,18 +182,30 @@ EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const 
             m_config.salt,      manifest.machine()};
 }
 
+std::string Store::history(const ManifestView& manifest) {
+    const auto caches = this->caches(manifest);
+    const auto places = caches->to_read();
+    return places.empty() || places[0]->is_tier() ? "" : places[0]->history_path();
+}
+
 bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path) {
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
-    const auto cache = caches->own();
-    path = cache->entry_path(key);
-    if (!cache->find_directory(key)) return false;
-    try {
-        return look_up_entry(path, key.id(), key.machine, symbols_of(manifest, blob)).state == EntryState::ready;
-    } catch (const CompileError&) {
-        return false;  // whole, but not what the library needs: loading it says more
+    path = caches->own()->entry_path(key);
+    for (const auto& cache : caches->to_read()) {
+        try {
+            const std::string here = cache->entry_path(key);
+            const EntryLookup found =
+                look_up_entry(here, cache->note_path(key), key.id(), key.machine, symbols_of(manifest, blob));
+            if (found.state != EntryState::ready) continue;
+            path = here;
+            return true;
+        } catch (const CompileError&) {
+            // whole, but not what the library needs, or in a directory that is refused: loading it says more
+        }
     }
+    return false;
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -168,18 +216,29 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     EntryLookup found;
     for (const auto& cache : caches->to_read()) {
         const std::string path = cache->entry_path(key);
-        EntryLookup here = look_up_entry(path, key.id(), key.machine, symbols);
+        EntryLookup here;
+        try {
+            here = look_up_entry(path, cache->note_path(key), key.id(), key.machine, symbols);
+            // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
+            if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
+        } catch (const CompileError& e) {
+            if (!cache->is_tier()) throw;
+            say_once(cache->root(), e.what());
+            continue;
+        }
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
-            if (is_said(Level::debug)) say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
+            if (is_said(Level::debug))
+                say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
+            here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
             return std::move(here.entry);
         }
-        // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
-        if (!cache->find_directory(key)) continue;
-        if (here.state == EntryState::damaged) found = std::move(here);
+        if (here.state != EntryState::damaged) continue;
+        if (cache->is_tier()) say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over");
+        found = std::move(here);
     }
     ++m_counters.misses;
-    if (m_config.is_jit_disabled) fail_frozen(blob, key, *caches->own(), found);
+    if (m_is_jit_forbidden) fail_frozen(blob, key, *caches->own(), found);
     return compile_somewhere(manifest, blob, key, symbols, *caches);
 }
 
@@ -209,10 +268,17 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     const Guess guess = costs.guess(blob.name);
     EntryLookup found;
     const auto look_up = [&] {
-        found = look_up_entry(path, key.id(), key.machine, symbols);
+        found = look_up_entry(path, cache.note_path(key), key.id(), key.machine, symbols);
+        found.entry.origin = "cache";
         return found.state == EntryState::ready;
     };
+    Event event;
+    event.library = manifest.library();
+    event.blob = blob.name;
+    event.arch = key.arch_label();
+    const double begin = now_seconds();
     const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess), look_up);
+    tell_wait(event, "another process's compile", begin, cache);
     if (found.state == EntryState::ready || look_up()) return std::move(found.entry);
     if (found.state == EntryState::damaged) {
         ++m_counters.damaged;
@@ -237,8 +303,10 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.find_change = [&]() -> std::string {
         return is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
+    const double slot_begin = now_seconds();
     const HeldSlot slot(*m_jobs);
     CompileSlot shared(cache.slots_dir(), m_config.jobs, needed, what);
+    tell_wait(event, "a compile slot", slot_begin, cache);
     request.started = [&](pid_t compiler) { shared.started(compiler); };
     request.ended = [&](const Outcome& outcome) {
         cost.peak_kib = std::max(cost.peak_kib, outcome.peak_rss_kib);
@@ -246,10 +314,14 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     };
     const auto start = std::chrono::steady_clock::now();
     const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
+    event.kind = "compile";
+    Span span(m_events, event, cache.history_path());
     try {
         compile_entry(request, cache, key);
-    } catch (...) {
+    } catch (const std::exception& e) {
         ++m_counters.failures;
+        span.event().what = first_line_of(e);
+        span.event().peak_kib = cost.peak_kib;
         // As the kernel does when memory runs out: the next try reserves more.
         if (was_killed) costs.add(blob.name, {guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
@@ -259,12 +331,39 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     costs.add(blob.name, cost);
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
+    span.event().peak_kib = cost.peak_kib;
     if (!look_up()) {
+        span.event().what = "its entry is gone";
         fail("lazyck: the cache entry '" + path + "' was compiled and " +
              (found.state == EntryState::missing ? "is gone" : "is damaged (" + found.problem + ")") +
              "; is the file system full, or cleaned meanwhile?");
     }
+    span.event().size = found.entry.file->size();
+    span.succeed();
+    found.entry.origin = "compiled";
+    found.entry.seconds = cost.seconds;
+    found.entry.peak_kib = cost.peak_kib;
+    bound(cache);
     return std::move(found.entry);
+}
+
+void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {
+    event.kind = "wait";
+    event.what = what;
+    event.start = begin;
+    event.seconds = now_seconds() - begin;
+    // A clock that jumped tells nothing, and what nobody notices is no wait.
+    if (event.seconds >= k_least_wait && event.seconds < k_longest_wait) m_events.tell(event, cache.history_path());
+}
+
+// Keeps the cache below its largest size, now and then. The caller has what it wants: nothing here may fail.
+void Store::bound(Cache& cache) {
+    if (m_config.cache_max_kib <= 0) return;
+    try {
+        trim_now_and_then(cache.root(), static_cast<std::uint64_t>(m_config.cache_max_kib) * 1024);
+    } catch (const std::exception& e) {
+        say(Level::warn, std::string("cannot trim the cache: ") + e.what());
+    }
 }
 
 void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache, const EntryLookup& found) const {

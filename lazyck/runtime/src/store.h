@@ -13,6 +13,7 @@
 #include "config.h"
 #include "contents.h"
 #include "entry.h"
+#include "events.h"
 #include "manifest_view.h"
 
 namespace lazyck::rt {
@@ -45,10 +46,10 @@ class Store {
     // `may_stand_in`: where the cache cannot be written, compile into another place, for this process's own use.
     Store(const Config& config, Places places, bool may_stand_in = false);
 
-    // The verified entry of blob `index` for `archs`, compiled if need be. Throws CompileError.
+    // The verified entry of blob `index` for `archs`, compiled if need be and allowed. Throws CompileError.
     Entry obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
-    // Whether the cache has it; `path` is where it is or would be.
+    // Whether a cache has it; `path` is where it is, or would be in the user's own.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
 
     // Throws CompileError when `path` cannot be a cache.
@@ -57,13 +58,21 @@ class Store {
     // Has the next compile try again to write where writing failed before.
     void forget_bad_places();
 
+    // From now on nothing is compiled, or again what is missing; returns how it was. LAZYCK_DISABLE_JIT is where it
+    // starts.
+    bool forbid_jit(bool is_forbidden) { return m_is_jit_forbidden.exchange(is_forbidden); }
+
+    // Where events of this library are written down; "" where there is no cache.
+    std::string history(const ManifestView& manifest);
+
     // Handlers of fork. What other threads were changing is made anew in the child, and their slots are free there.
-    void before_fork() { m_mutex.lock(); }
-    void after_fork_in_parent() { m_mutex.unlock(); }
+    void before_fork();
+    void after_fork_in_parent();
     void after_fork_in_child();
 
     const Config& config() const { return m_config; }
     Counters& counters() { return m_counters; }
+    Events& events() { return m_events; }
 
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
@@ -73,12 +82,16 @@ class Store {
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
                   Cache& cache);
+    void tell_wait(Event event, const char* what, double begin, const Cache& cache);
+    void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache,
                                   const EntryLookup& found) const;
 
     const Config m_config;
     const Places m_places;
     Counters m_counters;
+    Events m_events;
+    std::atomic<bool> m_is_jit_forbidden;
     std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
     std::unique_ptr<JobSlots> m_jobs;
     std::mutex m_mutex;                // held for moments only

@@ -1,4 +1,5 @@
 // lazyck-rt: drives the runtime's own cache and compiler code from the command line, for `lazyck prebuild`.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -10,6 +11,7 @@
 #include "arch.h"
 #include "config.h"
 #include "elf_view.h"
+#include "entry.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -18,6 +20,7 @@
 #include "parallel.h"
 #include "places.h"
 #include "store.h"
+#include "trim.h"
 
 namespace {
 
@@ -29,7 +32,11 @@ constexpr char k_usage[] =
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached\n"
     "  path      where each blob's entry is or would be, one a line\n"
-    "Without blobs: all. Several --arch make one entry for all of them together.\n";
+    "Without blobs: all. Several --arch make one entry for all of them together.\n"
+    "       lazyck-rt verify CACHE\n"
+    "  reads every entry; one JSON line for each: path, problem. Status 1 if there is one\n"
+    "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--dry-run]\n"
+    "  removes what was not used for longest; a JSON line for each removed entry, and one that sums up\n";
 
 struct Options {
     std::string verb;
@@ -180,10 +187,49 @@ int run(const Options& options) {
     return write_all(1, out) ? 0 : 1;
 }
 
+int run_verify(const std::string& root) {
+    bool is_good = true;
+    for_each_entry(root, [&](const std::string& path) {
+        const std::string problem = find_damage(path);
+        is_good &= problem.empty();
+        write_all(1, "{\"path\": " + json_string(path) + ", \"problem\": " + json_string(problem) + "}\n");
+    });
+    return is_good ? 0 : 1;
+}
+
+int run_trim(const Strings& words) {
+    TrimRequest request;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        const bool has_value = i + 1 < words.size();
+        if (words[i] == "--dry-run") {
+            request.is_dry = true;
+        } else if (words[i] == "--max-size" && has_value) {
+            request.most_bytes = std::stoull(words[++i]);
+        } else if (words[i] == "--older-than" && has_value) {
+            request.oldest_seconds = std::stod(words[++i]);
+        } else {
+            fail(k_usage);
+        }
+    }
+    const TrimOutcome outcome = trim(words.at(0), request, [](const TrimmedEntry& entry) {
+        write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
+                         ", \"last_use\": " + std::to_string(entry.last_use) + "}\n");
+    });
+    const std::string sum = "{\"kept\": " + std::to_string(outcome.kept) +
+                            ", \"kept_bytes\": " + std::to_string(outcome.kept_bytes) +
+                            ", \"removed\": " + std::to_string(outcome.removed) +
+                            ", \"removed_bytes\": " + std::to_string(outcome.removed_bytes) + "}\n";
+    return write_all(1, sum) ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
+        const std::string verb = argc > 2 ? argv[1] : "";
+        const Strings words(argv + std::min(argc, 2), argv + argc);
+        if (verb == "verify" && words.size() == 1) return run_verify(absolute(words[0]));
+        if (verb == "trim") return run_trim(words);
         return run(parse(argc, argv));
     } catch (const std::exception& e) {
         write_all(2, std::string(e.what()) + "\n");

@@ -1,0 +1,39 @@
+// Keeps a cache below a size: removes what has not been used for longest.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lazyck::rt {
+
+// Calls `use` with the path of each entry. Throws CompileError when `root` cannot be read or belongs to others.
+void for_each_entry(const std::string& root, const std::function<void(const std::string&)>& use);
+
+struct TrimRequest {
+    std::uint64_t most_bytes = UINT64_MAX;  // that may stay
+    double oldest_seconds = -1;             // since its last use that an entry may stay; negative: any
+    bool is_dry = false;                    // only tell what would go
+};
+
+struct TrimOutcome {
+    std::uint64_t kept = 0, kept_bytes = 0, removed = 0, removed_bytes = 0;
+};
+
+struct TrimmedEntry {
+    std::string path;
+    std::uint64_t bytes = 0;  // with all that lies beside it
+    double last_use = 0;      // seconds since 1970; exact to some hours
+};
+
+// Removes entries, with their logs, notes and damaged copies, the longest unused first. Jobs that have one loaded keep
+// it, and those that look for one meanwhile find it or compile it. Failures to remove are passed over. Throws
+// CompileError when `root` cannot be read or belongs to others.
+TrimOutcome trim(const std::string& root, const TrimRequest& request,
+                 const std::function<void(const TrimmedEntry&)>& removed);
+
+// For processes that compile: trims to nine tenths of `most_bytes` if it is more than that, at most once an hour for
+// all processes of all hosts.
+void trim_now_and_then(const std::string& root, std::uint64_t most_bytes);
+
+}  // namespace lazyck::rt
