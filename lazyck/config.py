@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from lazyck import abi
@@ -23,6 +24,20 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
 def environment() -> dict[str, str]:
     """The process's environment: the one place where lazyck's Python reads it."""
     return dict(os.environ)
+
+
+@contextmanager
+def setting(name: str, value: str) -> Iterator[None]:
+    """Within it the process's environment says so, for libraries that are loaded meanwhile too."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def cache_dir(env: Mapping[str, str]) -> Path | None:
