@@ -57,13 +57,13 @@ class Compilation {
         m_plan = make_plan(request.recipe, values);
     }
 
-    void run() {
+    UniqueFd run() {
         const double expected = m_request.expected_seconds;
         say(Level::info,
             "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
-        const UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
+        UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
         const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);
         // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
@@ -80,6 +80,7 @@ class Compilation {
         keep_log();
         publish("blob.so", m_entry);
         say(Level::info, "compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
+        return output;
     }
 
  private:
@@ -219,14 +220,14 @@ void check_owner(const CompileRequest& request) {
 
 }  // namespace
 
-void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
+UniqueFd compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
     if (!is_file(request.source)) {
         fail("lazyck: cannot compile blob '" + visible(request.blob) + "' for " + request.arch_label +
                  ": its source '" + request.source + "' is not there; " LAZYCK_ENV_ROOT " names the library's bundle",
              {request.blob, "", ""});
     }
     if (is_privileged()) check_owner(request);
-    Compilation(request, cache, key).run();
+    return Compilation(request, cache, key).run();
 }
 
 }  // namespace lazyck::rt

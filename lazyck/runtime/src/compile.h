@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache.h"
+#include "files.h"
 #include "process.h"
 #include "recipe.h"
 #include "text.h"
@@ -27,8 +28,8 @@ struct CompileRequest {
     std::function<std::string()> find_change;  // in what the compiler read, since the library was built; "" if none
 };
 
-// Leaves the entry at its place in the cache, and the log beside it, also on failure. The caller holds the blob's lock.
-// Throws CompileError.
-void compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key);
+// Leaves the entry at its place in the cache, and the log beside it, also on failure; returns the entry, open. The
+// caller holds the blob's lock. Throws CompileError.
+UniqueFd compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key);
 
 }  // namespace lazyck::rt

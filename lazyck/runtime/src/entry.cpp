@@ -166,13 +166,18 @@ EntryLookup look_up_entry(const std::string& path, const std::string& note, cons
     if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
     // That this process can open no more says nothing about the entry.
     if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
+    if (fd) return read_entry(std::move(fd), path, note, key, machine, symbols);
+    result.state = EntryState::damaged;
+    result.problem = system_text(error);
+    return result;
+}
+
+EntryLookup read_entry(UniqueFd fd, const std::string& path, const std::string& note, const Digest& key,
+                       std::uint16_t machine, const Strings& symbols) {
+    EntryLookup result;
     result.state = EntryState::damaged;
     struct stat st = {};
-    if (error != 0 || fstat(fd.get(), &st) != 0) {
-        result.problem = system_text(error != 0 ? error : errno);
-    } else {
-        result.problem = stranger_of(st);
-    }
+    result.problem = fstat(fd.get(), &st) != 0 ? system_text(errno) : stranger_of(st);
     if (!result.problem.empty()) return result;
     auto known = recall(note, st, key, symbols);
     if (known) {

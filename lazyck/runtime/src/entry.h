@@ -38,6 +38,10 @@ struct EntryLookup {
 EntryLookup look_up_entry(const std::string& path, const std::string& note, const Digest& key, std::uint16_t machine,
                           const Strings& symbols);
 
+// The same for one that is open as `fd`, whatever lies at `path` by now.
+EntryLookup read_entry(UniqueFd fd, const std::string& path, const std::string& note, const Digest& key,
+                       std::uint16_t machine, const Strings& symbols);
+
 // What is wrong with the entry at `path`, whoever's it is, or "": reads all of it. Throws CompileError for a directory
 // on the way that others could write.
 std::string find_damage(const std::string& path);

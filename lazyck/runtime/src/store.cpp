@@ -316,8 +316,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
     event.kind = "compile";
     Span span(m_events, event, cache.history_path());
+    UniqueFd made;
     try {
-        compile_entry(request, cache, key);
+        made = compile_entry(request, cache, key);
     } catch (const std::exception& e) {
         ++m_counters.failures;
         span.event().what = first_line_of(e);
@@ -332,11 +333,12 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
     span.event().peak_kib = cost.peak_kib;
-    if (!look_up()) {
-        span.event().what = "its entry is gone";
-        fail("lazyck: the cache entry '" + path + "' was compiled and " +
-             (found.state == EntryState::missing ? "is gone" : "is damaged (" + found.problem + ")") +
-             "; is the file system full, or cleaned meanwhile?");
+    // Not by its path: somebody may have emptied the cache meanwhile.
+    found = read_entry(std::move(made), path, cache.note_path(key), key.id(), key.machine, symbols);
+    if (found.state != EntryState::ready) {
+        span.event().what = found.problem;
+        fail("lazyck: the cache entry '" + path + "' was compiled and is damaged (" + found.problem +
+             "); is the file system broken?");
     }
     span.event().size = found.entry.file->size();
     span.succeed();
