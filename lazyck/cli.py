@@ -18,14 +18,30 @@ from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
 from lazyck.postbuild.quick import quick
 from lazyck.prebuild import names, run
+from lazyck.runtime.build import SOURCES
 from lazyck.settings import BuildSettings, load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+def print_include_dir(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
+    """For `--include-dir`: print and end."""
+    if is_given and not context.resilient_parsing:
+        click.echo(str(SOURCES))
+        context.exit()
+
+
 @click.group(context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="lazyck")
+@click.option(
+    "--include-dir",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_include_dir,
+    help="Print the directory of lazyck.h, the C interface of lazy libraries, and exit.",
+)
 def cli() -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
 

@@ -1,0 +1,75 @@
+/* Makes blobs of a lazy library ready in the background, from C: what lazyck.h declares, looked up in the library.
+ *
+ *     cc warm_up.c -o warm_up -I "$(lazyck --include-dir)" -ldl
+ *     warm_up LIBRARY prefetch BLOB...    makes these blobs ready
+ *     warm_up LIBRARY replay PROFILE      makes ready what the profile has
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lazyck.h"
+
+static void* g_library;
+
+static void* look_up(const char* name) {
+    void* const function = dlsym(g_library, name);
+    if (function == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(2);
+    }
+    return function;
+}
+
+/* Declares a pointer of the declared function's own type. */
+#define FROM_LIBRARY(name) __typeof__(&name) const p_##name = (__typeof__(&name))look_up(#name)
+
+static void show(const lazyck_event* event, void* data) {
+    (void)data;
+    if (strcmp(event->kind, "compile") == 0 && event->has_ended) {
+        printf("%s took %.1f s, %llu KiB\n", event->blob, event->seconds, (unsigned long long)event->peak_kib);
+    }
+}
+
+int main(int argc, char** argv) {
+    if (argc < 4 || (strcmp(argv[2], "prefetch") != 0 && strcmp(argv[2], "replay") != 0)) {
+        fprintf(stderr, "usage: warm_up LIBRARY prefetch BLOB... | replay PROFILE\n");
+        return 2;
+    }
+    g_library = dlopen(argv[1], RTLD_NOW);
+    if (g_library == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 2;
+    }
+    FROM_LIBRARY(lazyck_abi_version);
+    FROM_LIBRARY(lazyck_set_listener);
+    FROM_LIBRARY(lazyck_job_start);
+    FROM_LIBRARY(lazyck_job_replay);
+    FROM_LIBRARY(lazyck_job_wait);
+    FROM_LIBRARY(lazyck_job_error);
+    FROM_LIBRARY(lazyck_job_free);
+    FROM_LIBRARY(lazyck_last_error);
+    if (p_lazyck_abi_version() < 2) {
+        fprintf(stderr, "%s was linked by an older lazyck\n", argv[1]);
+        return 2;
+    }
+    p_lazyck_set_listener(show, NULL);
+    const int is_replay = strcmp(argv[2], "replay") == 0;
+    lazyck_job* const job = is_replay ? p_lazyck_job_replay(argv[3], 0)
+                                      : p_lazyck_job_start((const char* const*)argv + 3, (size_t)argc - 3, 0);
+    if (job == NULL) {
+        fprintf(stderr, "%s\n", p_lazyck_last_error());
+        return 1;
+    }
+    lazyck_progress progress = {0};
+    progress.size = sizeof progress;
+    /* With a negative time it would block until the end; this polls, as an event loop does. */
+    while (p_lazyck_job_wait(job, 0.1, &progress) == 0) {
+    }
+    printf("%llu of %llu blobs ready\n", (unsigned long long)progress.ready, (unsigned long long)progress.total);
+    const int has_failed = progress.failed != 0;
+    if (has_failed) fprintf(stderr, "%s\n", p_lazyck_job_error(job));
+    p_lazyck_job_free(job);
+    return has_failed;
+}
