@@ -43,20 +43,35 @@ std::string with_trailer(std::string image) {
     return image;
 }
 
-void check_note(const std::string& rows, bool is_fitting) {
-    static const std::string s_path = [] {
+// A directory of this process, removed with it.
+class NoteDirectory {
+ public:
+    NoteDirectory() {
         char directory[] = "/dev/shm/lazyck-fuzz-XXXXXX";
         if (mkdtemp(directory) == nullptr) std::abort();
-        return std::string(directory) + "/entry";
-    }();
+        m_path = directory;
+    }
+    NoteDirectory(const NoteDirectory&) = delete;
+    NoteDirectory& operator=(const NoteDirectory&) = delete;
+    ~NoteDirectory() { rmdir(m_path.c_str()); }
+
+    std::string note() const { return m_path + "/note"; }
+
+ private:
+    std::string m_path;
+};
+
+void check_note(const std::string& rows, bool is_fitting) {
+    static const NoteDirectory s_directory;
+    const std::string note = s_directory.note();
     struct stat st = {};
     {
-        const UniqueFd fd = open_file(s_path + ".seen", O_WRONLY | O_CREAT | O_TRUNC);
+        const UniqueFd fd = open_file(note, O_WRONLY | O_CREAT | O_TRUNC);
         if (!fd || !write_all(fd.get(), is_fitting ? seen_text(st, k_key, k_symbols, rows) : rows)) std::abort();
     }
-    const auto found = recall(s_path, st, k_key, k_symbols);
+    const auto found = recall(note, st, k_key, k_symbols);
     if (found && found->size() != k_symbols.size()) std::abort();
-    unlink((s_path + ".seen").c_str());
+    unlink(note.c_str());
 }
 
 }  // namespace
