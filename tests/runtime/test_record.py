@@ -63,6 +63,46 @@ def test_many_ranks_share_a_profile(lib: LazyLibrary, tmp_path: Path) -> None:
         p.communicate()
 
 
+def test_many_threads_record_trace_and_prefetch_at_once(lib: LazyLibrary) -> None:
+    lib.program(
+        r"""
+    #include "demo.h"
+    #include "lazyck.h"
+    #include <atomic>
+    #include <string>
+    #include <thread>
+    #include <vector>
+    static std::atomic<int> events{0};
+    int main(int, char** argv) {
+        lazyck_set_listener([](const lazyck_event*, void*) { ++events; }, nullptr);
+        lazyck_job* job = lazyck_job_replay(argv[1], 2);
+        std::atomic<int> wrong{job == nullptr};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 6; ++t) threads.emplace_back([&, t] {
+            for (int i = 0; i < 40000; ++i) {
+                const int which = 1 + (t + i) % 4;
+                if (call(which, 10) != 10 + which) ++wrong;
+                if (i % 10000 == 0 && t == 0) lazyck_record((std::string(argv[1]) + std::to_string(i)).c_str());
+                if (i % 5000 == 0 && lazyck_job_wait(job, 0, nullptr) < 0) ++wrong;
+            }
+        });
+        for (auto& thread : threads) thread.join();
+        if (lazyck_job_wait(job, -1, nullptr) != 1) ++wrong;
+        lazyck_job_free(job);
+        return wrong || events < 4;
+    }
+    """,
+        "all",
+    )
+    profile = lib.directory / "profile"
+    profile.write_text("".join(f"{n}\n" for n in NAMES))
+    env = {"LAZYCK_RECORD": str(profile) + ".env", "LAZYCK_TRACE": str(lib.directory / "trace")}
+    done = lib.call(lib.directory / "all", profile, env=env)
+    assert done.returncode == 0, done
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
+    assert {r[0] for r in rows(lib.directory / "profile0")} == set(NAMES)
+
+
 def test_a_killed_run_leaves_what_it_has_recorded(lib: LazyLibrary, tmp_path: Path) -> None:
     profile = tmp_path / "run.profile"
     slow_compiler(lib, 'case " $* " in *two.cpp*) sleep 60 ;; esac;')

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import test_many
+import test_record
 from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import HERE
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
@@ -75,6 +76,7 @@ CASES: list[Callable[[LazyLibrary], None]] = [
     test_many.test_a_compiler_that_hangs_is_killed_with_all_that_it_started,
     test_many.test_ctrl_c_in_a_program_that_handles_it_ends_the_call,
     test_many.test_a_cancelled_thread_finishes_its_compile,
+    test_record.test_many_threads_record_trace_and_prefetch_at_once,
 ]
 
 
