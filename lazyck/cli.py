@@ -15,11 +15,16 @@ import click
 from lazyck import __version__, abi, aiter, build, doctor, toolchains
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
+from lazyck.files import write_atomic
 from lazyck.inspect import read_manifest, render_text, to_json
 from lazyck.postbuild.quick import quick
 from lazyck.prebuild import names, run
+from lazyck.report.gather import gather
+from lazyck.report.page import render_page
+from lazyck.report.page import to_json as report_to_json
 from lazyck.runtime.build import SOURCES
 from lazyck.settings import BuildSettings, load_settings
+from lazyck.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -205,6 +210,56 @@ def doctor_command(as_json: bool) -> None:
     report = doctor.examine(environment())
     click.echo(json.dumps(doctor.to_json(report), indent=1) if as_json else doctor.render_text(report))
     sys.exit(0 if report.healthy else 1)
+
+
+@cli.command("report")
+@click.option(
+    "--cache", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The cache. [default: the user's]"
+)
+@click.option(
+    "--trace",
+    "traces",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A trace file (LAZYCK_TRACE) to add to the history; repeatable.",
+)
+@click.option("--since", default="", metavar="TIME", help="Leave out what is older: 90m, 12h, 7d, or 2026-01-31.")
+@click.option("--library", default="", metavar="NAME", help="Only this library.")
+@click.option(
+    "--manifest",
+    "manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="LIB",
+    help="A lazy library to compare with its full build; repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("lazyck-report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="The page.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON instead.")
+def report_command(
+    cache: Path | None,
+    traces: tuple[Path, ...],
+    since: str,
+    library: str,
+    manifests: tuple[Path, ...],
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Write a page about what compiling lazily cost and saved: slowest blobs, timeline, failures."""
+    found = gather(cache, traces, since, library, [read_manifest(m) for m in manifests], environment())
+    if as_json:
+        click.echo(json.dumps(report_to_json(found), indent=1))
+        return
+    write_atomic(output, render_page(found).encode())
+    click.echo(f"lazyck: wrote {visible(str(output))}")
 
 
 @cli.group("prebuild")

@@ -1,0 +1,252 @@
+"""What the runtime noted of its work: `<cache>/.history`, trace files, `<cache>/.costs`.
+
+The grammar of a history and of a trace stands in runtime/src/events.cpp, that of costs in runtime/src/costs.h. All of
+them are appended to by processes that may be killed and lie where anyone with the user's rights writes: what does not
+parse is passed over and counted, and nothing of any size or shape takes more than bounded memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lazyck.errors import FormatError
+from lazyck.visible import visible
+
+HISTORY_DIRECTORY = ".history"
+COSTS_DIRECTORY = ".costs"
+KINDS = ("compile", "wait", "load")
+
+_LONGEST_LINE = 64 * 1024
+_LARGEST_FILE = 64 << 20  # the writer moves a history away at 8 MiB
+_MOST_EVENTS = 500_000
+_LAST_TIME = 1e11  # seconds since 1970: the year 5138
+_LONGEST = 1e9  # seconds
+_LARGEST_NUMBER = 2**53  # what JSON's readers keep exactly
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a blob. Texts are as `visible` gives them; "" and 0 stand for unknown, as does the
+    rank -1.
+
+    `start` is in seconds since 1970, `seconds` what it took, `what` of a failure why, of a wait for what, of a load
+    from where ("cache", "tier <root>", "compiled"); `peak_kib` is of the compiler's largest process, `size` the
+    entry's, in bytes.
+    """
+
+    kind: str
+    blob: str
+    start: float
+    seconds: float
+    library: str = ""
+    arch: str = ""
+    pid: int = 0
+    tid: int = 0
+    host: str = ""
+    rank: int = -1
+    has_failed: bool = False
+    what: str = ""
+    peak_kib: int = 0
+    size: int = 0
+
+    @property
+    def is_cache_load(self) -> bool:
+        """Whether a blob came out of a cache, so that nobody had to compile it."""
+        return self.kind == "load" and not self.has_failed and self.what != "compiled"
+
+
+@dataclass(frozen=True)
+class History:
+    """Events in order of their start, and how many lines (or events beyond the bound) were passed over."""
+
+    events: tuple[Event, ...]
+    passed_over: int = 0
+
+
+def read_history(cache: Path) -> History:
+    """All that the processes of all hosts noted in `cache`; empty if nothing has. Raises `OSError` when it cannot be
+    read."""
+    directory = cache / HISTORY_DIRECTORY
+    try:
+        files = sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return History(())
+    found: list[Event] = []
+    passed_over = 0
+    for file in files:
+        host = visible(file.name.removesuffix(".1"))
+        for line in _lines_within(file):
+            event = decode_event(line, host) if line is not None else None
+            if event is None or len(found) == _MOST_EVENTS:
+                passed_over += 1
+            else:
+                found.append(event)
+    return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
+
+
+def decode_event(line: bytes, host: str = "") -> Event | None:
+    """One line of a history; None if it is not one. `host` is the event's if the line names none."""
+    raw = _json_object(line)
+    return None if raw is None else _event_of(raw, host)
+
+
+def read_trace(path: Path) -> History:
+    """The events of a trace file that lazyck wrote (`LAZYCK_TRACE`). Raises `FormatError` if there is nothing of the
+    kind in it, or it cannot be read."""
+    names: dict[int, tuple[str, int]] = {}
+    found: list[Event] = []
+    passed_over = 0
+    try:
+        for line in _lines(path):
+            text = b"" if line is None else line.strip().rstrip(b",")
+            if text in (b"[", b"]"):
+                continue
+            raw = _json_object(text)
+            event = _event_of_trace(raw, names) if raw is not None and len(found) < _MOST_EVENTS else None
+            if event is not None:
+                found.append(event)
+            elif raw is None or raw.get("ph") != "M":
+                passed_over += 1
+    except OSError as e:
+        raise FormatError(f"{path}: {e.strerror}", "give a file that LAZYCK_TRACE named") from e
+    if not found and not names:
+        raise FormatError(f"{path}: no trace of lazyck", "give a file that LAZYCK_TRACE named")
+    return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
+
+
+def merge(histories: Iterable[History]) -> History:
+    """Several as one; an event that is in a trace and in a history too (times there are rounded) is taken once."""
+    seen: set[tuple[object, ...]] = set()
+    events: list[Event] = []
+    passed_over = 0
+    for history in histories:
+        passed_over += history.passed_over
+        keys = []
+        for e in history.events:
+            key = (e.kind, e.library, e.blob, e.host, e.pid, e.tid)
+            at = round(e.start * 1000)
+            if not any((*key, near) in seen for near in (at - 1, at, at + 1)):
+                events.append(e)
+            keys.append((*key, at))
+        seen.update(keys)  # not while it is read: one history holds nothing twice
+    return History(tuple(sorted(events, key=lambda e: e.start)), passed_over)
+
+
+def read_costs(cache: Path) -> dict[tuple[str, str], float]:
+    """(library, blob) → seconds of its last compile, for names that are file names too (others are mangled there)."""
+    found: dict[tuple[str, str], float] = {}
+    try:
+        files = sorted((cache / COSTS_DIRECTORY).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return found
+    for file in files:
+        for line in _lines_within(file):
+            match = re.fullmatch(rb"(\d{1,12}(?:\.\d{1,9})?) \d{1,15} ([^!\n][^\n]*)\n", line or b"")
+            if match and len(found) < _MOST_EVENTS:
+                name = visible(match[2].decode("utf-8", "surrogateescape"))
+                found[visible(file.name), name] = float(match[1])
+    return found
+
+
+def _lines_within(path: Path) -> Iterator[bytes | None]:
+    """The lines of a file of a cache; none of one that is gone by now, or a link."""
+    try:
+        yield from _lines(path, os.O_NOFOLLOW)
+    except OSError as e:
+        if e.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+
+
+def _lines(path: Path, flags: int = 0) -> Iterator[bytes | None]:
+    """The lines of a regular file, the oldest bytes of a huge one left out; None stands for one that is too long."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        return
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, info.st_size - _LARGEST_FILE))
+        read = 0
+        is_inside = False  # of a line that is too long
+        while read < _LARGEST_FILE and (line := file.readline(_LONGEST_LINE)):
+            read += len(line)
+            is_whole = line.endswith(b"\n") or len(line) < _LONGEST_LINE
+            if not is_inside:
+                yield line if is_whole else None
+            is_inside = not is_whole
+
+
+def _json_object(text: bytes) -> dict[str, Any] | None:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return raw if isinstance(raw, dict) else None
+
+
+def _number(raw: object, most: float) -> float | None:
+    """A number from 0 to `most`; nothing else, such as NaN, infinity or a truth value."""
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+        return None
+    return raw if 0 <= raw <= most and math.isfinite(raw) else None
+
+
+def _whole(raw: object, unknown: int = 0) -> int:
+    number = _number(raw, _LARGEST_NUMBER)
+    return unknown if number is None else int(number)
+
+
+def _text(raw: object) -> str:
+    return visible(raw) if isinstance(raw, str) else ""
+
+
+def _event_of(raw: dict[str, Any], host: str) -> Event | None:
+    start, seconds = _number(raw.get("t"), _LAST_TIME), _number(raw.get("s"), _LONGEST)
+    kind, blob = raw.get("kind"), _text(raw.get("blob"))
+    if start is None or seconds is None or kind not in KINDS or not blob:
+        return None
+    return Event(
+        kind,
+        blob,
+        float(start),
+        float(seconds),
+        _text(raw.get("library")),
+        _text(raw.get("arch")),
+        _whole(raw.get("pid")),
+        _whole(raw.get("tid")),
+        _text(raw.get("host")) or host,
+        _whole(raw.get("rank"), -1),
+        raw.get("failed") is True,
+        _text(raw.get("what")),
+        _whole(raw.get("kib")),
+        _whole(raw.get("size")),
+    )
+
+
+def _event_of_trace(raw: dict[str, Any], names: dict[int, tuple[str, int]]) -> Event | None:
+    """An event of a trace. `names` gathers host and rank of the processes, which their first line gives."""
+    args = raw.get("args")
+    if not isinstance(args, dict):
+        return None
+    pid = _whole(raw.get("pid"))
+    if raw.get("ph") == "M":
+        match = re.fullmatch(r"(?:rank (\d{1,9}), )?process \d+ on (.*)", _text(args.get("name")))
+        if match and len(names) < _MOST_EVENTS:
+            names[pid] = (match[2], int(match[1]) if match[1] else -1)
+        return None
+    start, seconds = _number(raw.get("ts"), 1e6 * _LAST_TIME), _number(raw.get("dur"), 1e6 * _LONGEST)
+    if raw.get("ph") != "X" or start is None or seconds is None:
+        return None
+    host, rank = names.get(pid, ("", -1))
+    fields = {"t": 1e-6 * start, "s": 1e-6 * seconds, "kind": raw.get("cat"), "blob": raw.get("name"), "pid": pid}
+    fields |= {"tid": raw.get("tid"), "rank": rank, "kib": args.get("peak_kib")}
+    return _event_of(args | fields, host)

@@ -1,0 +1,137 @@
+"""Reads what a report is made of: history, traces, costs, and what the cache holds now."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.config import cache_dir
+from lazyck.errors import LazyckError, UsageError
+from lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_costs, read_history, read_trace
+from lazyck.manifest import Manifest
+from lazyck.report import figures
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page shows. `made` is in seconds since 1970; `passed_over` counts the lines of the history that did
+    not parse."""
+
+    made: float
+    cache: str
+    library: str
+    summary: figures.Summary
+    blobs: tuple[figures.BlobCost, ...]
+    failures: tuple[figures.Failure, ...]
+    coverage: tuple[figures.Coverage, ...]
+    growth: tuple[tuple[float, int], ...]
+    runs: tuple[figures.Run, ...]
+    lanes: tuple[figures.Lane, ...]
+    passed_over: int
+
+
+def gather(
+    cache: Path | None,
+    traces: Sequence[Path],
+    since: str,
+    library: str,
+    manifests: Sequence[Manifest],
+    env: Mapping[str, str],
+) -> Report:
+    """The report of `cache` (None: the user's own). Raises `LazyckError` when there is no history to report on."""
+    place = cache or cache_dir(env)
+    if place is None:
+        raise UsageError("no cache: neither HOME, XDG_CACHE_HOME nor LAZYCK_CACHE_DIR is set", "give --cache DIR")
+    made = time.time()
+    begin = since_time(since, made)
+    found = merge([read_history(place), *map(read_trace, traces)])
+    if not found.events:
+        raise _nothing_found(place, found)
+    chosen = tuple(e for e in found.events if e.start + e.seconds >= begin and library in ("", e.library))
+    if not chosen:
+        known = ", ".join(sorted({e.library for e in found.events})[:10])
+        raise LazyckError(
+            f"{place}: of {len(found.events)} events none is of this library and period",
+            f"libraries in it: {known}; without --since and --library all are reported",
+        )
+    return make_report(place, chosen, found, library, manifests, made)
+
+
+def make_report(
+    cache: Path, events: Sequence[Event], whole: History, library: str, manifests: Sequence[Manifest], made: float
+) -> Report:
+    """The report on `events`, a choice from the `whole` history."""
+    costs = dict(read_costs(cache))
+    # what a blob took may be known from before the period
+    costs |= {(e.library, e.blob): e.seconds for e in whole.events if e.kind == "compile" and not e.has_failed}
+    entries, size = cache_size(cache)
+    return Report(
+        made=made,
+        cache=str(cache),
+        library=library,
+        summary=figures.summarize(events, costs, entries, size),
+        blobs=tuple(figures.blob_costs(events)),
+        failures=tuple(figures.failures(events)),
+        coverage=tuple(figures.coverage(m, whole.events, costs) for m in manifests),
+        growth=tuple(figures.growth(events)),
+        runs=tuple(figures.runs(events)),
+        lanes=tuple(figures.lanes(events)),
+        passed_over=whole.passed_over,
+    )
+
+
+def _nothing_found(cache: Path, found: History) -> LazyckError:
+    if not cache.is_dir():
+        return LazyckError(f"{cache}: no such cache", "give --cache DIR, or call a lazy library first")
+    if found.passed_over:
+        return LazyckError(
+            f"{cache / HISTORY_DIRECTORY}: none of its {found.passed_over} lines is an event",
+            "remove it; a new one begins with the next compile",
+        )
+    return LazyckError(
+        f"{cache}: no history in it ({HISTORY_DIRECTORY}): nothing was compiled into it or loaded from it yet",
+        "call a lazy library first, or give --cache DIR or --trace FILE",
+    )
+
+
+def since_time(text: str, now: float) -> float:
+    """Seconds since 1970 of "90m", "12h", "7d", "2026-01-31" or "2026-01-31T08:00" (local time); 0 for "". Raises
+    `UsageError`."""
+    if not text:
+        return 0.0
+    if match := re.fullmatch(r"(\d{1,6})([smhdw])", text):
+        return now - int(match[1]) * _UNITS[match[2]]
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromisoformat(text).timestamp()
+    raise UsageError(f"--since {text}: no time", "give an age, such as 90m, 12h or 7d, or a date: 2026-01-31")
+
+
+def cache_size(cache: Path) -> tuple[int, int]:
+    """How many entries a cache holds, and their bytes."""
+    count = size = 0
+    for library in _directories(cache / abi.CACHE_VERSION):
+        for archs in _directories(library):
+            for entry in _children(archs):
+                if entry.name.endswith(".so") and entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # somebody cleans at this moment
+                        size += entry.stat(follow_symlinks=False).st_size
+                        count += 1
+    return count, size
+
+
+def _children(directory: Path) -> Iterator[os.DirEntry[str]]:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
+        yield from found
+
+
+def _directories(directory: Path) -> Iterator[Path]:
+    return (Path(d.path) for d in _children(directory) if d.is_dir(follow_symlinks=False))

@@ -1,0 +1,255 @@
+"""A report as one HTML page that fetches nothing, and as JSON.
+
+Names in it are whatever the user of a cache wrote into it: every text goes through `html_text`, data through
+`_script_json`, and a policy allows the page's own script and style alone, by their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lazyck import __version__
+from lazyck.report.figures import BlobCost, Coverage, Failure
+from lazyck.report.gather import Report
+from lazyck.report.timeline import render_timeline, script_data
+from lazyck.report.words import (
+    LONGEST_TEXT,
+    count_text,
+    duration,
+    html_text,
+    middle,
+    name_html,
+    percent,
+    size_text,
+    time_text,
+)
+
+_FIRST_ROWS = 12  # of the table of blobs, before "show all"
+_MOST_ROWS = 1000
+_MOST_FAILURES = 100
+_LONGEST_TITLE = 1000  # characters; kernels' names take some hundreds
+
+
+# -- the page -----------------------------------------------------------------------------------------
+def render_page(report: Report) -> str:
+    """The whole page."""
+    here = Path(__file__).parent
+    style, script = (here / "page.css").read_text("utf-8"), (here / "page.js").read_text("utf-8")
+    parts = {
+        "policy": _policy(style, script),
+        "title": html_text(f": {report.library}") if report.library else "",
+        "style": style,
+        "script": script,
+        "subtitle": _subtitle(report),
+        "cards": _cards(report),
+        "slowest": _slowest(report.blobs),
+        "timeline": render_timeline(report),
+        "coverage": _coverage(report.coverage),
+        "growth": _growth(report),
+        "failures": _failures(report.failures),
+        "footer": _footer(report),
+        "data": _script_json({**script_data(report), "rows": _FIRST_ROWS}),
+    }
+    # in one pass: what is put in is not looked at again
+    template = (here / "page.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
+
+
+def _policy(style: str, script: str) -> str:
+    def digest(text: str) -> str:
+        return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+    own = f"style-src {digest(style)}; script-src {digest(script)}"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+
+
+def _script_json(data: object) -> str:
+    """JSON that no HTML parser takes for the end of its script, nor for a comment's begin."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _subtitle(report: Report) -> str:
+    s = report.summary
+    of = f"library <strong>{html_text(report.library)}</strong> · " if report.library else ""
+    hosts = count_text(s.hosts, "host") if s.hosts > 1 else ""
+    return (
+        f"{of}<code>{html_text(report.cache)}</code> · {time_text(s.first)} to {time_text(s.last)} · "
+        f"{s.processes:,} process{'' if s.processes == 1 else 'es'}{' on ' + hosts if hosts else ''}"
+    )
+
+
+def _cards(report: Report) -> str:
+    s = report.summary
+    unknown = f", without {s.unknown_hits:,} of unknown cost" if s.unknown_hits else ""
+    cards = [
+        ("compile", "Compiles", f"{s.compiles:,}", f"of {count_text(s.compiled_blobs, 'blob')}"),
+        ("compile", "Spent compiling", duration(s.compile_seconds), "compilers' time, added up"),
+        ("load", "Loads from the cache", f"{s.hits:,}", "no compiler needed"),
+        ("load", "Compile time saved", duration(s.saved_seconds), "by these loads" + unknown),
+        ("wait", "Spent waiting", duration(s.wait_seconds), "for others' compiles and for slots"),
+        ("failure" if s.failures else "", "Failures", f"{s.failures:,}", "listed below" if s.failures else "none"),
+        (
+            "",
+            "Cache size",
+            size_text(s.cache_bytes),
+            f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}, now",
+        ),
+    ]
+    return "".join(
+        f'<div class="{kind}"><dt>{label}</dt><dd class="figure">{figure}</dd><dd class="note">{note}</dd></div>'
+        for kind, label, figure, note in cards
+    )
+
+
+def _slowest(blobs: Sequence[BlobCost]) -> str:
+    if not blobs:
+        return '<p class="quiet">Nothing was compiled in this period: everything came from the cache.</p>'
+    top = blobs[:3]
+    share = percent(sum(b.share for b in top))
+    which = "One blob" if len(top) == 1 else f"The {('two', 'three')[len(top) - 2]} slowest"
+    lead = f"{which} took {duration(sum(b.seconds for b in top))}, {share} of all compile time."
+    columns = [
+        ("Blob", ""), ("Compile time", "number"), ("Share", "number"), ("Compiles", "number"), ("Loads", "number"),
+        ("Peak memory", "number"), ("Size", "number"), ("Arch", ""), ("Library", ""),
+    ]  # fmt: skip
+    sorted_by = ' aria-sort="descending"'
+    heads = "".join(
+        f'<th scope="col" class="{kind}"{sorted_by if i == 1 else ""}><button type="button">{name}</button></th>'
+        for i, (name, kind) in enumerate(columns)
+    )
+    rows = "".join(_row(i, b, blobs[0].seconds) for i, b in enumerate(blobs[:_MOST_ROWS]))
+    below = ""
+    if len(blobs) > _FIRST_ROWS:
+        shown = min(len(blobs), _MOST_ROWS)
+        below = f'<p class="below"><button type="button" id="more">Show all {shown:,}</button></p>'
+    if len(blobs) > _MOST_ROWS:
+        rest = sum(b.seconds for b in blobs[_MOST_ROWS:])
+        below += f'<p class="quiet below">{len(blobs) - _MOST_ROWS:,} more blobs took {duration(rest)} together.</p>'
+    return (
+        f'<p>{lead}</p><div class="scroll"><table id="blobs"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{below}"
+    )
+
+
+def _row(index: int, b: BlobCost, longest: float) -> str:
+    def number(value: float, shown: str, kind: str = "") -> str:
+        return f'<td class="number{kind}" data-value="{value}">{shown}</td>'
+
+    def text(value: str, shown: str, kind: str = "") -> str:
+        whole = html_text(middle(value, _LONGEST_TITLE))
+        return f'<td class="{kind}" title="{whole}">{shown}</td>'
+
+    part = 100 * b.seconds / longest if longest else 0.0
+    kind = "top" if index < 3 else "more" if index >= _FIRST_ROWS else ""
+    bar = f'<svg aria-hidden="true"><rect width="{part:.2f}%" height="100%"></rect></svg>'
+    return (
+        f'<tr class="{kind}">'
+        + text(b.blob, name_html(b.blob), "blob mono")
+        + number(b.seconds, duration(b.seconds), " seconds")
+        + f'<td class="share" data-value="{b.share}">{bar}{percent(b.share)}</td>'
+        + number(b.compiles, f"{b.compiles:,}")
+        + number(b.loads, f"{b.loads:,}")
+        + number(b.peak_kib, size_text(1024 * b.peak_kib) if b.peak_kib else "–")
+        + number(b.size, size_text(b.size) if b.size else "–")
+        + text(b.arch, html_text(middle(b.arch)))
+        + text(b.library, html_text(middle(b.library)))
+        + "</tr>"
+    )
+
+
+def _coverage(libraries: Sequence[Coverage]) -> str:
+    if not libraries:
+        return (
+            '<p class="quiet">Add <code>--manifest LIB</code> (a lazy library, or the <code>manifest</code> of its '
+            "bundle) to see how much of it was never compiled, and what the whole would take.</p>"
+        )
+    return "".join(map(_library, libraries))
+
+
+def _library(c: Coverage) -> str:
+    part = c.compiled / c.blobs if c.blobs else 0.0
+    eager = (
+        f" {count_text(c.eager, 'blob')} more {'was' if c.eager == 1 else 'were'} compiled with the library."
+        if c.eager
+        else ""
+    )
+    lines = [
+        f'<div class="library"><h3>{html_text(c.library)}</h3>',
+        f'<svg class="part" aria-hidden="true"><rect width="{100 * part:.2f}%" height="100%"></rect></svg>',
+        f"<p><strong>{c.compiled:,} of {count_text(c.blobs, 'lazy blob')}</strong> ({percent(part)}) were compiled."
+        f"{eager}</p>",
+    ]
+    if c.compiled:
+        lines.append(
+            f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at the "
+            f"mean of {duration(c.mean_seconds)} of the {count_text(c.compiled, 'compiled blob')}, which took "
+            f"{duration(c.spent_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, not a "
+            "measurement: what was called may be cheaper or dearer than the rest.</p>"
+        )
+    else:
+        lines.append(
+            '<p class="quiet">None of its compiles is in this history: there is nothing to extrapolate from.</p>'
+        )
+    return "".join(lines) + "</div>"
+
+
+def _core_hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.1f} core-hours" if hours >= 0.1 else f"{hours:.2g} core-hours"
+
+
+def _growth(report: Report) -> str:
+    if not report.growth:
+        return '<p class="quiet">No entry was published in this period.</p>'
+    total = size_text(report.growth[-1][1])
+    return (
+        f"<p>Entries published in this period, added up: {total}. What was removed since is not taken off; the cache "
+        f"holds {size_text(report.summary.cache_bytes)} now.</p>"
+        f'<svg id="growth" role="img" aria-label="bytes published over time, {total} at the end"></svg>'
+    )
+
+
+def _failures(found: Sequence[Failure]) -> str:
+    if not found:
+        return '<p class="quiet">None.</p>'
+    heads = "".join(
+        f'<th scope="col">{h}</th>' for h in ("Blob", "First error line", "Last", "Times", "Arch", "Library")
+    )
+    rows = "".join(
+        f'<tr><td class="blob mono" title="{html_text(middle(f.blob, _LONGEST_TITLE))}">{name_html(f.blob)}</td>'
+        f'<td class="what mono">{html_text(middle(f.what, LONGEST_TEXT) or f.kind + " did not end")}</td>'
+        f'<td class="when">{time_text(f.last)}</td>'
+        f'<td class="number">{f.count:,}</td><td>{html_text(middle(f.arch))}</td>'
+        f"<td>{html_text(middle(f.library))}</td></tr>"
+        for f in found[:_MOST_FAILURES]
+    )
+    more = len(found) - _MOST_FAILURES
+    below = f'<p class="quiet below">and {more:,} more.</p>' if more > 0 else ""
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{below}'
+
+
+def _footer(report: Report) -> str:
+    lines = count_text(report.passed_over, "line")
+    skipped = f" {lines} of the history could not be read." if report.passed_over else ""
+    return f"Made by lazyck {html_text(__version__)} on {time_text(report.made)}. Times are local.{skipped}"
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The report for programs: all but the single events, which the history holds."""
+    raw = {name: value for name, value in vars(report).items() if name != "lanes"}
+    raw["summary"] = asdict(report.summary)
+    for name in ("blobs", "failures", "runs"):
+        raw[name] = [asdict(each) for each in raw[name]]
+    raw["coverage"] = [
+        {**asdict(c), "extrapolated_seconds": c.whole_seconds, "extrapolated_from": c.compiled} for c in report.coverage
+    ]
+    raw["growth"] = [{"time": t, "bytes": n} for t, n in report.growth]
+    return raw

@@ -1,0 +1,62 @@
+"""Figures and names of a report as people read them, and as HTML holds them."""
+
+from __future__ import annotations
+
+import html
+from datetime import datetime
+
+from lazyck.visible import visible
+
+LONGEST_NAME = 160  # characters
+LONGEST_TEXT = 400
+
+
+def html_text(text: str) -> str:
+    """`text` for HTML, in an element or a quoted attribute."""
+    return html.escape(visible(text), quote=True)
+
+
+def name_html(text: str) -> str:
+    """A blob's name for HTML: shortened, and broken where its parts end if need be."""
+    return html_text(middle(text)).replace("_", "_<wbr>")
+
+
+def middle(text: str, most: int = LONGEST_NAME) -> str:
+    """`text` without its middle if it is long: kernels' names differ at their ends."""
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 99.5:
+        return f"{seconds:.2f} s" if seconds < 9.95 else f"{seconds:.1f} s"
+    if seconds < 5970:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:,.1f} h"
+
+
+def size_text(size: float) -> str:
+    """Bytes as people say them, in powers of 1000."""
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while size >= 999.5 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:.1f} {units[0]}" if units[0] != "B" and size < 9.95 else f"{size:.0f} {units[0]}"
+
+
+def time_text(seconds: float) -> str:
+    """Seconds since 1970 in local time."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def count_text(n: int, noun: str) -> str:
+    """A number and what there is so many of."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1."""
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

@@ -1,0 +1,243 @@
+"""`lazyck report`: the figures are right, the page holds whatever a history says. (A browser: test_report_page.)"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import START, hostile_history, line, many_events, page_of, write_entries, write_history, write_manifest
+from support import Lazyck
+
+from lazyck.errors import UsageError
+from lazyck.history import Event
+from lazyck.report import figures
+from lazyck.report.gather import since_time
+from lazyck.report.words import duration, middle, size_text
+
+
+def report_json(lazyck: Lazyck, cache: Path, *words: str | Path) -> dict[str, Any]:
+    """What `lazyck report --json` prints."""
+    done = lazyck("report", "--cache", cache, "--json", *words)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+# -- figures ------------------------------------------------------------------------------------------
+def test_the_sums_are_those_of_the_events(lazyck: Lazyck, tmp_path: Path) -> None:
+    rows = [
+        line("one", s=10, size=1000, kib=2048),
+        line("one", "load", START + 10, 0.001, what="compiled"),
+        line("one", "load", START + 20, 0.001, what="cache", pid=200),
+        line("one", "load", START + 20, 0.001, what="tier /shared", pid=300),
+        line("two", "load", START + 30, 0.001, what="cache", pid=200),
+        line("old", "load", START + 30, 0.001, what="cache", pid=200),
+        line("two", "wait", START + 30, 4, what="a compile slot"),
+        line("two", s=5, failed=True, what="error: no"),
+    ]
+    write_history(tmp_path, rows)
+    write_entries(tmp_path, rows)
+    (tmp_path / ".costs").mkdir()
+    (tmp_path / ".costs" / "libops").write_text("7.0 100 old\n")
+    s = report_json(lazyck, tmp_path)["summary"]
+    assert (s["compiles"], s["compile_seconds"], s["compiled_blobs"]) == (1, 15, 1)
+    assert (s["hits"], s["saved_seconds"], s["unknown_hits"]) == (4, 27, 1)
+    assert (s["wait_seconds"], s["failures"], s["processes"], s["hosts"]) == (4, 1, 3, 1)
+    assert (s["cache_entries"], s["cache_bytes"]) == (1, 1000)
+
+
+def test_the_blobs_that_took_longest_come_first(lazyck: Lazyck, tmp_path: Path) -> None:
+    rows = [line(f"b{i}", s=i, size=10 * i, kib=i) for i in range(1, 6)]
+    rows += [
+        line("b2", s=8, t=START + 50, size=77),
+        line("b1", "load", what="cache"),
+        line("b1", "load", what="compiled"),
+    ]
+    write_history(tmp_path, rows)
+    blobs = report_json(lazyck, tmp_path)["blobs"]
+    assert [(b["blob"], b["seconds"]) for b in blobs] == [("b2", 10), ("b5", 5), ("b4", 4), ("b3", 3), ("b1", 1)]
+    assert (blobs[0]["compiles"], blobs[0]["size"]) == (2, 77)
+    assert blobs[4]["loads"] == 2
+    assert sum(b["share"] for b in blobs) == pytest.approx(1)
+
+
+def test_what_costs_a_blob_took_is_known_from_before_the_period(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path, [line("one", s=10), line("one", "load", START + 9000, 0.001, what="cache")])
+    since = time.strftime("%Y-%m-%dT%H:%M", time.localtime(START + 6000))
+    s = report_json(lazyck, tmp_path, "--since", since)["summary"]
+    assert (s["compiles"], s["hits"], s["saved_seconds"]) == (0, 1, 10)
+
+
+def test_one_library_can_be_chosen(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path, [line("one", s=1), line("two", s=2, library="libother")])
+    assert [b["blob"] for b in report_json(lazyck, tmp_path, "--library", "libother")["blobs"]] == ["two"]
+    done = lazyck("report", "--cache", tmp_path, "--library", "libnone", "-o", tmp_path / "x.html")
+    assert done.returncode == 1
+    assert "libops, libother" in done.stderr
+
+
+def test_the_whole_library_is_extrapolated_from_what_was_compiled(lazyck: Lazyck, tmp_path: Path) -> None:
+    names = ["one", "two"]
+    write_history(tmp_path, [line("one", s=10), line("two", s=30), line("two", s=5, failed=True), line("else", s=99)])
+    manifest = write_manifest(tmp_path / "manifest", "libops", names, 180)
+    (found,) = report_json(lazyck, tmp_path, "--manifest", manifest)["coverage"]
+    assert (found["blobs"], found["compiled"], found["mean_seconds"]) == (180, 2, 20)
+    assert (found["extrapolated_seconds"], found["extrapolated_from"]) == (3600, 2)
+    assert lazyck("report", "--cache", tmp_path, "--manifest", manifest, "-o", tmp_path / "p.html").returncode == 0
+    text = (tmp_path / "p.html").read_text()
+    assert "1.0 core-hours" in text
+    assert "extrapolation from 2 blobs" in text
+    assert "--manifest LIB" in page_of(tmp_path)  # how to get it
+
+
+def test_failures_of_one_kind_are_one_row(lazyck: Lazyck, tmp_path: Path) -> None:
+    rows = [line("one", t=START + i, failed=True, what="x.h:1: error: no") for i in range(3)]
+    write_history(tmp_path, [*rows, line("one", t=START + 9, failed=True, what="killed")])
+    failures = report_json(lazyck, tmp_path)["failures"]
+    assert [(f["what"], f["count"]) for f in failures] == [("killed", 1), ("x.h:1: error: no", 3)]
+
+
+def events(*rows: tuple[float, float, int]) -> list[Event]:
+    return [Event("compile", f"b{i}", t, s, pid=pid, size=10) for i, (t, s, pid) in enumerate(rows)]
+
+
+def test_runs_are_cut_at_long_pauses() -> None:
+    found = figures.runs(events((0, 10, 1), (5, 4000, 1), (5000, 1, 2), (9000, 1, 1)))
+    assert [(r.start, r.end, r.compiles) for r in found] == [(0, 5001, 3), (9000, 9001, 1)]
+
+
+def test_many_short_processes_share_lanes_and_never_overlap_there() -> None:
+    rows = [(i // 4 * 10.0, 9.0, 1000 + i) for i in range(400)]  # `lazyck prebuild`, four at a time
+    lanes = figures.lanes(events(*rows))
+    assert len(lanes) == 4
+    for lane in lanes:
+        (row,) = lane.threads
+        assert all(a.start + a.seconds <= b.start for a, b in itertools.pairwise(row))
+    assert len(figures.lanes(events(*rows[:8]))) == 8
+
+
+def test_growth_ends_with_the_sum_however_much_it_is_thinned_out() -> None:
+    for n in (1, 599, 600, 601, 1250, 5000):
+        steps = figures.growth(events(*[(float(i), 1.0, 1) for i in range(n)]))
+        assert len(steps) <= 601
+        assert steps[-1] == (float(n), 10 * n)
+
+
+def test_times_since_which_to_report() -> None:
+    assert since_time("", 1e9) == 0
+    assert [since_time(t, 1e9) for t in ("90m", "2d")] == [1e9 - 5400, 1e9 - 172800]
+    assert abs(since_time("2026-01-05", 1e9) - START) < 2 * 86400
+    for wrong in ("yesterday", "5y", "-3h", "99999-01-01", "²d"):
+        with pytest.raises(UsageError, match="--since"):
+            since_time(wrong, 1e9)
+
+
+def test_words() -> None:
+    assert [duration(s) for s in (0, 0.0123, 3.21, 45.67, 200, 7200)] == [
+        "0 s", "12 ms", "3.21 s", "45.7 s", "3.3 min", "2.0 h",
+    ]  # fmt: skip
+    assert [size_text(n) for n in (0, 999, 1000, 2_345_678, 12e12)] == ["0 B", "999 B", "1.0 kB", "2.3 MB", "12 TB"]
+    assert middle("x" * 300).startswith("xxx")
+    assert len(middle("x" * 300)) <= 160
+
+
+# -- errors -------------------------------------------------------------------------------------------
+def test_a_cache_without_a_history_is_a_clear_error(lazyck: Lazyck, tmp_path: Path) -> None:
+    cases = {tmp_path: "no history", tmp_path / "nothing": "no such cache"}
+    (tmp_path / "bad" / ".history").mkdir(parents=True)
+    (tmp_path / "bad" / ".history" / "node").write_text("x\ny\n")
+    cases[tmp_path / "bad"] = "none of its 2 lines"
+    for cache, message in cases.items():
+        done = lazyck("report", "--cache", cache, cwd=tmp_path)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "lazyck-report.html").exists()
+
+
+def test_the_users_own_cache_is_the_default(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path / "lazyck-cache", [line("mine")])  # conftest sets LAZYCK_CACHE_DIR
+    done = lazyck("report", cwd=tmp_path)
+    assert done.stdout == "lazyck: wrote lazyck-report.html\n"
+    assert "mine" in (tmp_path / "lazyck-report.html").read_text()
+
+
+# -- the page -----------------------------------------------------------------------------------------
+class Reader(HTMLParser):
+    """What a parser finds in a page: elements with their attributes, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._is_script = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._is_script = tag == "script"
+        if self._is_script:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_script:
+            self.scripts[-1] += data
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    hostile_history(tmp_path)
+    plain, hostile = tmp_path / "plain", page_of(tmp_path)
+    write_history(plain, [line("x", s=1), line("x", "load"), line("x", failed=True)])
+    found = Reader(hostile)
+    assert {t for t, _ in found.elements} <= {t for t, _ in Reader(page_of(plain)).elements} | {"li"}
+    assert not [a for _, attributes in found.elements for a in attributes if a.startswith("on")]
+    assert len(found.scripts) == 2
+    data = json.loads(found.scripts[0])
+    assert "</script><script>alert(1)</script>" in data["words"]
+    assert "<" not in found.scripts[0]
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2028\ud800-\udfff]", hostile)
+
+
+def test_the_page_fetches_nothing(tmp_path: Path) -> None:
+    write_history(tmp_path, [line("x")])
+    page = page_of(tmp_path)
+    found = Reader(page)
+    policy = next(a["content"] for t, a in found.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not {t for t, _ in found.elements} & {"link", "img", "iframe", "object", "embed", "base"}
+    assert not [a for _, a in found.elements if {"src", "href", "style", "srcset"} & a.keys()]
+    assert set(re.findall(r"https?://[^\"' ]*", page)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
+
+
+def test_a_big_history_makes_a_page_of_bounded_size(tmp_path: Path) -> None:
+    write_history(tmp_path, many_events(5000))
+    begin = time.monotonic()
+    page = page_of(tmp_path)
+    assert time.monotonic() - begin < 10
+    assert len(page) < 1_500_000
+    write_history(tmp_path / "huge", many_events(40_000, 1000))
+    page = page_of(tmp_path / "huge")
+    assert len(page) < 4_000_000
+    assert "of 40,000 events, the shortest, are left out" in page
+    rows = [line(f"{i}{'x' * 9000}", t=START + 3600 * i, host="h" * 9000, library="l" * 9000) for i in range(900)]
+    write_history(tmp_path / "long", rows)
+    assert len(page_of(tmp_path / "long")) < 4_000_000
+
+
+def test_a_history_of_one_load_alone_makes_a_page(tmp_path: Path) -> None:
+    write_history(tmp_path, [line("x", "load", what="cache", s=0, host="", library="", arch="")])
+    page = page_of(tmp_path)
+    assert "Nothing was compiled" in page
+    assert "No entry was published" in page

@@ -1,0 +1,240 @@
+"""The page of `lazyck report` in a headless browser: what it shows, how it looks, what can be done with it.
+
+Screenshots are kept where LAZYCK_TEST_SHOTS says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser import MISSING, Browser, browser
+from histories import (
+    HOSTILE,
+    hostile_history,
+    many_events,
+    page_of,
+    ranked_job,
+    write_entries,
+    write_history,
+    write_manifest,
+)
+
+SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
+
+
+def chromium(test: Callable[..., None]) -> Callable[..., None]:
+    """For a test that needs the browser; one worker starts one for all of them."""
+    return pytest.mark.xdist_group("browser")(pytest.mark.skipif(bool(MISSING), reason=MISSING)(test))
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    """A page of a headless browser, for all tests here."""
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots go."""
+    place = Path(SHOTS or tmp_path)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two runs of eight ranks."""
+    cache = tmp_path_factory.mktemp("job")
+    every = [row for rows in ranked_job().values() for row in rows]
+    for host, rows in ranked_job().items():
+        write_history(cache, rows, host)
+    write_entries(cache, every)
+    manifests = []
+    for library, blobs in (("libfmha_fwd", 1347), ("libfmha_bwd", 1424)):
+        names = sorted({r["blob"] for r in every if r["library"] == library})
+        manifests.append(write_manifest(cache / f"{library}.manifest", library, names, blobs))
+    page = cache / "report.html"
+    page.write_text(page_of(cache, *manifests))
+    return page
+
+
+# Every text against the nearest background that is not transparent: elements below WCAG's 4.5.
+FAINT = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const paint = (color, below) => { canvas.fillStyle = below; canvas.fillRect(0, 0, 1, 1);
+    canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const css = (c) => `rgb(${c[0]},${c[1]},${c[2]})`;
+  const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= .04045 ? v / 12.92 :
+    ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+  const ground = (e) => e ? paint(getComputedStyle(e).backgroundColor, css(ground(e.parentElement))) : [255, 255, 255];
+  const found = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (!e.checkVisibility() || ['SCRIPT', 'STYLE', 'OPTION'].includes(e.tagName)) continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    const below = ground(e), style = getComputedStyle(e);
+    const ink = paint(e instanceof SVGElement ? style.fill : style.color, css(below));
+    const [a, b] = [light(ink), light(below)].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) found.push([e.tagName, e.getAttribute('class'), ratio, e.textContent.slice(0, 30)].join(' '));
+  }
+  return found;
+})()"""
+
+
+@chromium
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 420])
+def test_the_page_looks_right(tab: Browser, job: Path, shots: Path, width: int, is_dark: bool) -> None:
+    tab.open(job, width, dark=is_dark)
+    tab.screenshot(shots / f"report-{width}-{'dark' if is_dark else 'light'}.png")
+    assert tab.problems() == []
+    assert tab.requests() == [job.as_uri()]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # wider than its frame is only what scrolls there
+    wide = (
+        "[...document.querySelectorAll('main > section, .cards > div')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    )
+    assert tab.evaluate(f"{wide}.map(e => e.textContent)") == []
+    assert tab.evaluate(FAINT) == []
+
+
+@chromium
+def test_the_first_rows_are_the_slowest_blobs_and_stand_near_the_top(tab: Browser, job: Path) -> None:
+    tab.open(job, 1280)
+    seconds: dict[str, float] = {}
+    for row in (row for rows in ranked_job().values() for row in rows):
+        if row["kind"] == "compile":
+            seconds[row["blob"]] = seconds.get(row["blob"], 0) + row["s"]
+    slowest = sorted(seconds, key=lambda b: -seconds[b])
+    names = "[...document.querySelectorAll('#blobs tbody tr')].map(r => r.cells[0].title)"
+    assert tab.evaluate(names)[:3] == slowest[:3]
+    assert tab.evaluate("document.querySelector('#blobs tbody tr').getBoundingClientRect().top") < 450
+    shown = "[...document.querySelectorAll('#blobs tbody tr')].filter(r => r.checkVisibility()).length"
+    assert tab.evaluate(shown) == 12
+    tab.evaluate("document.querySelector('#more').click()")
+    assert tab.evaluate(shown) == len(slowest)
+
+
+@chromium
+def test_a_click_on_a_header_sorts_and_another_turns_it_round(tab: Browser, job: Path) -> None:
+    tab.open(job, 1280)
+    header = "document.querySelectorAll('#blobs th')[6]"
+    sizes = "[...document.querySelectorAll('#blobs tbody tr')].map(r => Number(r.cells[6].dataset.value))"
+    tab.evaluate(f"{header}.querySelector('button').click()")
+    found = tab.evaluate(sizes)
+    assert found == sorted(found, reverse=True)
+    assert tab.evaluate(f"{header}.ariaSort") == "descending"
+    tab.evaluate(f"{header}.querySelector('button').click()")
+    assert tab.evaluate(sizes) == sorted(found)
+    tab.evaluate("document.querySelector('#blobs th button').click()")
+    names = tab.evaluate("[...document.querySelectorAll('#blobs tbody tr')].map(r => r.cells[0].title)")
+    assert names == sorted(names)
+    assert tab.problems() == []
+
+
+@chromium
+def test_the_theme_follows_the_system_and_the_button(tab: Browser, job: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    tab.open(job, 1280)
+    light = tab.evaluate(ground)
+    tab.evaluate("document.querySelector('#theme').click()")
+    dark = tab.evaluate(ground)
+    assert dark != light
+    tab.open(job, 1280, dark=True)
+    assert tab.evaluate(ground) == dark
+    tab.evaluate("document.querySelector('#theme').click()")
+    assert tab.evaluate(ground) == light
+
+
+BARS = "document.querySelectorAll('#lanes rect').length"
+
+
+@chromium
+def test_the_timeline_has_bars_of_each_kind_and_can_be_moved(tab: Browser, job: Path, shots: Path) -> None:
+    tab.open(job, 1280)
+    for kind in ("compile", "wait", "load", "failure"):
+        assert tab.evaluate(f"document.querySelectorAll('#lanes .{kind}-bar').length") > 0, kind
+    assert tab.evaluate("[...document.querySelectorAll('.lane')].filter(l => l.checkVisibility()).length") == 8
+    assert "rank 0 · node1 · pid 4000" in tab.evaluate("document.querySelector('.lane').textContent")
+    ticks = "[...document.querySelectorAll('#axis text')].map(t => t.textContent).join()"
+    whole = tab.evaluate(ticks)
+    for button in ("in", "right", "left", "out", "all"):
+        tab.evaluate(f"document.querySelector('#go-{button}').click()")
+        tab.settle()
+        assert (tab.evaluate(ticks) == whole) == (button in ("out", "all")), button
+    tab.evaluate("document.querySelector('#axis').scrollIntoView({block: 'center'})")
+    tab.settle()
+    frame = "(b => [b.left + b.width / 3, b.top + 9])(document.querySelector('#axis').getBoundingClientRect())"
+    place = tab.evaluate(frame)
+    tab.call("Input.dispatchMouseEvent", type="mouseWheel", x=place[0], y=place[1], deltaX=0, deltaY=-400)
+    tab.settle()
+    zoomed = tab.evaluate(ticks)
+    assert zoomed != whole
+    for kind, x in (("mousePressed", 0), ("mouseMoved", 90), ("mouseReleased", 90)):
+        tab.call("Input.dispatchMouseEvent", type=kind, x=place[0] + x, y=place[1], button="left", clickCount=1)
+    tab.settle()
+    assert tab.evaluate(ticks) != zoomed
+    # the other run, and the whole period
+    tab.evaluate("(r => { r.value = 0; r.dispatchEvent(new Event('change')); })(document.querySelector('#run'))")
+    tab.settle()
+    assert tab.evaluate("[...document.querySelectorAll('.lane')].filter(l => l.checkVisibility()).length") == 16
+    assert tab.problems() == []
+
+
+@chromium
+def test_pointing_at_a_bar_says_what_it_is(tab: Browser, job: Path, shots: Path) -> None:
+    tab.open(job, 1280)
+    tab.evaluate("document.querySelector('#timeline').scrollIntoView({block: 'center'})")
+    tab.settle()
+    for kind, words in (
+        ("compile", ["compiled for gfx942: ", "peak memory", "rank"]),
+        ("failure", ["failed", "error:"]),
+    ):
+        bar = f"document.querySelector('#lanes .{kind}-bar').getBoundingClientRect()"
+        box = tab.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({bar})")
+        tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+        tab.settle()
+        tip = tab.evaluate(
+            "document.querySelector('#tip').checkVisibility() && document.querySelector('#tip').innerText"
+        )
+        assert "fmha_" in tip
+        assert not [w for w in words if w not in tip], tip
+    tab.screenshot(shots / "report-tip.png", whole=False)
+
+
+@chromium
+def test_five_thousand_events_of_64_processes_stay_usable(tab: Browser, tmp_path: Path, shots: Path) -> None:
+    write_history(tmp_path, many_events(5000, 64))
+    page = tmp_path / "report.html"
+    page.write_text(page_of(tmp_path))
+    begin = time.monotonic()
+    tab.open(page, 1280)
+    assert tab.evaluate(BARS) > 1000
+    for button in ("in", "right", "all", "in"):
+        tab.evaluate(f"document.querySelector('#go-{button}').click()")
+        tab.settle()
+    assert time.monotonic() - begin < 20
+    frame = "document.querySelector('#lanes').getBoundingClientRect().height"
+    assert tab.evaluate("document.querySelector('#lanes').scrollHeight") > tab.evaluate(frame)
+    assert tab.evaluate(frame) < 600  # the sections below can be reached
+    assert tab.problems() == []
+    tab.screenshot(shots / "report-big.png")
+
+
+@chromium
+def test_hostile_names_run_nothing_in_a_browser(tab: Browser, tmp_path: Path) -> None:
+    hostile_history(tmp_path)
+    page = tmp_path / "report.html"
+    page.write_text(page_of(tmp_path))
+    tab.open(page, 420)
+    assert tab.problems() == []
+    assert tab.requests() == [page.as_uri()]
+    assert [e for e, _ in tab.events if e == "Page.javascriptDialogOpening"] == []
+    assert tab.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 420
+    assert HOSTILE[0] in tab.evaluate("document.querySelector('#blobs').textContent")
