@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from lazyck import __version__, abi, aiter, build, doctor, toolchains
+from lazyck.commands import profile as profile_commands
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
@@ -228,10 +229,11 @@ def blob_options(command: F) -> F:
 
 def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]) -> names.Selection:
     """The blobs that the user named. Raises `UsageError` that lists unknown names."""
+    manifest = read_manifest(manifest_file)
     given = [*blobs]
     for name in blob_list:
-        given += names.read_list(name, sys.stdin)
-    return names.select(read_manifest(manifest_file), given, every)
+        given += names.read_list(name, sys.stdin, manifest.library)
+    return names.select(manifest, given, every)
 
 
 @prebuild_group.command("list")
@@ -279,6 +281,10 @@ def prebuild_clean(
     chosen = selection(manifest_file, blob_list, every, blobs)
     removed = run.clean_blobs(manifest_file, chosen, gpu_archs, environment())
     click.echo(f"lazyck: removed {removed} cached entries")
+
+
+for group in (profile_commands.group,):
+    cli.add_command(group)
 
 
 def main() -> NoReturn:
