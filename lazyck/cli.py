@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from lazyck import __version__, abi, aiter, build, doctor, toolchains
-from lazyck.commands import pack, prebuild, profile
+from lazyck.commands import cache, pack, prebuild, profile
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
@@ -189,7 +189,7 @@ def doctor_command(as_json: bool) -> None:
     sys.exit(0 if report.healthy else 1)
 
 
-for command in (prebuild.group, pack.command, profile.group):
+for command in (prebuild.group, pack.command, profile.group, cache.group):
     cli.add_command(command)
 
 
