@@ -132,9 +132,9 @@ class Running:
         return self._process.poll()
 
     def stop(self) -> int:
-        """Interrupt it, as Ctrl-C does, if it runs; returns its status when it has ended."""
+        """Terminate it if it runs; returns its status when it has ended."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what a shell starts in the background
         status = self._process.wait()
         # Whatever it started and left behind may hold the pipe.
         self._thread.join(timeout=1)

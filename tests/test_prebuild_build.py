@@ -44,14 +44,15 @@ def record_costs(cache: Path, text: str, library: str = "libtiny") -> None:
     (cache / ".costs" / library).write_text(text)
 
 
-def start(bundle: Bundle, *words: str | Path, **options: object) -> subprocess.Popen[str]:
-    """A prebuild as from a terminal: a shell's background processes would ignore SIGINT."""
+def start(bundle: Bundle, *words: str | Path, in_background: bool = False) -> subprocess.Popen[str]:
+    """A prebuild as from a terminal, or in the background of a shell, whose processes ignore SIGINT."""
+    on_interrupt = signal.SIG_IGN if in_background else signal.default_int_handler
     argv = [sys.executable, "-m", "lazyck", "prebuild", "build", "--manifest", str(bundle.file), *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.Popen(
         argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), **options,
-    )  # type: ignore[call-overload,no-any-return]  # fmt: skip
+        preexec_fn=lambda: signal.signal(signal.SIGINT, on_interrupt),
+    )  # fmt: skip
 
 
 def wait_for(condition: object, seconds: float = 60) -> None:
@@ -247,17 +248,17 @@ def test_names_with_dollars_blanks_and_quotes_are_compiled(lazyck: Lazyck, tmp_p
 # -- interruptions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("how", ["ctrl-c", "SIGINT", "SIGTERM", "SIGHUP", "SIGTERM in the background"])
 def test_an_interruption_loses_nothing_that_was_compiled(lazyck: Lazyck, bundle: Bundle, cache: Path, how: str) -> None:
     assert build(lazyck, bundle, "one")["compiled"] == 1
     bundle.slow.write_text("60")
-    process = start(bundle, "--all", "--jobs", "2", "--json")
+    process = start(bundle, "--all", "--jobs", "2", "--json", in_background="background" in how)
     wait_for(lambda: (bundle.directory / "spans.log").read_text().count("begin") == 3)
     began = time.monotonic()
     if how == "ctrl-c":
         os.killpg(process.pid, signal.SIGINT)
     else:
-        process.send_signal(getattr(signal, how))
+        process.send_signal(getattr(signal, how.split()[0]))
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - began < 30
     assert process.returncode == 130, err

@@ -67,6 +67,11 @@ def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blob
     return names.select(manifest, given, every)
 
 
+def say(line: str) -> None:
+    """A line about what happens, for people."""
+    click.echo(f"lazyck: {line}", err=True)
+
+
 def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
     """--jobs, else LAZYCK_JOBS, else the cores that this process may use."""
     return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
@@ -141,7 +146,7 @@ def build_command(
     options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
     chosen = selection(manifest_file, blob_list, every, blobs)
     directory = output_dir.resolve() if output_dir else None
-    with output.held(directory) if directory and not dry_run else nullcontext():
+    with output.held(directory, say) if directory and not dry_run else nullcontext():
         env = output.environment_of(directory, env) if directory else env
         rt = tool(env)
         found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
@@ -178,13 +183,12 @@ def run(
     as_json: bool,
 ) -> plan.Outcome:
     """Do the plan with its progress on stderr, and say what came of it."""
-    head = f"lazyck: {planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile"
-    click.echo(head, err=True)
+    say(f"{planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile")
     outcome = plan.Outcome(planned, 0, (), 0.0)
     if planned.jobs:
         reporter = progress.reporter(len(planned.jobs))
         outcome = build.build(rt, manifest_file, planned, options, env, reporter)
-        click.echo(f"lazyck: {plan.render_outcome(outcome)}", err=True)
+        say(plan.render_outcome(outcome))
     if as_json:
         click.echo(plan.outcome_to_json(outcome))
     return outcome
@@ -197,9 +201,9 @@ def finish(outcome: plan.Outcome) -> None:
         error = BuildError(f"{text}\n{plan.render_failures(outcome.failures)}", _FAILED_HINT)
         if not outcome.is_interrupted:
             raise error
-        click.echo(f"lazyck: {error.render()}", err=True)
+        say(error.render())
     if outcome.is_interrupted:
-        click.echo("lazyck: what is compiled stays; the same line again does the rest", err=True)
+        say("what is compiled stays; the same line again does the rest")
         raise KeyboardInterrupt
     if outcome.left:
         raise BuildError(f"{outcome.left} entries were not compiled", "run the same line again")

@@ -118,7 +118,7 @@ class _Watch:
                 self.state.failed.add(number)
                 self.failures[number] = failure
                 error = visible(failure.error)
-            self._reporter.ended(self.state, job, error, now)
+            self._reporter.ended(self.state, number, error)
 
     def _read(self) -> Iterator[tuple[str, int, int]]:
         try:

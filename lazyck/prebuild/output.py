@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lazyck import abi
@@ -26,7 +26,7 @@ def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
+def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """`directory`, made if need be, for this process alone: tidying takes locks away that others would be using."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,8 +34,13 @@ def held(directory: Path) -> Iterator[None]:
     except OSError as e:
         raise LazyckError(f"--output {directory}: {e.strerror}", "give a directory that can be written") from e
     try:
-        with contextlib.suppress(OSError):  # a file system that does not lock
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another prebuild that fills {directory}")
             fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system that does not lock
         yield
     finally:
         os.close(fd)

@@ -9,10 +9,11 @@ from typing import Protocol, TextIO
 
 from tqdm import tqdm
 
-from lazyck.prebuild.plan import Job, Plan
+from lazyck.prebuild.plan import Plan
 from lazyck.quantities import show_kib, show_seconds
 
 _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
+_BAR_INTERVAL = 1.0  # seconds between two looks of a bar when nothing ends: the figures are those of all jobs
 _EARLY = 3.0  # seconds after which what has been done says something of the speed
 
 
@@ -77,7 +78,7 @@ def describe(state: State, now: float, used_kib: int) -> str:
 class Reporter(Protocol):
     """Hears what happens, and is asked again and again to show it."""
 
-    def ended(self, state: State, job: Job, error: str, now: float) -> None:
+    def ended(self, state: State, number: int, error: str) -> None:
         """A job has ended; `error` is "" if it is compiled."""
 
     def show(self, state: State, now: float, used_kib: int) -> None:
@@ -95,6 +96,7 @@ class Bar:
 
     def __init__(self, stream: TextIO, total: int) -> None:
         self._stream = stream
+        self._next = 0.0
         self._bar: tqdm = tqdm(
             total=total,
             file=stream,
@@ -105,11 +107,14 @@ class Bar:
             bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}",
         )
 
-    def ended(self, state: State, job: Job, error: str, now: float) -> None:
+    def ended(self, state: State, number: int, error: str) -> None:
         if error:
-            self.note(f"lazyck: failed: {job.title}: {error}")
+            self.note(f"lazyck: failed: {state.plan.jobs[number].title}: {error}")
 
     def show(self, state: State, now: float, used_kib: int) -> None:
+        if state.done == self._bar.n and now < self._next:
+            return
+        self._next = now + _BAR_INTERVAL
         self._bar.n = state.done
         self._bar.ncols = self._width()
         self._bar.set_postfix_str(describe(state, now, used_kib), refresh=True)
@@ -136,12 +141,11 @@ class Lines:
         self._next = 0.0
         self._waiting = ""  # the line about a blob that ended since
 
-    def ended(self, state: State, job: Job, error: str, now: float) -> None:
-        count = f"[{state.done}/{len(state.plan.jobs)}]"
+    def ended(self, state: State, number: int, error: str) -> None:
+        count, job = f"[{state.done}/{len(state.plan.jobs)}]", state.plan.jobs[number]
         if error:
             self.note(f"lazyck: {count} failed: {job.title}: {error}")
             return
-        number = next(i for i, j in enumerate(state.plan.jobs) if j is job)
         self._waiting = f"lazyck: {count} compiled {job.title} in {show_seconds(state.took[number])}"
 
     def show(self, state: State, now: float, used_kib: int) -> None:
