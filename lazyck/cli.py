@@ -6,27 +6,20 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
 import click
 
 from lazyck import __version__, abi, aiter, build, doctor, toolchains
+from lazyck.commands import cache, pack, prebuild, profile, report
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
-from lazyck.files import write_atomic
 from lazyck.inspect import read_manifest, render_text, to_json
 from lazyck.postbuild.quick import quick
-from lazyck.prebuild import names, run
-from lazyck.report.gather import gather
-from lazyck.report.page import render_page
-from lazyck.report.page import to_json as report_to_json
 from lazyck.runtime.build import SOURCES
 from lazyck.settings import BuildSettings, load_settings
-from lazyck.visible import visible
 
-F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -207,149 +200,13 @@ def doctor_command(as_json: bool) -> None:
 
     Ends with status 0 if a library can be built here, else 1.
     """
-    report = doctor.examine(environment())
-    click.echo(json.dumps(doctor.to_json(report), indent=1) if as_json else doctor.render_text(report))
-    sys.exit(0 if report.healthy else 1)
+    found = doctor.examine(environment())
+    click.echo(json.dumps(doctor.to_json(found), indent=1) if as_json else doctor.render_text(found))
+    sys.exit(0 if found.healthy else 1)
 
 
-@cli.command("report")
-@click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The cache. [default: the user's]"
-)
-@click.option(
-    "--trace",
-    "traces",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="A trace file (LAZYCK_TRACE) to add to the history; repeatable.",
-)
-@click.option("--since", default="", metavar="TIME", help="Leave out what is older: 90m, 12h, 7d, or 2026-01-31.")
-@click.option("--library", default="", metavar="NAME", help="Only this library.")
-@click.option(
-    "--manifest",
-    "manifests",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIB",
-    help="A lazy library to compare with its full build; repeatable.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("lazyck-report.html"),
-    show_default=True,
-    metavar="FILE",
-    help="The page.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON instead.")
-def report_command(
-    cache: Path | None,
-    traces: tuple[Path, ...],
-    since: str,
-    library: str,
-    manifests: tuple[Path, ...],
-    output: Path,
-    as_json: bool,
-) -> None:
-    """Write a page about what compiling lazily cost and saved: slowest blobs, timeline, failures."""
-    found = gather(cache, traces, since, library, [read_manifest(m) for m in manifests], environment())
-    if as_json:
-        click.echo(json.dumps(report_to_json(found), indent=1))
-        return
-    write_atomic(output, render_page(found).encode())
-    click.echo(f"lazyck: wrote {visible(str(output))}")
-
-
-@cli.group("prebuild")
-def prebuild_group() -> None:
-    """Fill and empty the cache ahead of time."""
-
-
-def blob_options(command: F) -> F:
-    """The ways of naming blobs, the same for every prebuild command."""
-    decorators = [
-        click.option(
-            "--manifest",
-            "manifest_file",
-            type=click.Path(path_type=Path),
-            required=True,
-            help="A lazy library, or the `manifest` of its bundle.",
-        ),
-        click.option(
-            "--blob-list",
-            multiple=True,
-            metavar="FILE",
-            help="File of blob names, one a line; `-` is stdin; repeatable.",
-        ),
-        click.option("--all", "every", is_flag=True, help="All blobs."),
-        click.option(
-            "--gpu-archs",
-            default="",
-            metavar="LIST",
-            help="Archs. [default: LAZYCK_ARCHS, else the GPU present, else the build's]",
-        ),
-        click.argument("blobs", nargs=-1),
-    ]
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
-def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]) -> names.Selection:
-    """The blobs that the user named. Raises `UsageError` that lists unknown names."""
-    given = [*blobs]
-    for name in blob_list:
-        given += names.read_list(name, sys.stdin)
-    return names.select(read_manifest(manifest_file), given, every)
-
-
-@prebuild_group.command("list")
-@blob_options
-def prebuild_list(
-    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
-) -> None:
-    """List the blobs (all, or those named) and for which archs they are cached."""
-    chosen = selection(manifest_file, blob_list, every or not (blobs or blob_list), blobs)
-    for line in run.list_blobs(manifest_file, chosen, gpu_archs, environment()):
-        click.echo(line)
-
-
-@prebuild_group.command("build")
-@blob_options
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
-)
-@click.option("--verbose", is_flag=True, help="Print the commands.")
-def prebuild_build(
-    manifest_file: Path,
-    blob_list: tuple[str, ...],
-    every: bool,
-    gpu_archs: str,
-    blobs: tuple[str, ...],
-    jobs: int | None,
-    verbose: bool,
-) -> None:
-    """Compile blobs into the cache that the runtime reads."""
-    env = environment()
-    chosen = selection(manifest_file, blob_list, every, blobs)
-    sys.exit(
-        run.build_blobs(
-            manifest_file, chosen, gpu_archs, jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1), verbose, env
-        )
-    )
-
-
-@prebuild_group.command("clean")
-@blob_options
-def prebuild_clean(
-    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
-) -> None:
-    """Remove blobs' entries from the cache (every arch, unless --gpu-archs names some)."""
-    chosen = selection(manifest_file, blob_list, every, blobs)
-    removed = run.clean_blobs(manifest_file, chosen, gpu_archs, environment())
-    click.echo(f"lazyck: removed {removed} cached entries")
+for command in (prebuild.group, pack.command, profile.group, cache.group, report.command):
+    cli.add_command(command)
 
 
 def main() -> NoReturn:

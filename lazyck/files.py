@@ -7,7 +7,9 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from lazyck.errors import UsageError
 
@@ -64,3 +66,20 @@ def digest(*parts: bytes) -> str:
 def encode(text: str) -> bytes:
     """A file name or argument as the bytes that the system uses."""
     return os.fsencode(text)
+
+
+@contextlib.contextmanager
+def write_through(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write that becomes `path` at the end, whole or not at all: for what does not fit into memory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(fd, "wb") as f:
+            yield f
+            f.flush()
+            os.fchmod(f.fileno(), mode)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise

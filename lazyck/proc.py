@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,3 +87,61 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
             f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
         ) from e
     return 128 - status if status < 0 else status
+
+
+class Running:
+    """A command under way, whose output goes line by line to `on_line`, on a thread of its own; the end of it is kept.
+
+    Its output is a pipe: should lazyck be killed, a command that goes on printing ends too.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on_line: Callable[[str], None] | None = None
+    ) -> None:
+        try:
+            self._process = subprocess.Popen(
+                list(argv),
+                env=None if env is None else dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as e:
+            raise ToolchainError(
+                f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that it exists"
+            ) from e
+        self._tail: deque[str] = deque(maxlen=40)
+        self._on_line = on_line
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    @property
+    def tail(self) -> str:
+        """The last lines that it printed."""
+        return "\n".join(self._tail)
+
+    def poll(self) -> int | None:
+        """Its status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> int:
+        """Terminate it if it runs; returns its status when it has ended."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what a shell starts in the background
+        status = self._process.wait()
+        # Whatever it started and left behind may hold the pipe.
+        self._thread.join(timeout=1)
+        return status
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._tail.append(line.rstrip("\n"))
+            if self._on_line is not None:
+                self._on_line(line.rstrip("\n"))

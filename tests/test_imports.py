@@ -11,14 +11,15 @@ PACKAGE = REPOSITORY / "lazyck"
 RANKS = {
     "visible": -1,
     "errors": 0, "abi": 0,
-    "command": 1, "config": 1,
-    "manifest": 2, "proc": 2, "files": 2, "settings": 2, "history": 2,
+    "command": 1, "config": 1, "quantities": 1,
+    "manifest": 2, "proc": 2, "files": 2, "settings": 2, "profile": 2, "history": 2,
     "toolchains": 3,
     "runtime": 4, "irc": 4, "library": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
-    "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6,
-    "cli": 7,
-    "__main__": 8,
+    "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6,
+    "commands": 7,
+    "cli": 8,
+    "__main__": 9,
 }  # fmt: skip
 WITHIN_RANK = {("command", "config"), ("files", "settings"), ("files", "manifest"), ("manifest", "files")}
 

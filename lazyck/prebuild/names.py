@@ -11,6 +11,7 @@ from typing import TextIO
 
 from lazyck.errors import LazyckError, UsageError
 from lazyck.manifest import BlobRecord, Manifest
+from lazyck.profile import decode
 
 _ENTRY = re.compile(r"(?P<name>.+)-[0-9a-f]{16}\.(?:so|log)")
 
@@ -30,21 +31,47 @@ class UnknownBlobs(LazyckError):
         lines = "\n".join(f"  {name}" for name in unknown)
         super().__init__(
             f"{library} has no blob of {'this name' if len(unknown) == 1 else 'these names'}:\n{lines}",
-            "`lazyck prebuild list --manifest FILE` prints the names",
+            "`lazyck prebuild list --manifest FILE` prints the names; `lazyck profile prune` drops old ones of a list",
         )
 
 
-def read_list(name: str, stdin: TextIO) -> list[str]:
+def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
     """The names in a blob list: one a line, `#` begins a comment, columns after the first (a tab ends it) are ignored.
 
-    `-` is stdin. Raises `UsageError` if the file cannot be read.
+    `-` is stdin. A profile is such a list; its lines that are of another library than `library` are passed over, and
+    so are lines that a crash cut short. Raises `UsageError`, `FormatError`.
     """
     try:
-        text = stdin.read() if name == "-" else Path(name).read_text(errors="surrogateescape")
+        raw = stdin.read() if name == "-" else Path(name).read_text(errors="surrogateescape")
     except OSError as e:
         raise UsageError(f"--blob-list {name}: {e.strerror}", "give a readable file, or `-` for stdin") from e
-    lines = (line.split("\t")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    uses = [line.use for line in decode(raw.encode("utf-8", "surrogateescape"), f"--blob-list {name}").lines]
+    return [u.blob for u in uses if u is not None and (not library or u.library in ("", library))]
+
+
+class Names:
+    """What the blobs of a manifest answer to."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._index: dict[str, set[int]] = {}
+        self.own = {blob.name for blob in manifest.blobs}
+        for i, blob in enumerate(manifest.blobs):
+            base = os.path.basename(blob.source)
+            for key in {blob.name, base, base.rpartition(".")[0] or base}:
+                self._index.setdefault(key, set()).add(i)
+
+    def find(self, name: str) -> set[int]:
+        """The numbers of the blobs that `name` may mean."""
+        base = os.path.basename(name.rstrip("/"))
+        entry = _ENTRY.fullmatch(base)
+        index = self._index
+        found = index.get(name) or index.get(base) or (index.get(entry["name"]) if entry else None) or set()
+        if "/" in name and len(found) > 1:  # a path tells equal stems apart
+            tail = os.path.normpath(name).lstrip("/")
+            exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}
+            return exact or found
+        return found
 
 
 def select(manifest: Manifest, given: Iterable[str], every: bool) -> Selection:
@@ -52,35 +79,20 @@ def select(manifest: Manifest, given: Iterable[str], every: bool) -> Selection:
 
     Raises `UnknownBlobs` for names that fit none, `UsageError` when nothing was named.
     """
-    names = list(given)
-    if not names and not every:
+    wanted = list(given)
+    if not wanted and not every:
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
-    index: dict[str, set[int]] = {}
-    for i, blob in enumerate(manifest.blobs):
-        base = os.path.basename(blob.source)
-        for key in {blob.name, base, base.rpartition(".")[0] or base}:
-            index.setdefault(key, set()).add(i)
+    names = Names(manifest)
     chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
     unknown = []
-    for name in names:
-        found = _lookup(name, index, manifest)
+    for name in wanted:
+        found = names.find(name)
         chosen |= found
         if not found:
             unknown.append(name)
     if unknown:
         raise UnknownBlobs(unknown, manifest.library)
     return Selection(manifest, tuple(manifest.blobs[i] for i in sorted(chosen)))
-
-
-def _lookup(name: str, index: dict[str, set[int]], manifest: Manifest) -> set[int]:
-    base = os.path.basename(name.rstrip("/"))
-    entry = _ENTRY.fullmatch(base)
-    found = index.get(name) or index.get(base) or (index.get(entry["name"]) if entry else None) or set()
-    if "/" in name and len(found) > 1:  # a path tells equal stems apart
-        tail = os.path.normpath(name).lstrip("/")
-        exact = {i for i in found if _same_tail(manifest.blobs[i].source, tail)}
-        return exact or found
-    return found
 
 
 def _same_tail(source: str, given: str) -> bool:

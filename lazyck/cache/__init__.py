@@ -1,0 +1,1 @@
+"""Looking into a cache, and after it."""

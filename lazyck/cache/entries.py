@@ -1,0 +1,106 @@
+"""The entries of a cache, as its directories name them (docs/cache-format.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.config import cache_dir
+from lazyck.errors import UsageError
+from lazyck.quantities import counted, show_seconds, show_size
+from lazyck.visible import visible
+
+_ENTRY = re.compile(r"(?P<blob>.+)-(?P<digest>[0-9a-f]{16})\.so")
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One entry. `build` is the toolchain, with the hash of an extra key if there was one; times are since 1970."""
+
+    path: Path
+    library: str
+    archs: str
+    build: str
+    blob: str
+    digest: str
+    size: int
+    made: float
+    used: float
+
+    @property
+    def log(self) -> Path:
+        """What its compiler said; it need not be there."""
+        return self.path.with_suffix(".log")
+
+
+def cache_of(env: Mapping[str, str]) -> Path:
+    """The cache that the environment names, as the runtime would take it. Raises `UsageError`."""
+    found = cache_dir(env)
+    if found is None:
+        raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")
+    if not found.is_absolute():
+        raise UsageError(f"the cache {found}: a relative path is refused", f"give {abi.ENV_CACHE_DIR} an absolute one")
+    return found
+
+
+def parse(path: Path) -> tuple[str, str, str, str, str] | None:
+    """(library, archs, build, blob, digest) of an entry's path; None for another file."""
+    found = _ENTRY.fullmatch(path.name)
+    archs, dash, build = path.parent.name.partition("-")
+    if not found or not dash:
+        return None
+    return path.parents[1].name, archs, build, found["blob"], found["digest"]
+
+
+def read_entries(cache: Path, pattern: str = "*/*/*.so") -> Iterator[CacheEntry]:
+    """The entries below `v1`, sorted by path. One that is removed at this moment is not there."""
+    for path in sorted((cache / abi.CACHE_VERSION).glob(pattern)):
+        names = parse(path)
+        if names is None:
+            continue
+        try:
+            info = path.stat()
+        except FileNotFoundError:
+            continue
+        try:
+            used = (path.parent / f"{path.name}.seen").stat().st_mtime
+        except OSError:
+            used = info.st_mtime
+        yield CacheEntry(path, *names, info.st_size, info.st_mtime, max(used, info.st_mtime))
+
+
+def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
+    """Those of a library and for an arch; "" is any."""
+    wanted = arch.replace("-", "_")  # as directories spell it
+    return [
+        e
+        for e in entries
+        if (not library or e.library == library) and (not wanted or wanted in (e.archs, *e.archs.split("+")))
+    ]
+
+
+def render(entries: Sequence[CacheEntry], now: float) -> str:
+    """A table, and its totals."""
+    rows = [("size", "age", "last use", "arch", "library", "blob")]
+    for e in entries:
+        times = (show_seconds(max(0, round(now - t))) for t in (e.made, e.used))
+        rows.append((show_size(e.size), *times, *map(visible, (e.archs, e.library, e.blob))))  # type: ignore[arg-type]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i < 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    total = f"{counted(len(entries), 'entry', 'entries')}, {show_size(sum(e.size for e in entries))}"
+    return "\n".join([*lines, total])
+
+
+def to_json(entries: Sequence[CacheEntry], now: float) -> list[dict[str, object]]:
+    """The entries for programs; ages are in seconds."""
+    return [
+        {"path": str(e.path), "blob": e.blob, "library": e.library, "arch": e.archs, "build": e.build,
+         "digest": e.digest, "size": e.size, "age": round(now - e.made, 1), "last_use": round(now - e.used, 1)}
+        for e in entries
+    ]  # fmt: skip

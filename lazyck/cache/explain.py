@@ -1,0 +1,183 @@
+"""Why a blob is, or is not, in the cache: its nearest entry there, and which ingredient of the key differs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.cache.entries import CacheEntry, parse
+from lazyck.manifest import Manifest, Recipe
+from lazyck.prebuild.entries import Entry
+from lazyck.quantities import show_seconds
+from lazyck.visible import visible
+
+_SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine
+_TRAILER_SIZE, _TRAILER_MAGIC = 64, b"LAZYCKEN"
+# What a placeholder of a recipe has become in a command.
+_STANDS_FOR = {
+    abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
+    abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An ingredient of the key: what is wanted, and what the entry at hand has."""
+
+    ingredient: str
+    wanted: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Whether the entry is there; if not, what is wrong with it, or the nearest other one and how that differs."""
+
+    entry: Entry
+    problem: str = ""
+    nearest: CacheEntry | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str) -> Explanation:
+    """Explain one entry; `others` are entries of that blob, and `extra_key` what LAZYCK_EXTRA_CACHE_KEY says."""
+    if entry.cached:
+        return Explanation(entry)
+    candidates = [o for o in others if o.path != entry.path]
+    if entry.path.is_file():
+        return Explanation(entry, problem_of(entry.path, manifest.machine))
+    scored = [(differences(manifest, entry, o, extra_key), o) for o in candidates]
+    if not scored:
+        return Explanation(entry)
+    found, nearest = min(scored, key=lambda pair: (len(pair[0]), -pair[1].made))
+    return Explanation(entry, "", nearest, found)
+
+
+def problem_of(path: Path, machine: str) -> str:
+    """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        return f"it cannot be read: {e.strerror}"
+    if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC or len(data) < _TRAILER_SIZE + 20:
+        return "it is cut short, or was not written by lazyck"
+    is_for = _MACHINES.get(int.from_bytes(data[18:20], "little"), "another machine")
+    if machine and is_for != machine:
+        return f"it is for the machine {is_for}, the library for {machine}"
+    return "it is damaged, or was made for another key (`lazyck cache verify` says which)"
+
+
+def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
+    """The ingredients in which the key of `other` is not that of `entry`."""
+    wanted = parse(entry.path)
+    if wanted is None:
+        return ()
+    library, archs, build, _, digest = wanted
+    toolchain, salt = (build[:-13], build[-12:]) if extra_key else (build, "")
+    their_toolchain, their_salt = _split_build(other.build, toolchain)
+    found = []
+    if other.library != library:
+        found.append(Difference("library", library, other.library))
+    if other.archs != archs:
+        found.append(Difference("arch", archs, other.archs))
+    if their_toolchain != toolchain:
+        found.append(Difference("toolchain", toolchain, their_toolchain))
+    if their_salt != salt:
+        found.append(Difference(abi.ENV_EXTRA_CACHE_KEY, salt and "set", their_salt and f"another (hash {their_salt})"))
+    if other.digest != digest:
+        found.append(_digest_difference(manifest, entry, other))
+    return tuple(found)
+
+
+def _split_build(build: str, toolchain: str) -> tuple[str, str]:
+    """(toolchain, hash of the extra key); a toolchain's name may end like such a hash."""
+    if build == toolchain:
+        return build, ""
+    found = _SALT.fullmatch(build)
+    return (found["toolchain"], found["salt"]) if found else (build, "")
+
+
+def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> Difference:
+    blob = next(b for b in manifest.blobs if b.name == entry.name)
+    command = read_command(other.log)
+    if command is None:
+        return Difference("source, headers or flags", "", "the entry has no log that would tell which")
+    archs = entry.shown_arch if other.archs == entry.shown_arch.replace("-", "_") else other.archs
+    ours, theirs = compare_commands(manifest.recipes[blob.recipe], blob.source, archs.split("+"), command)
+    if ours or theirs:
+        return Difference("flags", shlex.join(ours) or "without them", shlex.join(theirs) or "without them")
+    return Difference("source or headers", "", "the commands are the same")
+
+
+def read_command(log: Path) -> list[str] | None:
+    """The compile command at the head of an entry's log."""
+    try:
+        with log.open(errors="surrogateescape") as f:
+            line = f.readline()
+        return shlex.split(line[2:]) if line.startswith("$ ") else None
+    except (OSError, ValueError):
+        return None
+
+
+def compare_commands(
+    recipe: Recipe, source: str, archs: Sequence[str], command: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The words of the recipe that the command lacks, and the command's that the recipe lacks; paths, which may have
+    moved, fit each other."""
+    wanted: list[str] = []
+    for word in recipe.compile:
+        if word == abi.PH_ARCHS:
+            wanted += [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in recipe.arch_flags]
+        else:
+            wanted.append(word)
+    patterns = {word: _pattern(word, source.rpartition("/")[2]) for word in wanted if abi.PH in word}
+    normal = [c if c in wanted else next((w for w, p in patterns.items() if p.fullmatch(c)), c) for c in command]
+    ours: list[str] = []
+    theirs: list[str] = []
+    for tag, a, b, c, d in difflib.SequenceMatcher(a=wanted, b=normal, autojunk=False).get_opcodes():
+        if tag != "equal":
+            ours += [_shown(w) for w in wanted[a:b]]
+            theirs += command[c:d]
+    return ours, theirs
+
+
+def _pattern(word: str, base: str) -> re.Pattern[str]:
+    parts = re.split("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")", word)
+    stands_for = _STANDS_FOR | {abi.PH_SOURCE: "/.*/" + re.escape(base)}
+    return re.compile("".join(stands_for.get(p) or re.escape(p) for p in parts), re.DOTALL)
+
+
+def _shown(word: str) -> str:
+    for placeholder in _STANDS_FOR:
+        word = word.replace(placeholder, "...")
+    return word
+
+
+def render(explanation: Explanation, now: float) -> str:
+    """The explanation for people."""
+    e = explanation
+    head = f"{visible(e.entry.name)} for {visible(e.entry.shown_arch)}"
+    if e.entry.cached:
+        return f"{head}: hit\n  entry       {visible(str(e.entry.path))}"
+    lines = [f"{head}: miss", f"  looked for  {visible(str(e.entry.path))}"]
+    if e.problem:
+        lines.append(f"  it is there, and not taken: {e.problem}")
+    elif e.nearest is None:
+        lines.append("  the cache has no entry of this blob at all")
+    else:
+        age = show_seconds(max(0, round(now - e.nearest.made)))
+        lines.append(f"  nearest     {visible(str(e.nearest.path))}, {age} old")
+        lines += [f"  differs in  {_render_difference(d)}" for d in e.differences]
+    return "\n".join(lines)
+
+
+def _render_difference(d: Difference) -> str:
+    if d.ingredient in ("source or headers", "source, headers or flags"):
+        return f"{d.ingredient} ({d.found})"
+    return f"{d.ingredient}: wanted {visible(d.wanted) or 'none'}, it has {visible(d.found) or 'none'}"

@@ -1,0 +1,90 @@
+"""Verifying and trimming a cache, both by the runtime's own code: `lazyck-rt verify` and `lazyck-rt trim`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lazyck import abi, proc
+from lazyck.errors import CommandError
+from lazyck.quantities import counted, show_size
+from lazyck.visible import visible
+
+
+@dataclass(frozen=True)
+class Verified:
+    """All entries of a cache: (path, what is wrong with it or "")."""
+
+    entries: tuple[tuple[str, str], ...]
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Those with which something is wrong."""
+        return [(path, problem) for path, problem in self.entries if problem]
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What was removed, or would be, and what stays."""
+
+    paths: tuple[str, ...]
+    kept: int
+    kept_bytes: int
+    removed: int
+    removed_bytes: int
+
+
+def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
+    """Read every entry whole. Raises `CommandError` when that cannot be done."""
+    what, argv = "verifying the cache", [str(rt), "verify"]
+    result = proc.run(argv, env={**env, abi.ENV_CACHE_DIR: str(cache)})
+    rows = _rows(what, argv, result)
+    found = tuple((str(r.get("path", "")), str(r.get("problem") or "")) for r in rows)
+    if result.status not in (0, 1) or (result.status == 1 and not any(problem for _, problem in found)):
+        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+    return Verified(found)
+
+
+def trim(
+    rt: Path, cache: Path, max_size: int | None, older_than: int | None, dry_run: bool, env: Mapping[str, str]
+) -> Trimmed:
+    """Remove entries that were not used for so many seconds, then those longest unused until what is left fits."""
+    what, argv = "trimming the cache", [str(rt), "trim"]
+    argv += ["--max-size", str(max_size)] if max_size is not None else []
+    argv += ["--older-than", str(older_than)] if older_than is not None else []
+    argv += ["--dry-run"] if dry_run else []
+    result = proc.run(argv, env={**env, abi.ENV_CACHE_DIR: str(cache)})
+    rows = _rows(what, argv, result)
+    if result.status != 0 or not rows or "kept" not in rows[-1]:
+        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+    total = {k: int(rows[-1].get(k, 0)) for k in ("kept", "kept_bytes", "removed", "removed_bytes")}
+    return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
+
+
+def _rows(what: str, argv: Sequence[str], result: proc.Result) -> list[dict[str, Any]]:
+    try:
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+    except ValueError:
+        rows = [None]
+    if not all(isinstance(r, dict) for r in rows):
+        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+    return rows
+
+
+def render_verified(verified: Verified) -> str:
+    """Each problem, and how many entries there are."""
+    problems = verified.problems
+    lines = [f"{visible(path)}: {visible(problem)}" for path, problem in problems]
+    count = counted(len(verified.entries), "entry", "entries")
+    return "\n".join([*lines, f"{count}, {len(problems)} with a problem" if problems else f"{count}, all whole"])
+
+
+def render_trimmed(trimmed: Trimmed, dry_run: bool) -> str:
+    """Each entry that is removed, and the sums."""
+    verb = "would be removed" if dry_run else "removed"
+    removed = f"{counted(trimmed.removed, 'entry', 'entries')} ({show_size(trimmed.removed_bytes)}) {verb}"
+    kept = f"{trimmed.kept} ({show_size(trimmed.kept_bytes)}) stay"
+    return "\n".join([*(visible(p) for p in trimmed.paths), f"{removed}, {kept}"])

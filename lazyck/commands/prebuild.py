@@ -1,0 +1,220 @@
+"""`lazyck prebuild`: the cache, ahead of time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lazyck import abi
+from lazyck.config import cache_dir, environment, number
+from lazyck.errors import BuildError, UsageError
+from lazyck.inspect import read_manifest
+from lazyck.prebuild import build, costs, listing, names, output, plan, progress
+from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
+
+
+@click.group("prebuild")
+def group() -> None:
+    """Fill and empty the cache ahead of time."""
+
+
+def blob_options(command: F) -> F:
+    """The ways of naming blobs, the same for every command that takes some."""
+    decorators = [
+        click.option(
+            "--manifest",
+            "manifest_file",
+            type=click.Path(path_type=Path),
+            required=True,
+            help="A lazy library, or the `manifest` of its bundle.",
+        ),
+        click.option(
+            "--blob-list",
+            multiple=True,
+            metavar="FILE",
+            help="File of blob names, one a line, or a profile; `-` is stdin; repeatable.",
+        ),
+        click.option("--all", "every", is_flag=True, help="All blobs."),
+        click.option(
+            "--gpu-archs",
+            "--arch",
+            default="",
+            metavar="LIST",
+            help="Archs. [default: LAZYCK_ARCHS, else the build's]",
+        ),
+        click.argument("blobs", nargs=-1),
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]) -> names.Selection:
+    """The blobs that the user named. Raises `UsageError` that lists unknown names."""
+    manifest = read_manifest(manifest_file)
+    given = [*blobs]
+    for name in blob_list:
+        given += names.read_list(name, sys.stdin, manifest.library)
+    return names.select(manifest, given, every)
+
+
+def say(line: str) -> None:
+    """A line about what happens, for people."""
+    click.echo(f"lazyck: {line}", err=True)
+
+
+def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
+    """--jobs, else LAZYCK_JOBS, else the cores that this process may use."""
+    return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
+
+
+JOBS = click.option(
+    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
+)
+
+
+@group.command("list")
+@blob_options
+@click.option("--format", "form", type=click.Choice(listing.FORMATS), default="text", show_default=True)
+@click.option("--cached", is_flag=True, help="Only those that are cached (for all of --gpu-archs, else for any arch).")
+@click.option("--missing", is_flag=True, help="Only those that are not.")
+@click.option("--match", default="", metavar="GLOB", help="Only those whose name or source fits the shell pattern.")
+def list_command(
+    manifest_file: Path,
+    blob_list: tuple[str, ...],
+    every: bool,
+    gpu_archs: str,
+    blobs: tuple[str, ...],
+    form: str,
+    cached: bool,
+    missing: bool,
+    match: str,
+) -> None:
+    """List the blobs (all, or those named) and for which archs they are cached."""
+    if cached and missing:
+        raise UsageError("--cached and --missing exclude each other", "give one of them, or neither for all blobs")
+    chosen = listing.matching(selection(manifest_file, blob_list, every or not (blobs or blob_list), blobs), match)
+    rows = listing.list_blobs(manifest_file, chosen, gpu_archs, environment())
+    wanted = [r for r in rows if (r.is_cached or not cached) and not (r.is_cached and missing)]
+    sys.stdout.buffer.write(listing.render(wanted, form).encode("utf-8", "surrogateescape"))
+
+
+@group.command("build")
+@blob_options
+@JOBS
+@click.option(
+    "--dry-run", is_flag=True, help="Say what would be compiled and about how long it takes; compile nothing."
+)
+@click.option("--keep-going/--no-keep-going", default=True, show_default=True, help="After a failure.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end on stdout.")
+@click.option(
+    "--output",
+    "output_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Compile into DIR, a cache to be shipped, instead of the user's own.",
+)
+@click.option("--keep-logs", is_flag=True, help="With --output: leave the compilers' logs in DIR.")
+@click.option("--verbose", is_flag=True, help="Print the commands.")
+def build_command(
+    manifest_file: Path,
+    blob_list: tuple[str, ...],
+    every: bool,
+    gpu_archs: str,
+    blobs: tuple[str, ...],
+    jobs: int | None,
+    dry_run: bool,
+    keep_going: bool,
+    as_json: bool,
+    output_dir: Path | None,
+    keep_logs: bool,
+    verbose: bool,
+) -> None:
+    """Compile blobs into the cache that the runtime reads, longest first; what is there already is left alone."""
+    env = environment()
+    if keep_logs and output_dir is None:
+        raise UsageError("--keep-logs goes with --output", "logs in the user's own cache are always kept")
+    options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    directory = output_dir.resolve() if output_dir else None
+    with output.held(directory, say) if directory and not dry_run else nullcontext():
+        env = output.environment_of(directory, env) if directory else env
+        rt = tool(env)
+        found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
+        known = read_known_costs(found, env)
+        planned = plan.make_plan(found, known)
+        if dry_run:
+            render = plan.plan_to_json if as_json else plan.render_plan
+            click.echo(render(planned, known, options.parallel).rstrip("\n"))
+            return
+        outcome = run(rt, manifest_file, planned, options, env, as_json)
+        if directory and not outcome.is_interrupted:
+            output.adopt(directory, found)
+            output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])
+    finish(outcome)
+    if directory and (absent := output.missing(directory, found)):
+        raise BuildError(
+            f"{len(absent)} entries are not in {directory}, {absent[0].relative} for one", "run the same line again"
+        )
+
+
+def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> costs.Costs:
+    """What the compiles took before, in the cache that is filled and in the user's own."""
+    own = cache_dir(environment())
+    caches = dict.fromkeys([*(e.root for e in found), *([own] if own else [])])
+    return costs.read_costs(found, caches)
+
+
+def run(
+    rt: Path,
+    manifest_file: Path,
+    planned: plan.Plan,
+    options: build.BuildOptions,
+    env: Mapping[str, str],
+    as_json: bool,
+) -> plan.Outcome:
+    """Do the plan with its progress on stderr, and say what came of it."""
+    say(f"{planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile")
+    outcome = plan.Outcome(planned, 0, (), 0.0)
+    if planned.jobs:
+        reporter = progress.reporter(len(planned.jobs))
+        outcome = build.build(rt, manifest_file, planned, options, env, reporter)
+        say(plan.render_outcome(outcome))
+    if as_json:
+        click.echo(plan.outcome_to_json(outcome))
+    return outcome
+
+
+def finish(outcome: plan.Outcome) -> None:
+    """Raises `BuildError` that lists the failures, or `KeyboardInterrupt` if it was interrupted."""
+    if outcome.failures:
+        text = f"{len(outcome.failures)} of {len(outcome.plan.jobs)} could not be compiled:"
+        error = BuildError(f"{text}\n{plan.render_failures(outcome.failures)}", _FAILED_HINT)
+        if not outcome.is_interrupted:
+            raise error
+        say(error.render())
+    if outcome.is_interrupted:
+        say("what is compiled stays; the same line again does the rest")
+        raise KeyboardInterrupt
+    if outcome.left:
+        raise BuildError(f"{outcome.left} entries were not compiled", "run the same line again")
+
+
+@group.command("clean")
+@blob_options
+def clean_command(
+    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
+) -> None:
+    """Remove blobs' entries from the cache (every arch, unless --gpu-archs names some)."""
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    removed = clean_blobs(manifest_file, chosen, gpu_archs, environment())
+    click.echo(f"lazyck: removed {removed} cached entries")

@@ -1,0 +1,103 @@
+"""`lazyck profile`: what runs have used."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import click
+
+from lazyck import profile
+from lazyck.errors import LazyckError
+from lazyck.files import write_atomic
+from lazyck.inspect import read_manifest
+from lazyck.prebuild.names import Names
+from lazyck.quantities import counted
+from lazyck.visible import visible
+
+FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+OUT = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group("profile")
+def group() -> None:
+    """Merge, show and compare the profiles that LAZYCK_RECORD makes: which blobs runs have used."""
+
+
+def read(path: Path) -> profile.Profile:
+    """The profile; lines that a crash cut short are passed over, with a warning."""
+    found = profile.read_profile(path)
+    if found.torn:
+        click.echo(f"lazyck: warning: {path}: {counted(found.torn, 'line')} cut short, passed over", err=True)
+    return found
+
+
+@group.command("merge")
+@FILES
+@click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here. [default: stdout]")
+def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
+    """Make one profile of those of many ranks and runs, one line a blob; it is a --blob-list too."""
+    merged = profile.encode(profile.merge([read(f) for f in files]))
+    if output is None:
+        sys.stdout.buffer.write(merged)
+    else:
+        write_atomic(output.resolve(), merged)
+
+
+@group.command("show")
+@FILES
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show_command(files: tuple[Path, ...], as_json: bool) -> None:
+    """Show what the profiles together know: order, calls, compile time, memory, ranks, and totals."""
+    merged = profile.merge([read(f) for f in files])
+    click.echo(json.dumps(profile.to_json(merged), indent=1) if as_json else profile.render_table(merged))
+
+
+@group.command("diff")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+def diff_command(a: Path, b: Path) -> None:
+    """Say what A used and B did not (`<`), and the other way round (`>`); status 1 if they differ."""
+    found = profile.compare(read(a), read(b))
+    for mark, pairs in (("<", found.only_a), (">", found.only_b)):
+        for library, blob in pairs:
+            click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
+    sys.exit(1 if found else 0)
+
+
+@group.command("prune")
+@FILES
+@click.option(
+    "--manifest",
+    "manifests",
+    type=click.Path(path_type=Path),
+    required=True,
+    multiple=True,
+    metavar="LIB",
+    help="A lazy library, or the `manifest` of its bundle; repeatable.",
+)
+@click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here what is left of all. [default: in place]")
+def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: Path | None) -> None:
+    """Drop blobs that LIB does not have any more, and say how many. Lines of other libraries stay."""
+    known = {m.library: Names(m) for m in map(read_manifest, manifests)}
+
+    def is_known(use: profile.Use) -> bool:
+        if not use.library:
+            return any(names.find(use.blob) for names in known.values())
+        return use.library not in known or use.blob in known[use.library].own
+
+    left = b""
+    for file in files:
+        text, gone = profile.prune(read(file), is_known)
+        left += text
+        if output is None:
+            try:
+                write_atomic(file.resolve(), text, stat.S_IMODE(file.stat().st_mode))
+            except OSError as e:
+                hint = "give -o OUT to write elsewhere"
+                raise LazyckError(f"{file}: cannot write the profile: {e.strerror}", hint) from e
+        click.echo(f"lazyck: {file}: dropped {counted(gone, 'blob')}", err=True)
+    if output is not None:
+        write_atomic(output.resolve(), left)

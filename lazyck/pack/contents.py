@@ -1,0 +1,86 @@
+"""What goes into a pack: verified entries, each with its place below the library's directory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lazyck.config import number
+from lazyck.errors import LazyckError
+from lazyck.prebuild.entries import Entry
+from lazyck.visible import visible
+
+# Where the runtime looks for entries that came with the library, seen from the library's directory.
+PLACE = PurePosixPath("lazyck/cache")
+EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: what a file is dated when nothing else says
+_TRAILER_SIZE = 64
+_TRAILER_MAGIC = b"LAZYCKEN"
+_MOST_NAMES = 10
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of a pack: where it lies, and its place below the library's directory."""
+
+    source: Path
+    place: PurePosixPath
+
+    def read(self) -> bytes:
+        """Its bytes. Raises `LazyckError` if it is not there any more, or no entry any more."""
+        try:
+            data = self.source.read_bytes()
+        except OSError as e:
+            raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", "run the same line again") from e
+        if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC:
+            raise LazyckError(f"{self.source}: changed while it was packed", "run the same line again")
+        return data
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The files of one tar or wheel, sorted by place, and the archs that they are for."""
+
+    archs: tuple[str, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the places, which name the digests of all that was compiled."""
+        return hashlib.sha256("\n".join(str(i.place) for i in self.items).encode()).hexdigest()
+
+    def directories(self) -> Iterator[PurePosixPath]:
+        """The directories from `lazyck/cache` down, parents first. (`lazyck` itself is the bundle's.)"""
+        found = {d for i in self.items for d in i.place.parents if d.is_relative_to(PLACE)}
+        return iter(sorted(found))
+
+
+def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
+    """One pack, or one for each set of archs. Raises `LazyckError` that names entries which are not cached."""
+    found = list(entries)
+    absent = [e for e in found if not e.cached or not e.path.is_file()]
+    if absent:
+        names = [f"  {visible(e.name)} ({visible(e.shown_arch)})" for e in absent[:_MOST_NAMES]]
+        more = [f"  and {len(absent) - len(names)} more"] if len(absent) > len(names) else []
+        raise LazyckError(
+            f"{len(absent)} of {len(found)} entries are not cached:\n" + "\n".join([*names, *more]),
+            "leave out --no-build, or fill the cache with `lazyck prebuild build`",
+        )
+    if not found:
+        raise LazyckError("there is nothing to pack: the library has no lazy blobs", "give another --manifest")
+    groups: dict[str, list[Entry]] = {}
+    for entry in found:
+        groups.setdefault(entry.shown_arch if per_arch else "", []).append(entry)
+    return [_pack(group) for _, group in sorted(groups.items())]
+
+
+def _pack(entries: Sequence[Entry]) -> Pack:
+    items = [Item(e.path, PLACE / e.relative.as_posix()) for e in entries]
+    archs = tuple(sorted({e.shown_arch for e in entries}))
+    return Pack(archs, tuple(sorted(items, key=lambda i: str(i.place))))
+
+
+def date(env: Mapping[str, str]) -> int:
+    """What the files are dated: SOURCE_DATE_EPOCH, else always the same, so that equal entries make equal packs."""
+    return max(number(env, "SOURCE_DATE_EPOCH", EPOCH), EPOCH)

@@ -1,0 +1,181 @@
+"""Compiles what a plan says, under ninja, by the runtime's own code: one `lazyck-rt compile` for each entry.
+
+ninja keeps so many of them running, and goes on after failures. What it prints is for `--verbose`; how far it is stands
+in a journal that the edges write: lines "begin <number>" and "end <number> <status>".
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import ninja
+
+from lazyck import abi, proc
+from lazyck.errors import BuildError
+from lazyck.files import write_atomic
+from lazyck.prebuild.entries import rt_words
+from lazyck.prebuild.memory import tree_rss_kib
+from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from lazyck.prebuild.progress import Reporter, State
+from lazyck.visible import visible
+
+_FIRST_TICK, _TICK = 0.02, 0.2  # seconds between two looks, at the beginning and later
+_MEMORY_INTERVAL = 1.0  # seconds; to know the memory all of /proc is read
+_LONGEST_ERROR = 500
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """So many compiles at a time, whether to go on after a failure, whether to print commands."""
+
+    parallel: int
+    keeps_going: bool = True
+    verbose: bool = False
+
+
+def build(
+    rt: Path, manifest_file: Path, plan: Plan, options: BuildOptions, env: Mapping[str, str], reporter: Reporter
+) -> Outcome:
+    """Do the plan. When it is interrupted (Ctrl-C, SIGTERM, SIGHUP), what is compiled stays, and the outcome says so.
+
+    Raises `BuildError` when ninja fails for reasons of its own.
+    """
+    # to compile is what was asked for here, whatever jobs in this environment may do at run time
+    own = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, "NINJA_STATUS")}
+    own[abi.ENV_JOBS] = str(options.parallel)
+    start = time.monotonic()
+    is_interrupted = False
+    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
+        text = render_ninja(rt, manifest_file, plan.jobs)
+        write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
+        argv = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", work, "-j", str(options.parallel)]
+        argv += ["-k", "0" if options.keeps_going else "1", *(["-v"] if options.verbose else [])]
+        running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
+        watch = _Watch(Path(work), State(plan, options.parallel, start), reporter)
+        try:
+            with _signals_interrupting():
+                watch.follow(running)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        finally:
+            status = running.stop()
+            watch.look(is_interrupted)
+            reporter.close()
+    if status != 0 and not is_interrupted and not watch.failures:
+        raise BuildError(f"ninja ended with status {status}:\n{running.tail}", "is the disk full, or ninja damaged?")
+    failures = tuple(watch.failures[i] for i in sorted(watch.failures))
+    return Outcome(plan, len(watch.state.took), failures, time.monotonic() - start, is_interrupted)
+
+
+class _Watch:
+    """Reads the journal into the state and tells the reporter."""
+
+    def __init__(self, work: Path, state: State, reporter: Reporter) -> None:
+        self.state = state
+        self.failures: dict[int, Failure] = {}
+        self._work = work
+        self._reporter = reporter
+        self._at = 0  # how far the journal has been read
+        self._used_kib = 0
+
+    def follow(self, running: proc.Running) -> None:
+        """Until ninja ends."""
+        tick, next_memory = _FIRST_TICK, 0.0
+        while running.poll() is None:
+            self.look()
+            now = time.monotonic()
+            if now >= next_memory:
+                self._used_kib = tree_rss_kib(running.pid)
+                next_memory = now + _MEMORY_INTERVAL
+            self._reporter.show(self.state, now, self._used_kib)
+            time.sleep(tick)
+            tick = min(_TICK, tick * 1.2)
+
+    def look(self, is_interrupted: bool = False) -> None:
+        """Take in what the journal says by now; whoever died of an interruption has not failed."""
+        now = time.monotonic()
+        for verb, number, status in self._read():
+            job = self.state.plan.jobs[number]
+            if verb == "begin":
+                self.state.running[number] = now
+                continue
+            since = self.state.running.pop(number, now)
+            error = ""
+            if status == 0:
+                self.state.took[number] = now - since
+            elif is_interrupted and status > 128:
+                continue
+            else:
+                failure = _failure(job, (self._work / f"{number}.out"), status)
+                self.state.failed.add(number)
+                self.failures[number] = failure
+                error = visible(failure.error)
+            self._reporter.ended(self.state, number, error)
+
+    def _read(self) -> Iterator[tuple[str, int, int]]:
+        try:
+            with (self._work / "journal").open("rb") as f:
+                f.seek(self._at)
+                data = f.read()
+        except FileNotFoundError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        for line in whole.decode().splitlines():
+            verb, number, *status = line.split()
+            yield verb, int(number), int(status[0]) if status else 0
+
+
+def _failure(job: Job, output: Path, status: int) -> Failure:
+    try:
+        lines = output.read_text(errors="surrogateescape").strip().split("\n")
+    except OSError:
+        lines = [""]
+    log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
+    prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
+    first = lines[0].removeprefix(prefix) or f"lazyck-rt ended with status {status} and said nothing"
+    return Failure(job, log or (str(job.entry.log) if job.entry.log.exists() else ""), first[:_LONGEST_ERROR])
+
+
+@contextmanager
+def _signals_interrupting() -> Iterator[None]:
+    """What ends a job (a batch system, a closed terminal) ends the compilers too, like Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    before = {n: signal.signal(n, interrupt) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job]) -> str:
+    """A ninja file with one edge per job. The outputs are names that never exist: what is cached is not in here."""
+
+    def quoted(words: Sequence[str]) -> str:
+        return " ".join("'" + w.replace("'", "'\\''") + "'" for w in words).replace("$", "$$")
+
+    lines = [
+        "rule compile",
+        "  command = echo begin $number >> journal; $words > $number.out 2>&1; s=$$?; "
+        "echo end $number $$s >> journal; exit $$s",
+        "  description = $name",
+        "",
+    ]
+    for i, job in enumerate(jobs):
+        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", "--", job.entry.name]
+        lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
+        lines += [f"  name = {job.title.replace('$', '$$')}", ""]
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""`lazyck prebuild list`: which blobs there are, and for which archs they are cached."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.manifest import BlobRecord
+from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, in_directory_name, tool
+from lazyck.prebuild.names import Selection
+from lazyck.visible import visible
+
+FORMATS = ("text", "json", "blob-list")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A blob: archs → its cached entry, and whether it has all that was asked for (any, when nothing was)."""
+
+    blob: BlobRecord
+    entries: Mapping[str, Path]
+    is_cached: bool
+
+
+def matching(selection: Selection, pattern: str) -> Selection:
+    """The blobs whose name or source fits the shell pattern; all of them if it is empty."""
+    if not pattern:
+        return selection
+    fits = [b for b in selection.blobs if any(fnmatch.fnmatchcase(t, pattern) for t in (b.name, b.source))]
+    return Selection(selection.manifest, tuple(fits))
+
+
+def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[Row]:
+    """A row for each selected blob."""
+    rt = tool(env)
+    have: dict[str, dict[str, Path]] = {b.name: {} for b in selection.blobs}
+    whole = dict.fromkeys(have, True)
+    if gpu_archs:
+        for entry in all_entries(rt, manifest_file, selection, gpu_archs, env):
+            whole[entry.name] &= entry.cached
+            if entry.cached:
+                have[entry.name][in_directory_name(entry.shown_arch)] = entry.path
+    else:
+        for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+            have[entry.name] = cached_archs(entry)
+            if entry.cached:  # it may lie in another place than that for new ones
+                have[entry.name].setdefault(in_directory_name(entry.shown_arch), entry.path)
+            whole[entry.name] = bool(have[entry.name])
+    return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
+
+
+def render(rows: Sequence[Row], form: str) -> str:
+    """As lines `name <tab> archs or -`, as names alone (a --blob-list), or as JSON."""
+    if form == "json":
+        listed = [
+            {"name": r.blob.name, "source": r.blob.source, "cached": r.is_cached, "symbols": len(r.blob.symbols),
+             "entries": {arch: str(path) for arch, path in sorted(r.entries.items())}}
+            for r in rows
+        ]  # fmt: skip
+        return json.dumps(listed, indent=1) + "\n"
+    if form == "blob-list":
+        return "".join(f"{r.blob.name}\n" for r in rows)
+    return "".join(f"{visible(r.blob.name)}\t{visible(' '.join(sorted(r.entries))) or '-'}\n" for r in rows)

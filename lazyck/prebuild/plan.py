@@ -1,0 +1,162 @@
+"""What a prebuild has to do, decided before it does any of it: which entries, in which order, how long it may take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lazyck.prebuild.costs import Costs
+from lazyck.prebuild.entries import Entry
+from lazyck.quantities import counted, show_seconds
+from lazyck.visible import visible
+
+
+@dataclass(frozen=True)
+class Job:
+    """An entry to compile, and the seconds that it took before; None: not known."""
+
+    entry: Entry
+    seconds: float | None
+
+    @property
+    def title(self) -> str:
+        """The job as messages name it."""
+        return f"{visible(self.entry.name)} ({visible(self.entry.shown_arch)})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All entries that were asked for, and those of them to compile, in this order."""
+
+    entries: tuple[Entry, ...]
+    jobs: tuple[Job, ...]
+
+    @property
+    def total(self) -> int:
+        """How many entries were asked for."""
+        return len(self.entries)
+
+    @property
+    def cached(self) -> int:
+        """How many of them the cache has already."""
+        return len(self.entries) - len(self.jobs)
+
+    @property
+    def mean(self) -> float | None:
+        """Of the known seconds: the guess for jobs of which nothing is known."""
+        known = [j.seconds for j in self.jobs if j.seconds is not None]
+        return sum(known) / len(known) if known else None
+
+
+def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
+    """Longest first, so that no long one is left alone at the end; a blob of which nothing is known counts as the
+    mean. Equals keep the manifest's order."""
+    every = tuple(entries)
+    mean = costs.mean or 0.0
+
+    def weight(job: Job) -> float:
+        return mean if job.seconds is None else job.seconds
+
+    jobs = sorted((Job(e, costs.of(e)) for e in every if not e.cached), key=weight, reverse=True)
+    return Plan(every, tuple(jobs))
+
+
+def estimate(plan: Plan, costs: Costs, parallel: int) -> tuple[float, float] | None:
+    """Compile seconds of all jobs together, and of the whole with so many at a time; None when nothing is known."""
+    if costs.mean is None:
+        return None
+    each = [costs.mean if j.seconds is None else j.seconds for j in plan.jobs]
+    return sum(each), max(sum(each) / parallel, max(each, default=0.0))
+
+
+def render_plan(plan: Plan, costs: Costs, parallel: int) -> str:
+    """What `--dry-run` prints: `name <tab> arch <tab> about so many seconds`, and a total."""
+    lines = []
+    for job in plan.jobs:
+        about = "-" if job.seconds is None else f"{job.seconds:.1f}"
+        lines.append(f"{visible(job.entry.name)}\t{visible(job.entry.shown_arch)}\t{about}")
+    guess = estimate(plan, costs, parallel)
+    unknown = sum(j.seconds is None for j in plan.jobs)
+    told = f"{plan.cached} of {counted(plan.total, 'entry', 'entries')} cached already, {len(plan.jobs)} to compile"
+    if plan.jobs and guess is None:
+        told += "; how long they take is not known yet"
+    elif guess is not None and plan.jobs:
+        told += f": about {show_seconds(guess[0])} of compiles, {show_seconds(guess[1])} at {parallel} at a time"
+        told += f" ({unknown} of them guessed: the mean of the others)" if unknown else ""
+    return "".join(f"{line}\n" for line in [*lines, f"# {told}"])
+
+
+def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
+    """The same for programs."""
+    guess = estimate(plan, costs, parallel)
+    return json.dumps({
+        "total": plan.total,
+        "cached": plan.cached,
+        "to_compile": [
+            {"blob": j.entry.name, "arch": j.entry.shown_arch, "seconds": j.seconds, "path": str(j.entry.path)}
+            for j in plan.jobs
+        ],
+        "compile_seconds": None if guess is None else round(guess[0], 1),
+        "seconds": None if guess is None else round(guess[1], 1),
+    }, indent=1)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that failed: its log ("" if there is none) and the compiler's first error."""
+
+    job: Job
+    log: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a plan."""
+
+    plan: Plan
+    compiled: int
+    failures: tuple[Failure, ...]
+    seconds: float
+    is_interrupted: bool = False
+
+    @property
+    def left(self) -> int:
+        """Jobs that were not tried, or not to their end."""
+        return len(self.plan.jobs) - self.compiled - len(self.failures)
+
+
+def outcome_to_json(outcome: Outcome) -> str:
+    """The outcome as one JSON object."""
+    failed = [
+        {"blob": f.job.entry.name, "arch": f.job.entry.shown_arch, "log": f.log, "error": f.error}
+        for f in outcome.failures
+    ]
+    return json.dumps({
+        "total": outcome.plan.total,
+        "cached": outcome.plan.cached,
+        "compiled": outcome.compiled,
+        "failed": failed,
+        "left": outcome.left,
+        "seconds": round(outcome.seconds, 1),
+        "interrupted": outcome.is_interrupted,
+    }, indent=1)  # fmt: skip
+
+
+def render_outcome(outcome: Outcome) -> str:
+    """One line about it all."""
+    parts = [f"{outcome.compiled} compiled"]
+    parts += [f"{len(outcome.failures)} failed"] if outcome.failures else []
+    parts += [f"{outcome.left} left to do"] if outcome.left else []
+    parts += [f"{outcome.plan.cached} cached already"] if outcome.plan.cached else []
+    return f"{counted(outcome.plan.total, 'entry', 'entries')}: {', '.join(parts)}; {show_seconds(outcome.seconds)}"
+
+
+def render_failures(failures: Sequence[Failure]) -> str:
+    """Each failure with its log."""
+    lines = []
+    for f in failures:
+        lines.append(f"  {f.job.title}: {visible(f.error)}")
+        lines += [f"    log: {visible(f.log)}"] if f.log else []
+    return "\n".join(lines)

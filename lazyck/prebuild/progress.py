@@ -1,0 +1,170 @@
+"""How far a prebuild is: the figures (pure), and the two ways in which they are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO
+
+from tqdm import tqdm
+
+from lazyck.prebuild.plan import Plan
+from lazyck.quantities import show_kib, show_seconds
+
+_PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
+_BAR_INTERVAL = 1.0  # seconds between two looks of a bar when nothing ends: the figures are those of all jobs
+_EARLY = 3.0  # seconds after which what has been done says something of the speed
+
+
+@dataclass
+class State:
+    """Jobs by their number in the plan: since when those run that do, and what the others took, or that they failed.
+
+    Times are seconds of a monotonic clock.
+    """
+
+    plan: Plan
+    parallel: int
+    start: float
+    running: dict[int, float] = field(default_factory=dict)
+    took: dict[int, float] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+    @property
+    def done(self) -> int:
+        """How many jobs have ended, failed or not."""
+        return len(self.took) + len(self.failed)
+
+
+def time_left(state: State, now: float) -> float | None:
+    """Seconds until the end, out of what the jobs took before, and how fast it goes today; None: not known yet.
+
+    Of a job that has no record the guess is the mean of those that have one and of those that have ended.
+    """
+    known = [j.seconds for j in state.plan.jobs if j.seconds is not None] + list(state.took.values())
+    if not known:
+        return None
+    mean = sum(known) / len(known)
+    work = [mean if j.seconds is None else j.seconds for j in state.plan.jobs]
+    ended = {*state.took, *state.failed}
+    done = sum(work[i] for i in ended)
+    done += sum(min(work[i], now - since) for i, since in state.running.items())
+    left = max(0.0, sum(work) - done)
+    # The one that runs longest decides when there are more places than jobs.
+    longest = max(
+        (work[i] - (now - state.running.get(i, now)) for i in range(len(work)) if i not in ended), default=0.0
+    )
+    speed = float(state.parallel)
+    if now - state.start > _EARLY and done > 0:
+        speed = min(done / (now - state.start), speed)
+    return max(left / max(speed, 1e-6), longest, 0.0)
+
+
+def describe(state: State, now: float, used_kib: int) -> str:
+    """`3 failed, 12 running, 0.8/s, 2.1 GB, 4 m 20 s left`."""
+    parts = [f"{len(state.failed)} failed"] if state.failed else []
+    parts += [f"{len(state.running)} running"] if state.running else []
+    spent = now - state.start
+    if state.done and spent > 0:
+        rate = state.done / spent
+        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
+    parts += [show_kib(used_kib)] if used_kib else []
+    left = time_left(state, now)
+    parts += [f"{show_seconds(round(left))} left".replace(".0 s", " s")] if left is not None else []
+    return ", ".join(parts)
+
+
+class Reporter(Protocol):
+    """Hears what happens, and is asked again and again to show it."""
+
+    def ended(self, state: State, number: int, error: str) -> None:
+        """A job has ended; `error` is "" if it is compiled."""
+
+    def show(self, state: State, now: float, used_kib: int) -> None:
+        """Time has passed."""
+
+    def note(self, line: str) -> None:
+        """Something to say between."""
+
+    def close(self) -> None:
+        """No more."""
+
+
+class Bar:
+    """A bar at the foot of a terminal; failures scroll past above it."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._stream = stream
+        self._next = 0.0
+        self._bar: tqdm = tqdm(
+            total=total,
+            file=stream,
+            desc="lazyck",
+            ncols=self._width(),
+            leave=False,
+            mininterval=0,
+            bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}",
+        )
+
+    def ended(self, state: State, number: int, error: str) -> None:
+        if error:
+            self.note(f"lazyck: failed: {state.plan.jobs[number].title}: {error}")
+
+    def show(self, state: State, now: float, used_kib: int) -> None:
+        if state.done == self._bar.n and now < self._next:
+            return
+        self._next = now + _BAR_INTERVAL
+        self._bar.n = state.done
+        self._bar.ncols = self._width()
+        self._bar.set_postfix_str(describe(state, now, used_kib), refresh=True)
+
+    def _width(self) -> int:
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except OSError:
+            columns = 0
+        return columns or 80  # some terminals do not know how wide they are
+
+    def note(self, line: str) -> None:
+        self._bar.write(line, file=self._stream)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class Lines:
+    """For logs: a line about the blob that ended last, every few seconds at most; each failure at once."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._stream = stream
+        self._next = 0.0
+        self._waiting = ""  # the line about a blob that ended since
+
+    def ended(self, state: State, number: int, error: str) -> None:
+        count, job = f"[{state.done}/{len(state.plan.jobs)}]", state.plan.jobs[number]
+        if error:
+            self.note(f"lazyck: {count} failed: {job.title}: {error}")
+            return
+        self._waiting = f"lazyck: {count} compiled {job.title} in {show_seconds(state.took[number])}"
+
+    def show(self, state: State, now: float, used_kib: int) -> None:
+        if not self._waiting or now < self._next:
+            return
+        rest = describe(state, now, used_kib) if state.done < len(state.plan.jobs) else ""
+        self.note(self._waiting + (f"; {rest}" if rest else ""))
+        self._waiting = ""
+        self._next = now + _PLAIN_INTERVAL
+
+    def note(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        if self._waiting:
+            self.note(self._waiting)
+
+
+def reporter(total: int) -> Reporter:
+    """The one that suits stderr."""
+    return Bar(sys.stderr, total) if sys.stderr.isatty() else Lines(sys.stderr, total)

@@ -1,0 +1,121 @@
+"""Bundles of tiny blobs, made by hand in a moment: enough for whatever fills, ships and looks after caches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import HERE, Lazyck
+
+from lazyck import abi
+from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A manifest with its sources, and a compiler that notes its calls. A file `slow` has it sleep."""
+
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def file(self) -> Path:
+        """What --manifest takes."""
+        return self.directory / "lazyck" / self.manifest.library / "manifest"
+
+    @property
+    def slow(self) -> Path:
+        """Holds the seconds that each compile sleeps."""
+        return self.directory / "slow"
+
+    def compiled(self) -> list[str]:
+        """The blobs whose compile step ended, in that order."""
+        log = self.directory / "calls.log"
+        return log.read_text().split() if log.exists() else []
+
+    def overlaps(self) -> int:
+        """The most compiles that ran at the same time."""
+        most = now = 0
+        for line in (self.directory / "spans.log").read_text().split():
+            now += 1 if line == "begin" else -1
+            most = max(most, now)
+        return most
+
+    def source(self, blob: str) -> Path:
+        """The source of a blob."""
+        return self.directory / "lazyck" / "src" / f"{blob}.cpp"
+
+
+def make_bundle(
+    directory: Path,
+    blobs: Mapping[str, str] | Sequence[str],
+    *,
+    name: str = "libtiny",
+    archs: Sequence[str] = (),
+    toolchain: str = "",
+    toolchain_id: str = "g++-test",
+    flags: Sequence[str] = ("-O1",),
+) -> Bundle:
+    """A bundle of `blobs` (name → source, or names alone); with `archs` they are a GPU's."""
+    root = directory / "lazyck"
+    (root / "src").mkdir(parents=True, exist_ok=True)
+    (root / name).mkdir(exist_ok=True)
+    script = directory / "cxx"
+    where = shlex.quote(str(directory))
+    script.write_text(
+        "#!/bin/sh\n"
+        f"here={where}\n"
+        "step=link\n"
+        'for word; do shift; case "$word" in\n'
+        "  --offload-arch=*) continue ;;\n"
+        '  *.cpp) source="${word##*/}" ;;\n'
+        "  -c) step=compile ;;\n"
+        'esac; set -- "$@" "$word"; done\n'
+        f'[ "$step" = link ] && exec {HERE.cxx} "$@"\n'
+        'echo begin >> "$here/spans.log"\n'
+        '[ -f "$here/slow" ] && sleep "$(cat "$here/slow")"\n'
+        f'{HERE.cxx} "$@"; status=$?\n'
+        'echo end >> "$here/spans.log"\n'
+        'echo "${source%.cpp}" >> "$here/calls.log"\n'
+        "exit $status\n"
+    )
+    script.chmod(0o755)
+    texts = (
+        blobs if isinstance(blobs, Mapping) else {b: f'extern "C" int {b}() {{ return {len(b)}; }}\n' for b in blobs}
+    )
+    records = []
+    for blob, text in texts.items():
+        (root / "src" / f"{blob}.cpp").write_text(text)
+        digest = hashlib.sha256(repr((text, list(flags))).encode()).hexdigest()
+        records.append(BlobRecord(blob, f"src/{blob}.cpp", 0, digest, (blob,)))
+    recipe = Recipe(
+        toolchain=toolchain or ("rocm" if archs else "host"),
+        toolchain_id=toolchain_id,
+        home="",
+        home_env=(),
+        compile=(str(script), abi.PH_ARCHS, "-fPIC", *flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o",
+                 abi.PH_OUTPUT),
+        link=(str(script), "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT),
+        arch_flags=(f"--offload-arch={abi.PH_ARCH}",) if archs else (),
+    )  # fmt: skip
+    manifest = Manifest(name, f"{name}.so", "", "", tuple(archs), (recipe,), tuple(records), (), "test", "", HERE.name)
+    bundle = Bundle(directory, manifest)
+    bundle.file.write_bytes(encode(manifest))
+    return bundle
+
+
+def build(lazyck: Lazyck, bundle: Bundle, *words: str | Path, env: Mapping[str, str] | None = None) -> dict:  # type: ignore[type-arg]
+    """`lazyck prebuild build --json`, decoded, with the exit status as `status` and the messages as `stderr`."""
+    done = lazyck("prebuild", "build", "--manifest", bundle.file, "--json", *words, env=env)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout) | {"status": done.returncode, "stderr": done.stderr}  # type: ignore[no-any-return]
+
+
+def entries(cache: Path) -> dict[str, Path]:
+    """`<arch>/<blob>` → entry."""
+    found = sorted(cache.glob("v1/*/*/*.so"))
+    return {f"{p.parent.name.partition('-')[0]}/{p.name.rpartition('-')[0]}": p for p in found}
