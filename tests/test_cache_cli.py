@@ -8,6 +8,7 @@ import platform
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ def event(kind: str, blob: str, s: float, what: str = "", **more: object) -> dic
 
 def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
     build(lazyck, bundle, "--all", "--arch", "gfx942")
+    shutil.rmtree(cache / ".history")  # what that build has written
     (cache / ".costs" / "lib").write_text("7.0 1 old\n")
     write_history(
         cache,
@@ -195,6 +197,27 @@ def test_a_command_is_compared_word_by_word(bundle: Bundle) -> None:
     assert compare_commands(recipe, "src/x.cpp", ["gfx1"], other) == ([recipe.compile[0]], ["/other/compiler"])
 
 
+def test_verify_and_trim_read_and_remove_real_entries(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
+    build(lazyck, bundle, "--all", "--arch", "gfx942")
+    assert "damaged" not in said(lazyck, "verify")
+    one, two = sorted(entries(cache).values())
+    data = bytearray(one.read_bytes())
+    data[len(data) // 2] ^= 1
+    one.write_bytes(data)
+    rows = json.loads(said(lazyck, "verify", "--json", status=1))
+    assert {r["path"]: r["problem"] for r in rows} == {str(one): "its contents changed", str(two): ""}
+    os.utime(one, (time.time() - 9 * 86400,) * 2)
+    for beside in one.parent.glob(one.name.removesuffix(".so") + "*"):
+        os.utime(beside, (time.time() - 9 * 86400,) * 2)
+    said(lazyck, "trim", "--older-than", "7d", "--dry-run")
+    assert one.exists()
+    said(lazyck, "trim", "--older-than", "7d")
+    assert not one.exists()
+    assert two.exists()
+    said(lazyck, "trim", "--max-size", "0")
+    assert not two.exists()
+
+
 # -- verify and trim, against a stand-in for lazyck-rt -------------------------------------------------
 
 
@@ -206,9 +229,7 @@ def stand_in(tmp_path: Path) -> dict[str, str]:
     script = tmp_path / "xdg" / "lazyck-tools" / stamp / "lazyck-rt"
     script.parent.mkdir(parents=True)
     where = shlex.quote(str(tmp_path))
-    script.write_text(
-        f'#!/bin/sh\necho "$LAZYCK_CACHE_DIR $*" > {where}/words\ncat {where}/answer\nexit $(cat {where}/status)\n'
-    )
+    script.write_text(f'#!/bin/sh\necho "$*" > {where}/words\ncat {where}/answer\nexit $(cat {where}/status)\n')
     script.chmod(0o755)
     return {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
 
@@ -223,7 +244,7 @@ def test_verify_names_the_damaged_and_ends_with_status_1(
 ) -> None:
     answer(tmp_path, 0, {"path": "/c/a.so", "problem": ""}, {"path": "/c/b.so", "problem": ""})
     assert said(lazyck, "verify", **stand_in) == "2 entries, all whole\n"
-    assert (tmp_path / "words").read_text() == f"{cache} verify\n"
+    assert (tmp_path / "words").read_text() == f"verify {cache}\n"
     answer(tmp_path, 1, {"path": "/c/a.so", "problem": ""}, {"path": "/c/b.so", "problem": "cut short"})
     assert said(lazyck, "verify", status=1, **stand_in) == "/c/b.so: cut short\n2 entries, 1 with a problem\n"
     rows = json.loads(said(lazyck, "verify", "--json", status=1, **stand_in))
@@ -250,9 +271,9 @@ def test_trim_hands_over_bytes_and_seconds_and_sums_up(
     answer(tmp_path, 0, {"path": "/c/a.so", "bytes": 2048}, total)
     text = said(lazyck, "trim", "--max-size", "1.5G", "--older-than", "30d", **stand_in)
     assert text == "/c/a.so\n1 entry (2.0 KB) removed, 3 (3.0 MB) stay\n"
-    assert (tmp_path / "words").read_text() == f"{cache} trim --max-size {3 << 29} --older-than {30 * 86400}\n"
+    assert (tmp_path / "words").read_text() == f"trim {cache} --max-size {3 << 29} --older-than {30 * 86400}\n"
     assert "would be removed" in said(lazyck, "trim", "--older-than", "12h", "--dry-run", **stand_in)
-    assert (tmp_path / "words").read_text() == f"{cache} trim --older-than 43200 --dry-run\n"
+    assert (tmp_path / "words").read_text() == f"trim {cache} --older-than 43200 --dry-run\n"
     as_json = json.loads(said(lazyck, "trim", "--max-size", "0", "--json", **stand_in))
     assert as_json == {"paths": ["/c/a.so"], **total}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lazyck import abi, proc
+from lazyck import proc
 from lazyck.errors import CommandError
 from lazyck.quantities import counted, show_size
 from lazyck.visible import visible
@@ -39,8 +39,8 @@ class Trimmed:
 
 def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
     """Read every entry whole. Raises `CommandError` when that cannot be done."""
-    what, argv = "verifying the cache", [str(rt), "verify"]
-    result = proc.run(argv, env={**env, abi.ENV_CACHE_DIR: str(cache)})
+    what, argv = "verifying the cache", [str(rt), "verify", str(cache)]
+    result = proc.run(argv, env=env)
     rows = _rows(what, argv, result)
     found = tuple((str(r.get("path", "")), str(r.get("problem") or "")) for r in rows)
     if result.status not in (0, 1) or (result.status == 1 and not any(problem for _, problem in found)):
@@ -52,11 +52,11 @@ def trim(
     rt: Path, cache: Path, max_size: int | None, older_than: int | None, dry_run: bool, env: Mapping[str, str]
 ) -> Trimmed:
     """Remove entries that were not used for so many seconds, then those longest unused until what is left fits."""
-    what, argv = "trimming the cache", [str(rt), "trim"]
+    what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
     argv += ["--dry-run"] if dry_run else []
-    result = proc.run(argv, env={**env, abi.ENV_CACHE_DIR: str(cache)})
+    result = proc.run(argv, env=env)
     rows = _rows(what, argv, result)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr)

@@ -15,14 +15,14 @@ from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 
 # Read-only caches in which the runtime looks too: what is in one would not get into DIR.
-_ENV_TIERS = abi.ENV_CACHE_PATH
 # What the runtime keeps at a cache's root for its own work there.
-_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".trimmed")
+_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen")
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which the runtime's cache is `directory`, and no other."""
-    return {k: v for k, v in env.items() if k != _ENV_TIERS} | {abi.ENV_CACHE_DIR: str(directory)}
+    """The environment in which the runtime's cache is `directory`, and no other, and keeps all that it is given."""
+    own = {abi.ENV_CACHE_DIR: str(directory), abi.ENV_CACHE_MAXSIZE: "0"}
+    return {k: v for k, v in env.items() if k != abi.ENV_CACHE_PATH} | own
 
 
 @contextlib.contextmanager
@@ -65,6 +65,7 @@ def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
     entries, and logs, unless they are wanted or tell of the failures of just now."""
     for name in _WORK:
         shutil.rmtree(directory / name, ignore_errors=True)
+    (directory / ".trimmed").unlink(missing_ok=True)
     version = directory / abi.CACHE_VERSION
     for path in sorted(version.glob("*/*/*")):
         is_log = path.suffix == ".log"

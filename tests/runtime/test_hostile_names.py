@@ -172,7 +172,7 @@ def test_python_shows_names_as_text(lazyck: Lazyck, manifest_file: Path, tmp_pat
     blobs = [line for line in shown.stdout.splitlines() if line.startswith("blob ")]
     assert len(blobs) == len(NAMES)
     assert json.loads(lazyck("inspect", "--json", manifest_file).stdout)["blobs"][8]["name"] == NAMES[8]
-    env = {"XDG_CACHE_HOME": str(tmp_path / "xdg"), "LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
+    env = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     names = [n for n in NAMES if n]
     manifest_file.write_bytes(encode(manifest_of(names)))
     listed = lazyck("prebuild", "list", "--manifest", manifest_file, env=env)
@@ -186,7 +186,7 @@ def test_python_shows_names_as_text(lazyck: Lazyck, manifest_file: Path, tmp_pat
 @pytest.mark.parametrize("name", ["a\nb", ""])
 def test_name_that_is_not_one_line_is_refused_by_prebuild(lazyck: Lazyck, tmp_path: Path, name: str) -> None:
     (tmp_path / "m").write_bytes(encode(manifest_of([name])))
-    done = lazyck("prebuild", "list", "--manifest", tmp_path / "m", env={"XDG_CACHE_HOME": str(tmp_path / "xdg")})
+    done = lazyck("prebuild", "list", "--manifest", tmp_path / "m")
     assert done.returncode == 1
     assert "a name is one line" in done.stderr
     assert f"blob {visible(name)} " in lazyck("inspect", tmp_path / "m").stdout

@@ -153,7 +153,7 @@ def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: La
 
 
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 15; }')
+    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 6; }')
     holder = start(lib, 1, env={"RANK": "7"})
     until(lambda: lib.compiles("one") == 1)
     waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5"})
