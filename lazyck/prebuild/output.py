@@ -14,13 +14,13 @@ from lazyck.errors import LazyckError
 from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 
-# Read-only caches in which the runtime looks too: what is in one would not get into DIR.
 # What the runtime keeps at a cache's root for its own work there.
 _WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen")
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
     """The environment in which the runtime's cache is `directory`, and no other, and keeps all that it is given."""
+    # Without the tiers: what is in one would not get into `directory`.
     own = {abi.ENV_CACHE_DIR: str(directory), abi.ENV_CACHE_MAXSIZE: "0"}
     return {k: v for k, v in env.items() if k != abi.ENV_CACHE_PATH} | own
 
