@@ -113,7 +113,7 @@ def composable_kernel(work: Path) -> list[Program]:
 
     build = work / "optdim"
     if not (build / "driver_bwd").exists():
-        script = [sys.executable, HERE / "ck_fmha" / "ck_fmha.py", "--work", work, "--samples", "1"]
+        script = [sys.executable, str(HERE / "ck_fmha" / "ck_fmha.py"), "--work", str(work), "--samples", "1"]
         subprocess.run(script, check=True)
     home = rocm_home.make(work / "rocm", ck_fmha.ARCH)
     programs = []
