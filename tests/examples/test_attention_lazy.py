@@ -145,3 +145,36 @@ def test_nvcc_builds_the_blob_and_the_call_reaches_the_cuda_runtime(lazyck: Lazy
     assert done.stdout == "attn_bwd_d32_fp32_batch_causal_nobias\n", done.stderr
     assert "for 80 in" in done.stderr
     assert [e.name.rpartition("-")[0] for e in entries(tmp_path)] == ["attn_bwd_d32_fp32_batch_causal_nobias"]
+
+
+def test_the_packed_library_computes_on_a_machine_without_a_compiler(
+    library: Path, lazyck: Lazyck, tmp_path: Path
+) -> None:
+    profile = tmp_path / "profile"
+    assert python(COMPARE, library, LAZYCK_RECORD=str(profile)).stdout == "agrees\n"
+    words = ["pack", "--manifest", library, "--gpu-archs", "gfx942", "--blob-list", profile]
+    done = lazyck(*words, "--tar", tmp_path / "kernels.tar.xz")
+    assert done.returncode == 0, done.stdout + done.stderr
+    there = tmp_path / "deployed"
+    shutil.copytree(library.parent, there)
+    subprocess.run(["tar", "-xJf", tmp_path / "kernels.tar.xz", "-C", there], check=True)
+    own = {"LAZYCK_CACHE_DIR": str(tmp_path / "empty"), "PATH": "/nonexistent", "FAKE_ROCM_ARCH": "gfx942"}
+    done = python(COMPARE, there / library.name, **own, LAZYCK_DISABLE_JIT="1")
+    assert (done.stdout, done.stderr) == ("agrees\n", "")
+    assert not (tmp_path / "empty").exists()
+    missing = "q = np.ones((1, 4, 1, 128), np.float32); attention.load(sys.argv[1]).forward(q, q, q)"
+    done = python(missing, there / library.name, **own, LAZYCK_DISABLE_JIT="1")
+    assert done.returncode != 0
+    assert "LAZYCK_DISABLE_JIT forbids compiling it" in done.stderr
+    assert "lazyck prebuild build --manifest" in done.stderr
+
+
+def test_three_runs_cold_recorded_replayed(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    import three_runs
+
+    argv = (sys.executable, "-c", PREAMBLE + COMPARE, str(library))
+    cold, recorded, replayed = three_runs.run_three(three_runs.Program("attention", argv, {}), tmp_path)
+    assert (cold.compiles, recorded.compiles, replayed.compiles) == (4, 4, 0)
+    assert replayed.loads == 4
+    assert "| attention | replayed |" in three_runs.render([cold, recorded, replayed])
