@@ -51,6 +51,7 @@ def build(
     # to compile is what was asked for here, whatever jobs in this environment may do at run time
     own = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, "NINJA_STATUS")}
     own[abi.ENV_JOBS] = str(options.parallel)
+    own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing of it may go while the rest is being compiled
     start = time.monotonic()
     is_interrupted = False
     with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
