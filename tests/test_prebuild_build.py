@@ -49,9 +49,14 @@ def start(bundle: Bundle, *words: str | Path, in_background: bool = False) -> su
     on_interrupt = signal.SIG_IGN if in_background else signal.default_int_handler
     argv = [sys.executable, "-m", "lazyck", "prebuild", "build", "--manifest", str(bundle.file), *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def set_signals() -> None:
+        signal.signal(signal.SIGINT, on_interrupt)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
+
     return subprocess.Popen(
         argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, on_interrupt),
+        preexec_fn=set_signals,
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def python(where: Path, code: str, **env: str) -> subprocess.CompletedProcess[st
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in done.stderr.splitlines() if line.startswith("lazyck")]
+    return [line for line in done.stderr.splitlines() if line.startswith("[lazyck]")]
 
 
 def test_cpp_extension_by_ninja_is_lazy(build: Build, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ Prefetch::Prefetch(std::vector<double> seconds, unsigned workers, Work work)
     m_state->progress.is_over = threads == 0;
     std::size_t started = 0;
     try {
-        for (; started < threads; ++started) std::thread(run, m_state).detach();
+        for (; started < threads; ++started) std::thread([state = m_state] { run(state); }).detach();
     } catch (const std::exception&) {
         // Fewer threads do; without any the callers' own calls do it all.
         const std::lock_guard<std::mutex> guard(m_state->mutex);

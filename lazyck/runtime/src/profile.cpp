@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "config.h"
 #include "events.h"
@@ -103,9 +105,16 @@ std::vector<ProfileRow> read_profile(const std::string& path, const std::string&
         known.seconds = std::max(known.seconds, row.seconds);
         known.peak_kib = std::max(known.peak_kib, row.peak_kib);
     }
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const ProfileRow& a, const ProfileRow& b) { return a.order < b.order; });
-    return rows;
+    // Runs of several processes have several first blobs: among those the order of the file. (Not stable_sort, whose
+    // buffer newer compilers warn about.)
+    std::vector<std::size_t> places(rows.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {
+        return rows[a].order != rows[b].order ? rows[a].order < rows[b].order : a < b;
+    });
+    std::vector<ProfileRow> sorted;
+    for (const std::size_t place : places) sorted.push_back(std::move(rows[place]));
+    return sorted;
 }
 
 }  // namespace lazyck::rt
