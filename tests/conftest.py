@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, Lazyck
+from support import HERE, REPOSITORY, Lazyck
+
+from lazyck.runtime.build import SOURCES, build_tool
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +43,16 @@ def lazyck() -> Lazyck:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def objects_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runtime's objects are compiled: shared by all tests of all xdist workers."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime-objects"
+
+
+@pytest.fixture(scope="session")
+def rt_tool(objects_dir: Path) -> Path:
+    """The executable `lazyck-rt`."""
+    return build_tool(objects_dir, [HERE.cxx], SOURCES, ("-Werror",))

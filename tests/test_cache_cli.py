@@ -21,7 +21,7 @@ from lazyck.config import runtime_source
 from lazyck.errors import UsageError
 from lazyck.inspect import read_manifest
 from lazyck.quantities import parse_age, parse_size, show_seconds, show_size
-from lazyck.runtime import build as runtime_build
+from lazyck.runtime.build import tool_path
 from lazyck.toolchains import HOST
 
 
@@ -225,8 +225,8 @@ def test_verify_and_trim_read_and_remove_real_entries(lazyck: Lazyck, bundle: Bu
 def stand_in(tmp_path: Path) -> dict[str, str]:
     """An environment in which `lazyck-rt` is a script that notes its words and prints what `answer` holds."""
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    stamp = runtime_build._stamp(HOST.find_for(platform.machine(), env), runtime_source(), ())[:16]
-    script = tmp_path / "xdg" / "lazyck-tools" / stamp / "lazyck-rt"
+    compiler = HOST.find_for(platform.machine(), env)
+    script = tool_path(tmp_path / "xdg" / "lazyck-tools", compiler, runtime_source())
     script.parent.mkdir(parents=True)
     where = shlex.quote(str(tmp_path))
     script.write_text(f'#!/bin/sh\necho "$*" > {where}/words\ncat {where}/answer\nexit $(cat {where}/status)\n')

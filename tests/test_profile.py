@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import Lazyck
+from support import HERE, Lazyck
 
-from lazyck import profile
+from lazyck import abi, profile
 from lazyck.errors import FormatError
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.prebuild.names import read_list
+from lazyck.runtime.build import LIBRARY_SOURCES, OBJECTS, SOURCES, compile_objects
 
 
 def row(
@@ -195,21 +196,21 @@ def test_huge_ranges_of_ranks_are_not_taken(tmp_path: Path) -> None:
     assert profile.decode((row("a", 1) + line).encode(), "p").torn == 1
 
 
-def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[Path], tmp_path: Path) -> None:
+def test_what_the_runtime_reads_of_a_merged_profile(
+    lazyck: Lazyck, ranks: list[Path], tmp_path: Path, objects_dir: Path
+) -> None:
     """The runtime's own decoder, compiled: merging must not change what a prefetch does."""
-    from lazyck.runtime.build import SOURCES, compile_objects
-
-    objects = [
-        o for o in compile_objects(tmp_path / "o", ["g++"], jobs=2) if o.stem not in ("library", "resolve", "api")
-    ]
-    objects = [o for o in objects if not o.stem.startswith("stub_")]
+    library_only = {Path(name).stem for name in LIBRARY_SOURCES}
+    objects = compile_objects(objects_dir / OBJECTS, [HERE.cxx], SOURCES, ("-Werror",))
+    objects = [o for o in objects if o.stem not in library_only and not o.stem.startswith("stub_")]
+    (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
     (tmp_path / "main.cpp").write_text(
         '#include <cstdio>\n#include "profile.h"\nint main(int, char** v) {\n'
         "  for (const auto& r : lazyck::rt::read_profile(v[1], v[2]))\n"
         '    std::printf("%s %u %lu %.1f %ld\\n", r.blob.c_str(), r.order, r.calls, r.seconds, r.peak_kib);\n}\n'
     )
     subprocess.run(
-        ["g++", "-std=c++17", "-iquote", SOURCES, "-iquote", tmp_path / "o", tmp_path / "main.cpp", *objects,
+        ["g++", "-std=c++17", "-iquote", SOURCES, "-iquote", tmp_path, tmp_path / "main.cpp", *objects,
          "-o", tmp_path / "reader", "-pthread", "-ldl"], check=True,
     )  # fmt: skip
     merged = tmp_path / "merged"

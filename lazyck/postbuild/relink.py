@@ -18,7 +18,7 @@ from lazyck.errors import BuildError, FormatError, LinkError, UsageError
 from lazyck.files import private_directory, write_atomic
 from lazyck.postbuild import elf
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
-from lazyck.runtime.build import SOURCES, compile_objects, compiler_tag, source_digest
+from lazyck.runtime.build import OBJECTS, compile_objects
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
@@ -30,17 +30,11 @@ _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 
 
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
-    """The runtime's objects; `directory` is one library's.
-
-    Compiled once per compiler: the package's own sources for the user, those that `LAZYCK_RUNTIME_SRC` names for the
-    tmp dir.
-    """
-    tag = compiler_tag(compiler, source)
+    """The runtime's objects, each compiled once per user, or, where he has no place for them, once per tmp dir;
+    `directory` is one library's."""
     tools = tools_dir(env)
-    shared = tools / f"runtime-{source_digest(source)[:16]}" / tag
-    if source == SOURCES and is_ours(tools) and can_make(shared):
-        return compile_objects(shared, compiler, source)
-    return compile_objects(directory.parent.parent / "runtime" / tag, compiler, source)
+    is_shared = is_ours(tools) and can_make(tools / OBJECTS)
+    return compile_objects(tools / OBJECTS if is_shared else directory.parent.parent / "runtime", compiler, source)
 
 
 def is_ours(directory: Path) -> bool:

@@ -1,20 +1,21 @@
-"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`, each only when something changed."""
+"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. What did not change is not compiled."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from filelock import FileLock
 
 from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, ToolchainError
-from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.files import digest, encode, write_if_different
 from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
+OBJECTS = "objects"  # the store of objects in the user's directory of tools
 # The main file of lazyck-rt, and what belongs to a lazy library only: it needs slots and an embedded manifest.
 TOOL_SOURCES = frozenset({"tool_main.cpp"})
 LIBRARY_SOURCES = frozenset({"library.cpp", "resolve.cpp", "api.cpp"})
@@ -53,12 +54,13 @@ def source_digest(src: Path = SOURCES) -> str:
 
 
 def compile_objects(
-    out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = (), jobs: int | None = None
+    store: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = (), jobs: int | None = None
 ) -> list[Path]:
-    """Objects in `out` that make a lazy library of stubs; compiled only when sources, compiler or flags changed.
+    """Objects that make a lazy library of stubs; those that `store` has not got yet are compiled.
 
-    `compiler` is an argv prefix; the objects are for the machine that it makes code for. Safe when several processes do
-    it at once. Raises `BuildError`, `CommandError`, `ToolchainError`.
+    `compiler` is an argv prefix; the objects are for the machine that it makes code for. Each is named by what it was
+    made of (its source, the headers, compiler and flags), so one store serves all versions, compilers and processes.
+    Raises `BuildError`, `CommandError`, `ToolchainError`.
     """
     machine = machine_for(compiler)
     trampoline = src / f"stub_{machine}.S"
@@ -66,32 +68,34 @@ def compile_objects(
         known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in src.glob("stub_*.S")))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
     sources = [p for p in _sources(src, "*.cpp") if p.name not in TOOL_SOURCES]
-    return _compile(out, compiler, src, [*sources, trampoline], extra_flags, jobs)
-
-
-def compiler_tag(compiler: Sequence[str], src: Path = SOURCES) -> str:
-    """A directory name for what `compiler` makes of the runtime: two compilers must not share one."""
-    return f"{machine_for(compiler)}-{_stamp(compiler, src, ())[:12]}"
+    return _compile(store, compiler, src, [*sources, trampoline], extra_flags, jobs)
 
 
 def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
     """The executable `lazyck-rt`, below `out`, in a directory of its own for each state of sources and compiler.
 
-    Safe when several processes do it at once. Raises `CommandError`, `ToolchainError`.
+    Its objects come from the store `out`/`OBJECTS`, as those of `compile_objects` do. Safe when several processes do it
+    at once. Raises `CommandError`, `ToolchainError`.
     """
-    directory = out / _stamp(compiler, src, extra_flags)[:16]
-    tool = directory / "lazyck-rt"
+    tool = tool_path(out, compiler, src, extra_flags)
     if tool.is_file():
         return tool
     sources = [p for p in _sources(src, "*.cpp") if p.name not in LIBRARY_SOURCES]
-    objects = _compile(directory / "objects", compiler, src, sources, extra_flags, None)
-    with FileLock(directory / ".lock"):
+    objects = _compile(out / OBJECTS, compiler, src, sources, extra_flags, None)
+    tool.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(tool.parent / ".lock"):
         if not tool.is_file():
-            temporary = directory / "lazyck-rt.new"
+            temporary = tool.parent / "lazyck-rt.new"
             argv = [*compiler, *extra_flags, *map(str, objects), "-o", str(temporary), *LINK_FLAGS]
             proc.check("linking lazyck-rt", argv, hint=_HINT)
             temporary.replace(tool)
     return tool
+
+
+def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
+    """Where `build_tool` puts the executable."""
+    stamp = digest(_command_stamp(compiler, extra_flags).encode(), source_digest(src).encode())
+    return out / stamp[:16] / "lazyck-rt"
 
 
 def _sources(src: Path, pattern: str) -> list[Path]:
@@ -107,40 +111,51 @@ def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
     return [*CXX_FLAGS, *known, *extra_flags]
 
 
-def _stamp(compiler: Sequence[str], src: Path, extra_flags: Sequence[str]) -> str:
+def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
+    """Digest of the compiler and of its flags."""
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
-    words = [*compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
-    return digest(source_digest(src).encode(), version.stdout.encode(), *map(encode, words))
+    words = [machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
+    return digest(version.stdout.encode(), *map(encode, words))
 
 
 def _compile(
-    out: Path,
+    store: Path,
     compiler: Sequence[str],
     src: Path,
     sources: Sequence[Path],
     extra_flags: Sequence[str],
     jobs: int | None,
 ) -> list[Path]:
-    objects = [out / f"{source.stem}.o" for source in sources]
-    out.mkdir(parents=True, exist_ok=True)
-    stamp_file = out / "stamp"
-    stamp = digest(_stamp(compiler, src, extra_flags).encode(), *(encode(s.name) for s in sources)).encode()
-    with FileLock(out / ".objects.lock"):
-        if stamp_file.is_file() and stamp_file.read_bytes() == stamp and all(o.is_file() for o in objects):
-            return objects
-        stamp_file.unlink(missing_ok=True)
-        write_if_different(out / "lazyck_abi.h", abi.render_header().encode())
+    directory = store / _command_stamp(compiler, extra_flags)[:16]
+    abi_header = abi.render_header().encode()
+    # Any source may include any header: 40 files are not worth a dependency scanner.
+    headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
+    common = digest(abi_header, *(part for h in headers for part in (encode(h.name), h.read_bytes())))
+    keys = [digest(common.encode(), encode(s.name), s.read_bytes())[:16] for s in sources]
+    objects = [directory / key / f"{s.stem}.o" for s, key in zip(sources, keys, strict=True)]
+    if all(o.is_file() for o in objects):
+        return objects
+    directory.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory / ".lock"):
+        include = directory / f"abi-{digest(abi_header)[:16]}"
+        write_if_different(include / "lazyck_abi.h", abi_header)
 
         def compile_one(source: Path, target: Path) -> None:
+            temporary = target.with_suffix(".new.o")
+            temporary.parent.mkdir(exist_ok=True)
             # -iquote: the runtime's headers must not stand in for system headers of the same name.
-            argv = [*compiler, *_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(out)]
-            argv += ["-c", str(source), "-o", str(target)]
+            argv = [*compiler, *_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
+            argv += ["-c", str(source), "-o", str(temporary)]
             proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT)
+            temporary.replace(target)
 
-        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            for done in [pool.submit(compile_one, s, o) for s, o in zip(sources, objects, strict=True)]:
+        pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
+        try:
+            missing = [(s, o) for s, o in zip(sources, objects, strict=True) if not o.is_file()]
+            for done in as_completed([pool.submit(compile_one, s, o) for s, o in missing]):
                 done.result()
-        write_atomic(stamp_file, stamp)
+        finally:
+            pool.shutdown(cancel_futures=True)
     return objects

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))
 
 from faultlib import Patient, make_patient, public_directory
-from lazylib import runtime_tool
-
-
-@pytest.fixture(scope="session")
-def objects_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the runtime's objects are compiled: the place that tests/runtime uses too."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime-objects"
 
 
 @pytest.fixture(scope="session")
@@ -32,9 +23,3 @@ def patient(one_patient: Patient) -> Patient:
     one_patient.clear()
     one_patient.injected()
     return one_patient
-
-
-@pytest.fixture(scope="session")
-def rt_tool(objects_dir: Path) -> Path:
-    """The executable `lazyck-rt`."""
-    return runtime_tool(objects_dir / "tool")

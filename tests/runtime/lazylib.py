@@ -17,8 +17,8 @@ from support import HERE, Machine
 from lazyck import abi
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.stubs import render_stubs
+from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.runtime.build import SOURCES as SOURCES
-from lazyck.runtime.build import build_tool, compile_objects
 
 CXX = HERE.cxx
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")
@@ -26,14 +26,8 @@ CLANG = shutil.which("clang++-19") or shutil.which("clang++")
 
 @cache
 def runtime_objects(out: Path, compiler: str, flags: tuple[str, ...]) -> tuple[Path, ...]:
-    name = hashlib.sha256(" ".join((compiler, *flags)).encode()).hexdigest()[:8]
     # Warnings are errors in tests only; sanitizers make g++ warn about code that is right.
-    return tuple(compile_objects(out / name, [compiler], SOURCES, flags or ("-Werror",), jobs=2))
-
-
-@cache
-def runtime_tool(out: Path) -> Path:
-    return build_tool(out, [CXX])
+    return tuple(compile_objects(out / OBJECTS, [compiler], SOURCES, flags or ("-Werror",), jobs=2))
 
 
 def run(argv: Sequence[str | Path], **kwargs: object) -> subprocess.CompletedProcess[str]:

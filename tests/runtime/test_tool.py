@@ -16,7 +16,7 @@ from support import HERE, Machine, on_each_machine
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from lazyck.manifest import encode
-from lazyck.runtime.build import SOURCES, build_tool, compile_objects, source_digest
+from lazyck.runtime.build import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture
@@ -123,27 +123,36 @@ def test_names_that_are_not_utf8_survive(tmp_path: Path, objects_dir: Path, rt_t
     assert lib.call(rt_tool, "compile", "--from", lib.library, name).returncode == 0
 
 
-def test_objects_are_compiled_once_and_again_when_a_source_changes(tmp_path: Path) -> None:
-    src = tmp_path / "src"
+def test_only_what_changed_is_compiled_again(tmp_path: Path) -> None:
+    src, store = tmp_path / "src", tmp_path / "store"
     src.mkdir()
-    for name in ("hash.cpp", "hash.h", f"stub_{os.uname().machine}.S"):
+    for name in ("hash.cpp", "hash.h", "sha256.cpp", "sha256.h", f"stub_{os.uname().machine}.S"):
         shutil.copy(SOURCES / name, src)
-    first = compile_objects(tmp_path / "out", [CXX], src)
+
+    first = compile_objects(store, [CXX], src)
+    assert sorted(o.stem for o in first) == ["hash", "sha256", f"stub_{os.uname().machine}"]
     times = {o: o.stat().st_mtime_ns for o in first}
-    assert {o.name for o in first} == {"hash.o", f"stub_{os.uname().machine}.o"}
-    assert compile_objects(tmp_path / "out", [CXX], src) == first
-    assert {o: o.stat().st_mtime_ns for o in first} == times
+    assert compile_objects(store, [CXX], src) == first
     before = source_digest(src)
-    (src / "hash.h").write_text((SOURCES / "hash.h").read_text() + "\n// changed\n")
+    text = (src / "hash.cpp").read_text()
+    (src / "hash.cpp").write_text(text + "\n// changed\n")
     assert source_digest(src) != before
-    compile_objects(tmp_path / "out", [CXX], src)
-    assert all(o.stat().st_mtime_ns != t for o, t in times.items())
+    assert {o.stem for o in set(compile_objects(store, [CXX], src)) - set(first)} == {"hash"}
+    (src / "hash.h").write_text((SOURCES / "hash.h").read_text() + "\n// changed\n")
+    assert not set(compile_objects(store, [CXX], src)) & set(first)
+    (src / "hash.cpp").write_text(text)
+    shutil.copy(SOURCES / "hash.h", src)
+    assert compile_objects(store, [CXX], src) == first
+    assert {o: o.stat().st_mtime_ns for o in first} == times
+    assert not set(compile_objects(store, [CXX], src, ["-DX"])) & set(first)
 
 
 def test_many_builds_of_the_tool_at_once_give_one(tmp_path: Path, rt_tool: Path) -> None:
+    (tmp_path / OBJECTS).symlink_to(rt_tool.parent.parent / OBJECTS)
     with ThreadPoolExecutor(4) as pool:
-        tools = list(pool.map(lambda _: build_tool(rt_tool.parent.parent, [CXX]), range(4)))
-    assert set(tools) == {rt_tool}
+        tools = list(pool.map(lambda _: build_tool(tmp_path, [CXX], SOURCES, ("-Werror",)), range(4)))
+    assert set(tools) == {tmp_path / rt_tool.relative_to(rt_tool.parent.parent)}
+    assert tools[0].read_bytes() == rt_tool.read_bytes()
 
 
 def test_library_objects_need_no_more_than_threads_and_dl(objects_dir: Path) -> None:
