@@ -1,8 +1,8 @@
-"""What the runtime noted of its work: `<cache>/.history`, trace files, `<cache>/.costs`.
+"""What the runtime noted of its work: `<cache>/.history` and trace files.
 
-The grammar of a history and of a trace stands in runtime/src/events.cpp, that of costs in runtime/src/costs.h. All of
-them are appended to by processes that may be killed and lie where anyone with the user's rights writes: what does not
-parse is passed over and counted, and nothing of any size or shape takes more than bounded memory.
+Their grammar stands in runtime/src/events.cpp. They are appended to by processes that may be killed and lie where
+anyone with the user's rights writes: what does not parse is passed over and counted, and nothing of any size or shape
+takes more than bounded memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from lazyck.errors import FormatError
 from lazyck.visible import visible
 
 HISTORY_DIRECTORY = ".history"
-COSTS_DIRECTORY = ".costs"
 KINDS = ("compile", "wait", "load")
 
 _LONGEST_LINE = 64 * 1024
@@ -84,7 +83,7 @@ def read_history(cache: Path) -> History:
     passed_over = 0
     for file in files:
         host = visible(file.name.removesuffix(".1"))
-        for line in _lines_within(file):
+        for line in lines_within(file):
             event = decode_event(line, host) if line is not None else None
             if event is None or len(found) == _MOST_EVENTS:
                 passed_over += 1
@@ -141,23 +140,7 @@ def merge(histories: Iterable[History]) -> History:
     return History(tuple(sorted(events, key=lambda e: e.start)), passed_over)
 
 
-def read_costs(cache: Path) -> dict[tuple[str, str], float]:
-    """(library, blob) → seconds of its last compile, for names that are file names too (others are mangled there)."""
-    found: dict[tuple[str, str], float] = {}
-    try:
-        files = sorted((cache / COSTS_DIRECTORY).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return found
-    for file in files:
-        for line in _lines_within(file):
-            match = re.fullmatch(rb"(\d{1,12}(?:\.\d{1,9})?) \d{1,15} ([^!\n][^\n]*)\n", line or b"")
-            if match and len(found) < _MOST_EVENTS:
-                name = visible(match[2].decode("utf-8", "surrogateescape"))
-                found[visible(file.name), name] = float(match[1])
-    return found
-
-
-def _lines_within(path: Path) -> Iterator[bytes | None]:
+def lines_within(path: Path) -> Iterator[bytes | None]:
     """The lines of a file of a cache; none of one that is gone by now, or a link."""
     try:
         yield from _lines(path, os.O_NOFOLLOW)

@@ -87,7 +87,7 @@ def event(kind: str, blob: str, s: float, what: str = "", **more: object) -> dic
 def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
     build(lazyck, bundle, "--all", "--arch", "gfx942")
     shutil.rmtree(cache / ".history")  # what that build has written
-    (cache / ".costs" / "lib").write_text("7.0 1 old\n")
+    (cache / ".costs" / "lib").write_text("7.0 1 old gfx942\n")
     write_history(
         cache,
         event("compile", "a", 20.0),

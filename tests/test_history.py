@@ -13,8 +13,9 @@ from histories import START, line, write_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lazyck.costs import read_costs
 from lazyck.errors import FormatError
-from lazyck.history import Event, decode_event, merge, read_costs, read_history, read_trace
+from lazyck.history import Event, decode_event, merge, read_history, read_trace
 
 
 def test_every_member_is_read() -> None:
@@ -164,6 +165,23 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
 
 def test_the_newest_cost_of_a_blob_counts_and_those_of_killed_compiles_do_not(tmp_path: Path) -> None:
     (tmp_path / ".costs").mkdir()
-    (tmp_path / ".costs" / "libops").write_text("1.5 100 one\n2.5 100 one\n9.0 100 !one\nx y z\n3.0 7 a b\nnan 1 c\n")
-    assert read_costs(tmp_path) == {("libops", "one"): 2.5, ("libops", "a b"): 3.0}
-    assert read_costs(tmp_path / "nothing") == {}
+    (tmp_path / ".costs" / "libops").write_text(
+        "1.5 100 one sm_80\n2.5 100 one sm_80\n4.0 100 one sm_90\n9.0 100 !one sm_80\nx y z\n3.0 7 a gfx9_4_generic\n"
+        "nan 1 c sm_80\n-1 2 n sm_80\n1e9 2 m sm_80\n7.0 1 old\n7.0 1 a/b sm_80\n2.0 3 cut sm_80"
+    )
+    found = read_costs([tmp_path / "nothing", tmp_path])
+    assert found.seconds == {
+        ("libops", "one", "sm_80"): 2.5, ("libops", "one", "sm_90"): 4.0, ("libops", "a", "gfx9_4_generic"): 3.0,
+    }  # fmt: skip
+    assert (found.of("libops", "one", "sm_80"), found.of("libops", "one", "sm_100")) == (2.5, 4.0)
+    assert found.of("libops", "a", "gfx9-4-generic") == 3.0
+    assert found.of("libops", "b") is None
+    assert found.of_library("libops") == {"one": 3.25, "a": 3.0}
+    assert read_costs([tmp_path], ["libother"]).seconds == {} and read_costs([tmp_path / "nothing"]).mean is None
+    older = Event("compile", "one", 1.0, 8.0, "libops", "sm_80")
+    assert found.with_events([older]).of("libops", "one", "sm_80") == 8.0
+    other = tmp_path / "other" / ".costs"
+    other.mkdir(parents=True)
+    (other / "libops").write_text("99.0 1 one sm_80\n99.0 1 one sm_70\n")
+    both = read_costs([tmp_path, tmp_path / "other"])
+    assert (both.of("libops", "one", "sm_80"), both.of("libops", "one", "sm_70")) == (2.5, 99.0)

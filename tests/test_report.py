@@ -44,7 +44,7 @@ def test_the_sums_are_those_of_the_events(lazyck: Lazyck, tmp_path: Path) -> Non
     write_history(tmp_path, rows)
     write_entries(tmp_path, rows)
     (tmp_path / ".costs").mkdir()
-    (tmp_path / ".costs" / "libops").write_text("7.0 100 old\n")
+    (tmp_path / ".costs" / "libops").write_text("7.0 100 old gfx942\n")
     s = report_json(lazyck, tmp_path)["summary"]
     assert (s["compiles"], s["compile_seconds"], s["compiled_blobs"]) == (1, 15, 1)
     assert (s["hits"], s["saved_seconds"], s["unknown_hits"]) == (4, 27, 1)

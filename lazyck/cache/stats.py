@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from lazyck.cache.entries import CacheEntry
+from lazyck.costs import Costs
 from lazyck.history import Event
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.visible import visible
@@ -38,21 +39,17 @@ class Stats:
     since: float
 
 
-def add_up(entries: Iterable[CacheEntry], events: Sequence[Event], known: Mapping[tuple[str, str], float]) -> Stats:
-    """The sums. What a hit saved is what that blob's last compile took, by the history, else by `known` ((library,
-    blob) → seconds)."""
+def add_up(entries: Iterable[CacheEntry], events: Sequence[Event], known: Costs) -> Stats:
+    """The sums. What a hit saved is what that blob's last compile took, by the history, else by `known`."""
     shares: dict[tuple[str, str], tuple[int, int]] = {}
     for entry in entries:
         count, size = shares.get((entry.library, entry.archs), (0, 0))
         shares[entry.library, entry.archs] = (count + 1, size + entry.size)
-    took = dict(known)
-    of_arch: dict[tuple[str, str, str], float] = {}
     compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
-    for e in compiles:
-        took[e.library, e.blob] = of_arch[e.library, e.blob, e.arch] = e.seconds
+    took = known.with_events(events)
     hits = [e for e in events if e.kind == "load" and not e.has_failed and e.what.startswith("cache")]
     waits = [e for e in events if e.kind == "wait"]
-    saved = (of_arch.get((e.library, e.blob, e.arch), took.get((e.library, e.blob), 0.0)) for e in hits)
+    saved = (took.of(e.library, e.blob, e.arch) or 0.0 for e in hits)
     return Stats(
         entries=sum(count for count, _ in shares.values()),
         bytes=sum(size for _, size in shares.values()),

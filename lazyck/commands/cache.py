@@ -13,8 +13,9 @@ import click
 from lazyck import abi
 from lazyck.cache import entries, explain, stats, sweep
 from lazyck.config import environment
+from lazyck.costs import read_costs
 from lazyck.errors import UsageError
-from lazyck.history import read_costs, read_history
+from lazyck.history import read_history
 from lazyck.inspect import read_manifest
 from lazyck.prebuild import names
 from lazyck.prebuild.entries import all_entries, glob_escape, tool
@@ -44,7 +45,7 @@ def list_command(as_json: bool, library: str, arch: str) -> None:
 def stats_command(as_json: bool) -> None:
     """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent and saved."""
     cache = entries.cache_of(environment())
-    summed = stats.add_up(entries.read_entries(cache), read_history(cache).events, read_costs(cache))
+    summed = stats.add_up(entries.read_entries(cache), read_history(cache).events, read_costs([cache]))
     text = json.dumps(stats.to_json(summed), indent=1) if as_json else stats.render(summed, time.time())
     click.echo(text if as_json else f"cache     {cache}\n{text}")
 

@@ -13,9 +13,10 @@ import click
 
 from lazyck import abi
 from lazyck.config import cache_dir, environment, number
+from lazyck.costs import Costs, read_costs
 from lazyck.errors import BuildError, UsageError
 from lazyck.inspect import read_manifest
-from lazyck.prebuild import build, costs, listing, names, output, plan, progress
+from lazyck.prebuild import build, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -167,11 +168,11 @@ def build_command(
         )
 
 
-def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> costs.Costs:
+def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     """What the compiles took before, in the cache that is filled and in the user's own."""
     own = cache_dir(environment())
     caches = dict.fromkeys([*(e.root for e in found), *([own] if own else [])])
-    return costs.read_costs(found, caches)
+    return read_costs(caches, {e.cost_key[0] for e in found})
 
 
 def run(

@@ -43,6 +43,11 @@ class Entry:
         return self.path.relative_to(self.root)
 
     @property
+    def cost_key(self) -> tuple[str, str, str]:
+        """Library, blob and archs as `lazyck.costs` has them; the file's own name spells them so."""
+        return self.path.parents[1].name, self.path.stem.rpartition("-")[0], self.path.parent.name.partition("-")[0]
+
+    @property
     def log(self) -> Path:
         """What the compiler said, of a failure too."""
         return self.path.with_suffix(".log")

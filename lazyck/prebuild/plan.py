@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lazyck.prebuild.costs import Costs
+from lazyck.costs import Costs
 from lazyck.prebuild.entries import Entry
 from lazyck.quantities import counted, show_seconds
 from lazyck.visible import visible
@@ -58,7 +58,7 @@ def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
     def weight(job: Job) -> float:
         return mean if job.seconds is None else job.seconds
 
-    jobs = sorted((Job(e, costs.of(e)) for e in every if not e.cached), key=weight, reverse=True)
+    jobs = sorted((Job(e, costs.of(*e.cost_key)) for e in every if not e.cached), key=weight, reverse=True)
     return Plan(every, tuple(jobs))
 
 

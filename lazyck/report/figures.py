@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lazyck.costs import Costs
 from lazyck.history import Event
 from lazyck.manifest import Manifest
 from lazyck.visible import visible
@@ -14,8 +15,6 @@ _IDLE = 30 * 60  # seconds without an event that end a run
 _SHORT_LIVED = 2  # events of a process that shares its lane with others: `lazyck prebuild` starts one for each blob
 _MANY_PROCESSES = 16
 _RANKLESS = 1 << 53  # after all ranks
-
-Costs = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,7 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
     compiles = [e for e in events if e.kind == "compile"]
     good = [e for e in compiles if not e.has_failed]
     hits = [e for e in events if e.is_cache_load]
-    known = _last_seconds(good)
-    saved = [
-        s for e in hits if (s := known.get((e.library, e.blob, e.arch), costs.get((e.library, e.blob)))) is not None
-    ]
+    saved = [s for e in hits if (s := costs.of(e.library, e.blob, e.arch)) is not None]
     return Summary(
         first=events[0].start,
         last=max(e.start + e.seconds for e in events),
@@ -183,16 +179,11 @@ def failures(events: Sequence[Event]) -> list[Failure]:
     return sorted(found, key=lambda f: (-f.last, f.blob))
 
 
-def coverage(manifest: Manifest, events: Sequence[Event], costs: Costs) -> Coverage:
-    """What of a library was compiled, in this history or (by name, in `costs`) before it."""
+def coverage(manifest: Manifest, costs: Costs) -> Coverage:
+    """What of a library was compiled."""
     library = visible(manifest.library)
     names = {visible(b.name) for b in manifest.blobs}
-    known = {blob: s for (of, blob), s in costs.items() if of == library and blob in names}
-    by_arch: dict[str, dict[str, float]] = defaultdict(dict)
-    for e in events:
-        if e.kind == "compile" and not e.has_failed and e.library == library and e.blob in names:
-            by_arch[e.blob][e.arch] = e.seconds
-    known |= {blob: sum(archs.values()) / len(archs) for blob, archs in by_arch.items()}
+    known = {blob: seconds for blob, seconds in costs.of_library(library).items() if blob in names}
     mean = sum(known.values()) / len(known) if known else 0.0
     return Coverage(library, len(names), len(manifest.eager), len(known), mean)
 

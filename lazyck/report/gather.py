@@ -13,8 +13,9 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.config import cache_dir
+from lazyck.costs import read_costs
 from lazyck.errors import LazyckError, UsageError
-from lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_costs, read_history, read_trace
+from lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_history, read_trace
 from lazyck.manifest import Manifest
 from lazyck.report import figures
 
@@ -70,9 +71,7 @@ def make_report(
     cache: Path, events: Sequence[Event], whole: History, library: str, manifests: Sequence[Manifest], made: float
 ) -> Report:
     """The report on `events`, a choice from the `whole` history."""
-    costs = dict(read_costs(cache))
-    # what a blob took may be known from before the period
-    costs |= {(e.library, e.blob): e.seconds for e in whole.events if e.kind == "compile" and not e.has_failed}
+    costs = read_costs([cache]).with_events(whole.events)  # what a blob took may be known from before the period
     entries, size = cache_size(cache)
     return Report(
         made=made,
@@ -81,7 +80,7 @@ def make_report(
         summary=figures.summarize(events, costs, entries, size),
         blobs=tuple(figures.blob_costs(events)),
         failures=tuple(figures.failures(events)),
-        coverage=tuple(figures.coverage(m, whole.events, costs) for m in manifests),
+        coverage=tuple(figures.coverage(m, costs) for m in manifests),
         growth=tuple(figures.growth(events)),
         runs=tuple(figures.runs(events)),
         lanes=tuple(figures.lanes(events)),

@@ -57,11 +57,14 @@ Digest EntryKey::id() const {
 
 std::string EntryKey::arch_label() const { return archs.empty() ? "any" : join(archs, "+"); }
 
-Strings Cache::directories(const EntryKey& key) const {
-    // '-' ends the archs in the name, so it cannot stand in one of them (gfx9-4-generic).
-    std::string archs = key.arch_label();
+std::string EntryKey::archs_in_name() const {
+    std::string archs = arch_label();
     std::replace(archs.begin(), archs.end(), '-', '_');
-    std::string leaf = safe_name(archs) + "-" + safe_name(key.toolchain_id);
+    return safe_name(archs);
+}
+
+Strings Cache::directories(const EntryKey& key) const {
+    std::string leaf = key.archs_in_name() + "-" + safe_name(key.toolchain_id);
     if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
     const std::string version = m_root + "/" LAZYCK_CACHE_VERSION;
     const std::string library = version + "/" + safe_name(key.library);
@@ -101,7 +104,9 @@ std::string Cache::staging_prefix(const EntryKey& key) const {
     return owned_prefix(m_root + "/.staging/" + safe_name(key.blob));
 }
 
-std::string Cache::costs_path(const EntryKey& key) const { return m_root + "/.costs/" + safe_name(key.library); }
+Costs Cache::costs(const EntryKey& key) const {
+    return {m_root + "/.costs/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
+}
 
 std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "costs.h"
 #include "hash.h"
 #include "text.h"
 
@@ -27,6 +28,8 @@ struct EntryKey {
     Digest id() const;
     // "gfx942+gfx950"
     std::string arch_label() const;
+    // The same as a file name has it: '-' ends it there, so none stands in it (gfx9-4-generic).
+    std::string archs_in_name() const;
 };
 
 // How many directories there are from the root to an entry, with the root.
@@ -51,8 +54,8 @@ class Cache {
     bool is_tier() const { return m_is_tier; }
     std::string lock_path(const EntryKey& key) const;
     std::string staging_prefix(const EntryKey& key) const;
-    // Of what compiling the library's blobs took.
-    std::string costs_path(const EntryKey& key) const;
+    // What compiling took.
+    Costs costs(const EntryKey& key) const;
     // Of the compile slots of this host.
     std::string slots_dir() const;
 

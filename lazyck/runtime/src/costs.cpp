@@ -28,19 +28,26 @@ std::string tail_of(const std::string& path) {
 
 }  // namespace
 
-Guess Costs::guess(const std::string& blob) const {
+Guess Costs::guess() const {
     Guess found;
-    const std::string name = safe_name(blob);
+    bool is_exact = false;
     for (const std::string& line : split(tail_of(m_path), "\n")) {
         Cost cost;
         int length = 0;
         if (std::sscanf(line.c_str(), "%lf %ld %n", &cost.seconds, &cost.peak_kib, &length) != 2 || length == 0)
             continue;
         if (!(cost.seconds >= 0) || cost.peak_kib < 0) continue;
-        std::string_view of = std::string_view(line).substr(static_cast<std::size_t>(length));
-        const bool was_killed = !of.empty() && of[0] == '!';
-        if (was_killed) of.remove_prefix(1);
-        if (of == name) found.blob = cost;
+        std::string_view blob = std::string_view(line).substr(static_cast<std::size_t>(length));
+        const bool was_killed = !blob.empty() && blob[0] == '!';
+        if (was_killed) blob.remove_prefix(1);
+        const std::size_t space = blob.find(' ');
+        if (space == std::string_view::npos) continue;
+        const std::string_view archs = blob.substr(space + 1);
+        blob = blob.substr(0, space);
+        if (blob == m_blob && (archs == m_archs || !is_exact)) {
+            found.blob = cost;
+            is_exact = archs == m_archs;
+        }
         if (was_killed) continue;
         found.largest.seconds = std::max(found.largest.seconds, cost.seconds);
         found.largest.peak_kib = std::max(found.largest.peak_kib, cost.peak_kib);
@@ -48,11 +55,11 @@ Guess Costs::guess(const std::string& blob) const {
     return found;
 }
 
-void Costs::add(const std::string& blob, const Cost& cost, bool was_killed) const {
+void Costs::add(const Cost& cost, bool was_killed) const {
     char figures[64];
     std::snprintf(figures, sizeof figures, "%.1f %ld ", cost.seconds, cost.peak_kib);
     const UniqueFd fd = open_file(m_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
-    if (fd) write_all(fd.get(), figures + std::string(was_killed ? "!" : "") + safe_name(blob) + "\n");
+    if (fd) write_all(fd.get(), figures + std::string(was_killed ? "!" : "") + m_blob + " " + m_archs + "\n");
 }
 
 }  // namespace lazyck::rt

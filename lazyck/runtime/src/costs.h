@@ -1,8 +1,9 @@
 // What compiles took before: the guess for the next one. One line per compile, in a file of the library's.
 //
-// line: "<seconds> <peak KiB> [!]<blob>\n", appended in one write; the newest line of a blob counts. '!': it was
-// killed, for want of memory as it seems: the peak is a guess for the next try. Lines that do not parse are passed
-// over. Files are read from the end, 64 KiB at most.
+// line: "<seconds> <peak KiB> [!]<blob> <archs>\n", appended in one write, names as safe_name gives them; the newest
+// line of a blob and its archs counts, else of the blob for others. '!': it was killed, for want of memory as it seems:
+// the peak is a guess for the next try. Lines that do not parse are passed over. Files are read from the end, 64 KiB at
+// most.
 #pragma once
 
 #include <string>
@@ -16,20 +17,24 @@ struct Cost {
 };
 
 struct Guess {
-    Cost blob;     // of this very blob
+    Cost blob;     // of this very blob, for these archs if they are known
     Cost largest;  // of each the largest among the library's latest compiles
 };
 
 class Costs {
  public:
-    explicit Costs(std::string path) : m_path(std::move(path)) {}
+    // `path` is the library's file, the names are as they stand in it.
+    Costs(std::string path, std::string blob, std::string archs)
+        : m_path(std::move(path)), m_blob(std::move(blob)), m_archs(std::move(archs)) {}
 
-    Guess guess(const std::string& blob) const;
+    Guess guess() const;
     // A record that cannot be kept is no error.
-    void add(const std::string& blob, const Cost& cost, bool was_killed = false) const;
+    void add(const Cost& cost, bool was_killed = false) const;
 
  private:
     std::string m_path;
+    std::string m_blob;
+    std::string m_archs;
 };
 
 }  // namespace lazyck::rt

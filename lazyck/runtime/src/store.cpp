@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "compile.h"
-#include "costs.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -264,8 +263,8 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     cache.make_directories_for(key);
     const std::string path = cache.entry_path(key);
     const std::string what = visible(blob.name) + " for " + key.arch_label();
-    const Costs costs(cache.costs_path(key));
-    const Guess guess = costs.guess(blob.name);
+    const Costs costs = cache.costs(key);
+    const Guess guess = costs.guess();
     EntryLookup found;
     const auto look_up = [&] {
         found = look_up_entry(path, cache.note_path(key), key.id(), key.machine, symbols);
@@ -324,12 +323,12 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
         span.event().what = first_line_of(e);
         span.event().peak_kib = cost.peak_kib;
         // As the kernel does when memory runs out: the next try reserves more.
-        if (was_killed) costs.add(blob.name, {guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
+        if (was_killed) costs.add({guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
     }
     const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(spent_so_far());
     cost.seconds = std::chrono::duration<double>(spent).count();
-    costs.add(blob.name, cost);
+    costs.add(cost);
     m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
     ++m_counters.compiles;
     span.event().peak_kib = cost.peak_kib;

@@ -1,0 +1,76 @@
+"""What compiles took before, as the runtime records it in a cache (the format stands in `runtime/src/costs.h`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lazyck.history import Event, lines_within
+
+DIRECTORY = ".costs"
+_MOST_RECORDS = 500_000
+# Not of one that was killed. Names are as the runtime's file names spell them.
+_LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) \d{1,15} ([\w.+~-]+) ([\w.+~-]+)\n")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that compiles took, by (library, blob, archs) as file names spell them."""
+
+    seconds: Mapping[tuple[str, str, str], float]
+    _of_blob: dict[tuple[str, str], float] = field(init=False, default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for (library, blob, _), seconds in self.seconds.items():
+            self._of_blob[library, blob] = seconds
+
+    def of(self, library: str, blob: str, archs: str = "") -> float | None:
+        """What the blob took last for these archs; else for any; None if it is not known."""
+        exact = self.seconds.get((library, blob, _in_name(archs)))
+        return self._of_blob.get((library, blob)) if exact is None else exact
+
+    def of_library(self, library: str) -> dict[str, float]:
+        """Blob → seconds for one set of archs: the mean over those that are known."""
+        found: dict[str, list[float]] = {}
+        for (of, blob, _), seconds in self.seconds.items():
+            if of == library:
+                found.setdefault(blob, []).append(seconds)
+        return {blob: sum(each) / len(each) for blob, each in found.items()}
+
+    def with_events(self, events: Iterable[Event]) -> Costs:
+        """These and, newer than they are, the compiles of a history, in its order."""
+        newer = {
+            (e.library, e.blob, _in_name(e.arch)): e.seconds for e in events if e.kind == "compile" and not e.has_failed
+        }
+        return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer)
+
+    @property
+    def mean(self) -> float | None:
+        """Of all that are known: the guess for the others."""
+        return sum(self.seconds.values()) / len(self.seconds) if self.seconds else None
+
+
+def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -> Costs:
+    """What these caches know, of these libraries (None: of all); of two the first. The newest line of a blob and its
+    archs counts; lines that do not parse are passed over. Raises `OSError` when a record cannot be read."""
+    wanted = None if libraries is None else set(libraries)
+    known: dict[tuple[str, str, str], float] = {}
+    for cache in caches:
+        try:
+            files = sorted((cache / DIRECTORY).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        found: dict[tuple[str, str, str], float] = {}
+        for file in files:
+            for line in lines_within(file) if wanted is None or file.name in wanted else ():
+                match = _LINE.fullmatch(line or b"")
+                if match and len(found) < _MOST_RECORDS:
+                    found[file.name, match[2].decode(), match[3].decode()] = float(match[1])
+        known = found | known
+    return Costs(known)
+
+
+def _in_name(archs: str) -> str:
+    return archs.replace("-", "_")  # as EntryKey::archs_in_name does
