@@ -113,6 +113,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lazyck_is_cached": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_forbid_jit": (ctypes.c_int, [ctypes.c_int]),
     "lazyck_record": (ctypes.c_int, [ctypes.c_char_p]),
+    "lazyck_speculate": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_job_start": (ctypes.c_void_p, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t, ctypes.c_uint]),
     "lazyck_job_replay": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint]),
     "lazyck_job_wait": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_double, ctypes.POINTER(_Progress)]),
@@ -235,6 +236,15 @@ class Library:
             yield
         finally:
             self._check(self._handle.lazyck_record(None))
+
+    def speculate(self, profile: str | os.PathLike[str] | None) -> None:
+        """From now on a blob's first call has those made ready, one at a time in the background, that the profile
+        shows to follow it soon in at least half of the processes that called it; None ends that.
+
+        Give it the records of several runs, one after another in a file: a merged profile does not tell what was
+        called in one process. Raises `CompileError` when it cannot be read.
+        """
+        self._check(self._handle.lazyck_speculate(None if profile is None else os.fsencode(profile)))
 
     @contextlib.contextmanager
     def on_event(self, callback: Callable[[Event], object]) -> Iterator[None]:

@@ -251,6 +251,83 @@ def test_what_took_longest_is_compiled_first_and_what_is_cached_is_loaded_before
     assert order == ["two", "three", "one"]
 
 
+# -- neighbours --------------------------------------------------------------------------------------
+
+
+def fleet(*runs: str) -> str:
+    """A profile of several processes, each of which called these blobs in this order."""
+    return "".join(
+        f"{name}\tdemo\tany\t{i}\t1\t1.0\t1\t\thost:{process}:1\t1\n"
+        for process, run in enumerate(runs, 1)
+        for i, name in enumerate(run.split(), 1)
+    )
+
+
+def test_what_followed_in_half_of_the_runs_is_compiled_while_the_first_one_is(lib: LazyLibrary, tmp_path: Path) -> None:
+    profile, mark = tmp_path / "fleet", tmp_path / "two-began"
+    profile.write_text(fleet("one two", "four", "one three", "two one", "one two"))
+    # The compile of the first ends only when that of the second has begun.
+    slow_compiler(
+        lib,
+        f'case " $* " in *two.cpp*) : > {mark} ;; *) '
+        f"for i in $(seq 200); do [ -e {mark} ] && break; sleep 0.1; done; [ -e {mark} ] || exit 1 ;; esac;",
+    )
+    text = f"""
+lib = lazyck.load(path)
+{CALL}
+assert call(1, 10) == 11
+while lib.stats().loaded < 2: time.sleep(0.05)
+time.sleep(0.3)
+assert lib.stats().loaded == 2
+"""
+    done = python(lib, text, LAZYCK_SPECULATE=str(profile), LAZYCK_JOBS="2", LAZYCK_MEM_PER_JOB="1M")
+    assert done.returncode == 0, done
+    assert [lib.compiles(n) for n in NAMES] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("env", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_JOBS": "2", "LAZYCK_DISABLE_JIT": "1"}])
+def test_a_guess_takes_no_compile_from_the_calls_but_loads_what_is_cached(
+    lib: LazyLibrary, tmp_path: Path, env: dict[str, str]
+) -> None:
+    assert lib.call(lib.directory / "main", "1", "3").returncode == 0
+    profile = tmp_path / "fleet"
+    profile.write_text(fleet("one two three"))
+    text = f"""
+lib = lazyck.load(path)
+lib.speculate({str(profile)!r})
+{CALL}
+assert call(1, 10) == 11
+while lib.stats().loaded < 2: time.sleep(0.05)
+"""
+    done = python(lib, text, **env)
+    assert done.returncode == 0, done
+    assert [lib.compiles(n) for n in NAMES] == [1, 0, 1, 0]
+
+
+def test_speculation_ends_when_told_and_a_missing_profile_is_an_error(lib: LazyLibrary, tmp_path: Path) -> None:
+    assert lib.call(lib.directory / "main", "1", "2").returncode == 0
+    profile = tmp_path / "fleet"
+    profile.write_text(fleet("one two"))
+    text = f"""
+lib = lazyck.load(path)
+lib.speculate({str(profile)!r})
+try:
+    lib.speculate("/nonexistent")
+    sys.exit("no error")
+except lazyck.CompileError as e:
+    assert "/nonexistent" in str(e)
+lib.speculate(None)
+{CALL}
+assert call(1, 10) == 11
+time.sleep(0.5)
+assert lib.stats().loaded == 1
+"""
+    assert python(lib, text).returncode == 0
+    said = lib.call(lib.directory / "main", "1", env={"LAZYCK_SPECULATE": "/nonexistent"})
+    assert said.returncode == 0
+    assert said.stderr.count("cannot read the profile '/nonexistent'") == 1
+
+
 def test_a_failure_in_the_background_is_told_to_who_waits_and_to_the_caller(lib: LazyLibrary) -> None:
     slow_compiler(lib, 'case " $* " in *two.cpp*) echo "error: no"; exit 1 ;; esac;')
     text = """

@@ -90,6 +90,13 @@ LAZYCK_EXPORT int lazyck_record(const char* path) {
     });
 }
 
+LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
+    return guarded([=] {
+        Library::get().speculate(profile == nullptr ? "" : profile);
+        return 0;
+    });
+}
+
 struct lazyck_job {
     std::unique_ptr<lazyck::rt::Prefetch> prefetch;
     std::string error;

@@ -195,6 +195,7 @@ Config read_config() {
     config.cache_max_kib = read_size_kib(LAZYCK_ENV_CACHE_MAXSIZE, config.cache_max_kib);
     config.record = read_path(LAZYCK_ENV_RECORD);
     config.prefetch = read_path(LAZYCK_ENV_PREFETCH);
+    config.speculate = read_path(LAZYCK_ENV_SPECULATE);
     config.trace = read_path(LAZYCK_ENV_TRACE);
     const std::string on_error = environment(LAZYCK_ENV_ON_ERROR);
     if (!on_error.empty() && on_error != "abort" && on_error != "throw") {

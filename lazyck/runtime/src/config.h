@@ -22,6 +22,7 @@ struct Config {
     long cache_max_kib = 20L << 20;  // size that the user's own cache is trimmed to; 0: never
     std::string record;              // profile to append to; "": none
     std::string prefetch;            // profile to make ready; "": none
+    std::string speculate;           // profile to learn from what follows what; "": none
     std::string trace;               // file for trace events; "": none
     long mem_per_job_kib = -1;       // of one compile; negative: by what compiles took; 0: memory is not looked at
 };

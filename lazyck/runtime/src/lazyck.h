@@ -57,6 +57,12 @@ int lazyck_forbid_jit(int is_forbidden);
  * NULL ends the record. 0, or -1. The library then stays loaded for as long as the process lives. */
 int lazyck_record(const char* path);
 
+/* From now on a blob's first call has those blobs made ready, in the background and one at a time, that the profile
+ * shows to follow it: those of which the first call was among the next four in at least half of the processes that
+ * called it. They are compiled only if LAZYCK_JOBS is more than 1. NULL ends that. 0, or -1 when the profile cannot be
+ * read. The library then stays loaded for as long as the process lives. */
+int lazyck_speculate(const char* profile);
+
 /* -- prefetching in the background: a job is a set of blobs, made ready by a bounded number of threads. A call of a
  * blob that is in flight waits for that one only. The library then stays loaded for as long as the process lives. */
 

@@ -24,6 +24,7 @@
 #include "lock.h"
 #include "machine.h"
 #include "messages.h"
+#include "neighbours.h"
 #include "parallel.h"
 #include "places.h"
 #include "unwinder.h"
@@ -140,13 +141,16 @@ Library& Library::get() {
 void Library::begin() {
     const Config& config = m_store.config();
     if (!config.record.empty()) record(config.record);
-    if (config.prefetch.empty()) return;
-    try {
-        m_prefetch = prefetch_later(config.prefetch, 0);
-    } catch (const CompileError& e) {
-        say(Level::warn,
-            std::string(e.what()).substr(8) + " (" LAZYCK_ENV_PREFETCH "); blobs are made ready when called");
-    }
+    const auto attempt = [](const char* variable, const auto& action) {
+        try {
+            action();
+        } catch (const CompileError& e) {
+            say(Level::warn, std::string(e.what()).substr(8) + " (" + variable + "); blobs are made ready when called");
+        }
+    };
+    if (!config.prefetch.empty())
+        attempt(LAZYCK_ENV_PREFETCH, [&] { m_prefetch = prefetch_later(config.prefetch, 0); });
+    if (!config.speculate.empty()) attempt(LAZYCK_ENV_SPECULATE, [&] { speculate(config.speculate); });
 }
 
 void Library::at_exit() {
@@ -175,7 +179,9 @@ void Library::after_fork_in_child() {
     library.m_store.after_fork_in_child();
     for (auto& each : library.m_states) each.second.calls = 0;
     static_cast<void>(library.m_prefetch.release());  // its threads are gone too
-    static_cast<void>(library.m_changed.release());   // its waiters are gone: destroying it would wait for them
+    library.m_expected.clear();
+    library.m_is_expecting = false;
+    static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();
     library.m_mutex.unlock();
 }
@@ -192,6 +198,7 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
 
 void* Library::resolve(std::uint32_t slot) {
     const BlobId blob = blob_of_slot(slot);
+    expect_neighbours(blob);  // while this one is compiled
     make_ready(blob);
     return function_for_call(blob, slot);
 }
@@ -327,13 +334,78 @@ bool Library::is_cached(const std::string& name) {
     fail("lazyck: " + m_path + " has no blob '" + visible(name) + "'");
 }
 
+std::unordered_map<std::string, Library::BlobId> Library::ids_by_name() const {
+    std::unordered_map<std::string, BlobId> ids;
+    for (BlobId i = 0; i < blob_count(); ++i) ids.emplace(blob_name(i), first_blob() + i);
+    return ids;
+}
+
+void Library::speculate(const std::string& path) {
+    std::unordered_map<BlobId, std::vector<BlobId>> neighbours;
+    if (!path.empty()) {
+        const std::unordered_map<std::string, BlobId> ids = ids_by_name();
+        for (const auto& each : read_neighbours(path, row(first_blob()).manifest.library())) {
+            const auto blob = ids.find(each.first);
+            if (blob == ids.end()) continue;
+            for (const std::string& name : each.second) {
+                const auto other = ids.find(name);
+                if (other != ids.end()) neighbours[blob->second].push_back(other->second);
+            }
+        }
+        stay_loaded();
+    }
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_neighbours = std::move(neighbours);
+    m_expected.clear();
+}
+
+// At a call: what is likely to come next is made ready meanwhile.
+void Library::expect_neighbours(BlobId blob) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    const auto found = m_neighbours.find(blob);
+    if (found == m_neighbours.end()) return;
+    m_expected.insert(m_expected.end(), found->second.begin(), found->second.end());
+    m_neighbours.erase(found);
+    if (m_is_expecting || m_expected.empty()) return;
+    // Signals are for the program's own threads, which expect them.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([this] { make_expected_ready(); }).detach();
+        m_is_expecting = true;
+    } catch (const std::exception&) {
+        m_expected.clear();  // no thread, no guesses
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// One at a time, and compiled only where that leaves another compile slot to the calls themselves: a guess may be
+// wrong.
+void Library::make_expected_ready() {
+    while (true) {
+        BlobId blob;
+        {
+            const std::lock_guard<std::mutex> guard(m_mutex);
+            m_is_expecting = !m_expected.empty();
+            if (!m_is_expecting) return;
+            blob = m_expected.front();
+            m_expected.pop_front();
+        }
+        try {
+            if (is_at_hand(blob) || (m_store.config().jobs > 1 && !m_store.is_jit_forbidden())) make_ready(blob);
+        } catch (const std::exception&) {
+            // The call that needs it, if there will be one, is told.
+        }
+    }
+}
+
 std::unique_ptr<Prefetch> Library::prefetch_later(const std::string& profile, unsigned workers) {
     return prefetch_later(read_profile(profile, row(first_blob()).manifest.library()), workers);
 }
 
 std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers) {
-    std::unordered_map<std::string, BlobId> ids;
-    for (BlobId i = 0; i < blob_count(); ++i) ids.emplace(blob_name(i), first_blob() + i);
+    const std::unordered_map<std::string, BlobId> ids = ids_by_name();
     std::vector<BlobId> blobs;
     std::vector<double> seconds;
     std::string missing;

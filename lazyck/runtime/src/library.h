@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -50,6 +51,10 @@ class Library {
 
     // Which blobs are called is from now on recorded in the profile at `path`; "": no more.
     void record(const std::string& path);
+
+    // From now on a blob's first call has those made ready, one at a time in the background, that the profile at `path`
+    // shows to follow; "": no more. Throws CompileError when it cannot be read.
+    void speculate(const std::string& path);
 
     bool forbid_jit(bool is_forbidden) { return m_store.forbid_jit(is_forbidden); }
     void set_listener(Events::Listener listener) { m_store.events().set_listener(std::move(listener)); }
@@ -105,6 +110,9 @@ class Library {
     ProfileRow profile_row(BlobId blob, const BlobState& state);
     void sample();
     void finish_record();
+    std::unordered_map<std::string, BlobId> ids_by_name() const;
+    void expect_neighbours(BlobId blob);
+    void make_expected_ready();
     void stay_loaded();
     static void at_exit();
     static void at_sample();
@@ -123,7 +131,10 @@ class Library {
     std::string m_record;  // "": nothing is recorded
     unsigned m_order = 0;  // of the last blob that was
     bool m_is_sampled = false;
-    std::unique_ptr<Prefetch> m_prefetch;  // of LAZYCK_PREFETCH
+    std::unique_ptr<Prefetch> m_prefetch;                          // of LAZYCK_PREFETCH
+    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of those that were not called yet
+    std::deque<BlobId> m_expected;                                 // to be made ready, the likeliest first
+    bool m_is_expecting = false;                                   // a thread does that
 };
 
 }  // namespace lazyck::rt

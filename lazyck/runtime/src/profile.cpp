@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -72,39 +73,45 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
 }
 
-std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library) {
+void for_each_row(const std::string& path, const std::string& library, const std::function<void(ProfileRow&)>& take) {
     const UniqueFd fd = open_file(path, O_RDONLY);
     if (!fd) fail_system("cannot read the profile '" + path + "'", errno);
-    std::vector<ProfileRow> rows;
-    std::unordered_map<std::string, std::size_t> by_name;
+    unsigned names = 0;
     for (const std::string& line : split(read_text(fd.get(), 0, SIZE_MAX), "\n")) {
         const Strings columns = columns_of(line);
         if (line[0] == '#' || columns[0].empty()) continue;
-        // A plain list of names is a profile that knows no more.
         if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
         ProfileRow row;
         row.blob = columns[0];
         row.library = library;
+        row.order = ++names;
         if (columns.size() >= k_columns) {
             row.archs = columns[2];
             row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
             row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
             row.seconds = std::strtod(columns[5].c_str(), nullptr);
             row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
-        } else {
-            row.order = static_cast<unsigned>(rows.size() + 1);
+            row.process = columns[8];
         }
+        take(row);
+    }
+}
+
+std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library) {
+    std::vector<ProfileRow> rows;
+    std::unordered_map<std::string, std::size_t> by_name;
+    for_each_row(path, library, [&](ProfileRow& row) {
         const auto found = by_name.emplace(row.blob, rows.size());
         if (found.second) {
-            rows.push_back(row);
-            continue;
+            rows.push_back(std::move(row));
+            return;
         }
         ProfileRow& known = rows[found.first->second];
         known.order = std::min(known.order, row.order);
         known.calls = std::max(known.calls, row.calls);
         known.seconds = std::max(known.seconds, row.seconds);
         known.peak_kib = std::max(known.peak_kib, row.peak_kib);
-    }
+    });
     // Runs of several processes have several first blobs: among those the order of the file. (Not stable_sort, whose
     // buffer newer compilers warn about.)
     std::vector<std::size_t> places(rows.size());

@@ -10,8 +10,7 @@
 // line of a blob and process counts. "#" begins a comment. Lines that do not parse are passed over. Version 1.
 #pragma once
 
-#include <atomic>
-#include <mutex>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,10 +24,15 @@ struct ProfileRow {
     unsigned long calls = 0;
     double seconds = 0;
     long peak_kib = 0;
+    std::string process;  // that it was read of; "" in a plain list
 };
 
 // Appends rows to a profile. Says once when that fails; nothing throws.
 void append_profile(const std::string& path, const std::vector<ProfileRow>& rows);
+
+// Calls `take` with each row of `library` in the profile at `path`, as they stand there. A plain list of names is a
+// profile that knows no more. Throws CompileError when the file cannot be read.
+void for_each_row(const std::string& path, const std::string& library, const std::function<void(ProfileRow&)>& take);
 
 // The rows of `library` in the profile at `path`, in recorded order, each blob once with the most that any run says of
 // it. Throws CompileError when the file cannot be read.

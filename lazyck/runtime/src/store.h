@@ -60,6 +60,7 @@ class Store {
 
     // From now on nothing is compiled, or again what is missing; returns how it was. LAZYCK_DISABLE_JIT is where it
     // starts.
+    bool is_jit_forbidden() const { return m_is_jit_forbidden; }
     bool forbid_jit(bool is_forbidden) { return m_is_jit_forbidden.exchange(is_forbidden); }
 
     // Where events of this library are written down; "" where there is no cache.
