@@ -67,6 +67,11 @@ ENV_RUNTIME_SRC = "LAZYCK_RUNTIME_SRC"
 DEFAULT_CACHE_NAME = "lazyck"
 
 
+def archs_in_name(archs: str) -> str:
+    """How the names of files and directories spell archs: a `-` ends them there (`EntryKey::archs_in_name`)."""
+    return archs.replace("-", "_")
+
+
 def _c_string(text: str) -> str:
     return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in text) + '"'
 

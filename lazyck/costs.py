@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lazyck.abi import archs_in_name
 from lazyck.history import Event, lines_within
 
 DIRECTORY = ".costs"
@@ -28,7 +29,7 @@ class Costs:
 
     def of(self, library: str, blob: str, archs: str = "") -> float | None:
         """What the blob took last for these archs; else for any; None if it is not known."""
-        exact = self.seconds.get((library, blob, _in_name(archs)))
+        exact = self.seconds.get((library, blob, archs_in_name(archs)))
         return self._of_blob.get((library, blob)) if exact is None else exact
 
     def of_library(self, library: str) -> dict[str, float]:
@@ -41,9 +42,8 @@ class Costs:
 
     def with_events(self, events: Iterable[Event]) -> Costs:
         """These and, newer than they are, the compiles of a history, in its order."""
-        newer = {
-            (e.library, e.blob, _in_name(e.arch)): e.seconds for e in events if e.kind == "compile" and not e.has_failed
-        }
+        compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
+        newer = {(e.library, e.blob, archs_in_name(e.arch)): e.seconds for e in compiles}
         return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer)
 
     @property
@@ -70,7 +70,3 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
                     found[file.name, match[2].decode(), match[3].decode()] = float(match[1])
         known = found | known
     return Costs(known)
-
-
-def _in_name(archs: str) -> str:
-    return archs.replace("-", "_")  # as EntryKey::archs_in_name does

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
@@ -216,6 +217,20 @@ def test_verify_and_trim_read_and_remove_real_entries(lazyck: Lazyck, bundle: Bu
     assert two.exists()
     said(lazyck, "trim", "--max-size", "0")
     assert not two.exists()
+
+
+def test_verify_finds_entries_that_do_not_define_what_a_library_calls(
+    lazyck: Lazyck, bundle: Bundle, cache: Path
+) -> None:
+    build(lazyck, bundle, "--all", "--arch", "gfx942")
+    said(lazyck, "verify", "--manifest", bundle.file)
+    one, two = sorted(entries(cache).values())
+    shutil.copy(one, two)  # whole, and another blob's
+    said(lazyck, "verify")
+    rows = json.loads(said(lazyck, "verify", "--json", "--manifest", bundle.file, status=1))
+    problems = {r["path"]: r["problem"] for r in rows}
+    assert problems[str(one)] == ""
+    assert re.fullmatch(r"it does not define '\w+', which .*manifest expects of it", problems[str(two)])
 
 
 # -- verify and trim, against a stand-in for lazyck-rt -------------------------------------------------

@@ -74,7 +74,7 @@ def read_entries(cache: Path, pattern: str = "*/*/*.so") -> Iterator[CacheEntry]
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
     """Those of a library and for an arch; "" is any."""
-    wanted = arch.replace("-", "_")  # as directories spell it
+    wanted = abi.archs_in_name(arch)
     return [
         e
         for e in entries

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lazyck import proc
-from lazyck.errors import CommandError
+from lazyck.errors import CommandError, LazyckError
+from lazyck.inspect import read_manifest
+from lazyck.postbuild.elf import read_shared
+from lazyck.prebuild import names
+from lazyck.prebuild.entries import all_entries
 from lazyck.quantities import counted, show_size
 from lazyck.visible import visible
 
@@ -46,6 +50,45 @@ def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
     if result.status not in (0, 1) or (result.status == 1 and not any(problem for _, problem in found)):
         raise CommandError(what, argv, result.status, result.stdout + result.stderr)
     return Verified(found)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a library calls of a blob's entries: those of this name in this directory below `v1`, for whichever
+    archs."""
+
+    library: Path
+    directory: str
+    name: str
+    symbols: tuple[str, ...]
+
+
+def expected_symbols(rt: Path, library: Path, env: Mapping[str, str]) -> list[Expected]:
+    """One for each blob of a lazy library, or of a manifest. Raises `LazyckError`."""
+    manifest = read_manifest(library)
+    everything = names.select(manifest, [], True)
+    symbols = {b.name: b.symbols for b in manifest.blobs}
+    return [
+        Expected(library, e.path.parents[1].name, e.path.name, tuple(symbols[e.name]))
+        for e in all_entries(rt, library, everything, "", env)
+    ]
+
+
+def check_symbols(verified: Verified, expected: Iterable[Expected]) -> Verified:
+    """The same, with a problem for each whole entry that does not define what a library expects of it."""
+    wanted = {(e.directory, e.name): e for e in expected}
+
+    def problem_of(path: str, problem: str) -> str:
+        one = wanted.get((Path(path).parents[1].name, Path(path).name))
+        if problem or one is None:
+            return problem
+        try:
+            missing = [s for s in one.symbols if s not in read_shared(path).defined]
+        except LazyckError as e:
+            return e.message
+        return f"it does not define '{missing[0]}', which {one.library} expects of it" if missing else ""
+
+    return Verified(tuple((path, problem_of(path, problem)) for path, problem in verified.entries))
 
 
 def trim(

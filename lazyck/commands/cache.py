@@ -52,10 +52,20 @@ def stats_command(as_json: bool) -> None:
 
 @group.command("verify")
 @AS_JSON
-def verify_command(as_json: bool) -> None:
+@click.option(
+    "--manifest",
+    "libraries",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="LIBRARY",
+    help="Also see that the entries of this lazy library (or its manifest) define what it calls; may be repeated.",
+)
+def verify_command(as_json: bool, libraries: tuple[Path, ...]) -> None:
     """Read every entry whole and name those that are damaged; status 1 if any is."""
     env = environment()
-    found = sweep.verify(tool(env), entries.cache_of(env), env)
+    rt = tool(env)
+    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, env)]
+    found = sweep.check_symbols(sweep.verify(rt, entries.cache_of(env), env), expected)
     rows = [{"path": path, "problem": problem} for path, problem in found.entries]
     click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found))
     sys.exit(1 if found.problems else 0)

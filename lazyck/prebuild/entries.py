@@ -123,18 +123,13 @@ def glob_escape(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
-def in_directory_name(archs: str) -> str:
-    """How the name of an entry's directory spells archs: a `-` ends them there."""
-    return archs.replace("-", "_")
-
-
 def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
     """Remove the entries of the selected blobs, with all that stands beside them; returns how many there were.
 
     A job that has one loaded keeps it: the file is unlinked, not written to.
     """
     rt = tool(env)
-    wanted = {in_directory_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
+    wanted = {abi.archs_in_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
     removed = 0
     for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
         # whatever toolchain made it: what is to go is the blob's

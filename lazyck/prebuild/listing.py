@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazyck.abi import archs_in_name
 from lazyck.manifest import BlobRecord
-from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, in_directory_name, tool
+from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, tool
 from lazyck.prebuild.names import Selection
 from lazyck.visible import visible
 
@@ -42,12 +43,12 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
         for entry in all_entries(rt, manifest_file, selection, gpu_archs, env):
             whole[entry.name] &= entry.cached
             if entry.cached:
-                have[entry.name][in_directory_name(entry.shown_arch)] = entry.path
+                have[entry.name][archs_in_name(entry.shown_arch)] = entry.path
     else:
         for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
             have[entry.name] = cached_archs(entry)
             if entry.cached:  # it may lie in another place than that for new ones
-                have[entry.name].setdefault(in_directory_name(entry.shown_arch), entry.path)
+                have[entry.name].setdefault(archs_in_name(entry.shown_arch), entry.path)
             whole[entry.name] = bool(have[entry.name])
     return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
 
