@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from support import HERE, REPOSITORY, Lazyck
 
-from lazyck.runtime.build import SOURCES, build_tool
+from lazyck.config import tools_dir
+from lazyck.files import private_directory
+from lazyck.runtime.build import build_tool
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +49,12 @@ def lazyck() -> Lazyck:
 
 @pytest.fixture(scope="session")
 def objects_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the runtime's objects are compiled: shared by all tests of all xdist workers."""
+    """Where objects and programs for tests alone are made: shared by all tests of all xdist workers."""
     base = tmp_path_factory.getbasetemp()
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime-objects"
 
 
 @pytest.fixture(scope="session")
-def rt_tool(objects_dir: Path) -> Path:
-    """The executable `lazyck-rt`."""
-    return build_tool(objects_dir, [HERE.cxx], SOURCES, ("-Werror",))
+def rt_tool() -> Path:
+    """The executable `lazyck-rt`; where a user has it, since what is made there depends on nothing but its sources."""
+    return build_tool(private_directory(tools_dir(os.environ)), [HERE.cxx])

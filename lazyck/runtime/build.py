@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -11,7 +12,7 @@ from filelock import FileLock
 
 from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, ToolchainError
-from lazyck.files import digest, encode, write_if_different
+from lazyck.files import digest, encode, write_atomic, write_if_different
 from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
@@ -60,6 +61,7 @@ def compile_objects(
 
     `compiler` is an argv prefix; the objects are for the machine that it makes code for. Each is named by what it was
     made of (its source, the headers, compiler and flags), so one store serves all versions, compilers and processes.
+    What the compiler said is kept beside an object.
     Raises `BuildError`, `CommandError`, `ToolchainError`.
     """
     machine = machine_for(compiler)
@@ -77,6 +79,7 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
     Its objects come from the store `out`/`OBJECTS`, as those of `compile_objects` do. Safe when several processes do it
     at once. Raises `CommandError`, `ToolchainError`.
     """
+    compiler = canonical(compiler)
     tool = tool_path(out, compiler, src, extra_flags)
     if tool.is_file():
         return tool
@@ -94,8 +97,16 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
 
 def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
     """Where `build_tool` puts the executable."""
-    stamp = digest(_command_stamp(compiler, extra_flags).encode(), source_digest(src).encode())
+    stamp = digest(_command_stamp(canonical(compiler), extra_flags).encode(), source_digest(src).encode())
     return out / stamp[:16] / "lazyck-rt"
+
+
+def canonical(compiler: Sequence[str]) -> tuple[str, ...]:
+    """The same compiler under one name: `c++`, `g++` and `/usr/bin/g++` are links to one program, which does not look
+    at its name. (Clang, and the links of ccache, do.)"""
+    path = shutil.which(compiler[0])
+    real = os.path.realpath(path) if path else ""
+    return (real if "g++" in os.path.basename(real) else compiler[0], *compiler[1:])
 
 
 def _sources(src: Path, pattern: str) -> list[Path]:
@@ -128,6 +139,7 @@ def _compile(
     extra_flags: Sequence[str],
     jobs: int | None,
 ) -> list[Path]:
+    compiler = canonical(compiler)
     directory = store / _command_stamp(compiler, extra_flags)[:16]
     abi_header = abi.render_header().encode()
     # Any source may include any header: 40 files are not worth a dependency scanner.
@@ -148,7 +160,9 @@ def _compile(
             # -iquote: the runtime's headers must not stand in for system headers of the same name.
             argv = [*compiler, *_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
             argv += ["-c", str(source), "-o", str(temporary)]
-            proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT)
+            said = proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT).stderr
+            if said:
+                write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
             temporary.replace(target)
 
         pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)

@@ -15,6 +15,8 @@ from pathlib import Path
 from support import HERE, Machine
 
 from lazyck import abi
+from lazyck.config import tools_dir
+from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import OBJECTS, compile_objects
@@ -26,8 +28,9 @@ CLANG = shutil.which("clang++-19") or shutil.which("clang++")
 
 @cache
 def runtime_objects(out: Path, compiler: str, flags: tuple[str, ...]) -> tuple[Path, ...]:
-    # Warnings are errors in tests only; sanitizers make g++ warn about code that is right.
-    return tuple(compile_objects(out / OBJECTS, [compiler], SOURCES, flags or ("-Werror",), jobs=2))
+    # Without flags where a user has them, so that tests of whole builds need not compile the runtime too.
+    store = out if flags else private_directory(tools_dir(os.environ)) / OBJECTS
+    return tuple(compile_objects(store, [compiler], SOURCES, flags, jobs=2))
 
 
 def run(argv: Sequence[str | Path], **kwargs: object) -> subprocess.CompletedProcess[str]:

@@ -44,6 +44,7 @@ def test_nothing_runs_at_load_and_only_the_interface_is_exported(
     lib = build(tmp_path, objects_dir, machine=machine, compiler=compiler)
     for o in runtime_objects(objects_dir, compiler, ()):
         assert not re.search(r"\.(init_array|ctors)", run(["readelf", "-SW", o]).stdout), o
+        assert not o.with_suffix(".log").exists(), "no compiler warns"
     assert "have_lse" not in run(["nm", lib.library]).stdout, "a constructor of libgcc's"
     exported = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", lib.library]).stdout.splitlines()}
     assert {e for e in exported if e.startswith("lazyck")} == {
