@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import FAKE_ROCM, REPOSITORY, Lazyck
 
+pytestmark = pytest.mark.xdist_group("attention-lazy")  # one worker, so that the library is built once
 EXAMPLE = REPOSITORY / "examples" / "attention"
 CK_EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
 PREAMBLE = f"import sys; sys.path.insert(0, {str(EXAMPLE)!r}); import attention, reference, numpy as np\n"

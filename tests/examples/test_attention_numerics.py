@@ -18,6 +18,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.xdist_group("attention-numerics")  # one worker, so that the library is built once
 EXAMPLE = ROOT / "examples" / "attention"
 FAKE_ROCM = ROOT / "scripts" / "fake_rocm_home"
 
