@@ -18,11 +18,11 @@ import pytest
 np = pytest.importorskip("numpy")
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.xdist_group("attention-numerics")  # one worker, so that the library is built once
 EXAMPLE = ROOT / "examples" / "attention"
 FAKE_ROCM = ROOT / "scripts" / "fake_rocm_home"
 
 pytestmark = [
+    pytest.mark.xdist_group("attention-numerics"),  # one worker, so that the library is built once
     pytest.mark.skipif(not (FAKE_ROCM / "bin" / "hipcc").is_file(), reason="no fake ROCm home"),
     pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed"),
 ]
