@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -198,3 +199,62 @@ exec ''',
         assert not list((tmp_path / "real/.staging").iterdir())
     finally:
         lib.compiler.write_text(compiler)
+
+
+# Calls one blob, waits for a line, calls the other.
+TWO_CALLS = r"""
+#include "demo.h"
+#include "error.hpp"
+#include <cstdio>
+int main() {
+    std::printf("%d\n", use(4));
+    std::fflush(stdout);
+    std::getchar();
+    try { std::printf("%d\n", sub(5, 2)); return 0; }
+    catch (const lazyck::CompileError& e) { std::puts(e.what()); return 3; }
+}
+"""
+
+
+def start(lib: LazyLibrary, program: Path) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        lib.words(program), env={**os.environ, **lib.env}, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def strangers_copy(directory: Path) -> None:
+    """In the place of `directory` a copy that belongs to somebody else."""
+    kept = directory.with_name("kept")
+    directory.rename(kept)
+    shutil.copytree(kept, directory)
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, 12345, 12345)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a stranger's directory")
+@pytest.mark.parametrize("place", ["", "v1", "v1/demo", "v1/demo/*"])
+def test_a_directory_that_was_good_is_looked_at_again_at_each_call(lib: LazyLibrary, place: str) -> None:
+    program = lib.program(TWO_CALLS, name="two")
+    assert start(lib, program).communicate("\n", timeout=60)[0].endswith("\n3\n")
+    lib.calls.unlink()
+    running = start(lib, program)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "8\n"
+    strangers_copy(next(lib.cache.glob(place)) if place else lib.cache)
+    said, _ = running.communicate("\n", timeout=60)
+    assert "refusing the cache directory" in said and "it belongs to user 12345" in said, said
+    assert lib.compiles() == 0
+
+
+def test_a_cache_that_is_removed_and_filled_anew_is_found_by_a_running_process(lib: LazyLibrary) -> None:
+    program = lib.program(TWO_CALLS, name="two")
+    assert start(lib, program).communicate("\n", timeout=60)[0].endswith("\n3\n")
+    running = start(lib, program)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "8\n"
+    shutil.rmtree(lib.cache)
+    assert start(lib, program).communicate("\n", timeout=60)[0].endswith("\n3\n")
+    before = lib.compiles()
+    said, _ = running.communicate("\n", timeout=60)
+    assert (said, lib.compiles()) == ("3\n", before)

@@ -50,8 +50,16 @@ void check_can_write(const std::string& path) {
 
 Digest EntryKey::id() const {
     std::string all;
-    const Strings parts = {library, blob, digest, arch_label(), toolchain_id, salt, machine_name(machine)};
-    for (const std::string& part : parts) all += std::to_string(part.size()) + ":" + part;
+    const auto add = [&](std::string_view part) {
+        all += std::to_string(part.size());
+        all += ':';
+        all += part;
+    };
+    all.reserve(256);
+    for (const std::string* part : {&library, &blob, &digest}) add(*part);
+    add(arch_label());
+    for (const std::string* part : {&toolchain_id, &salt}) add(*part);
+    add(machine_name(machine));
     return hash(all);
 }
 
@@ -71,12 +79,57 @@ Strings Cache::directories(const EntryKey& key) const {
     return {m_root, version, library, library + "/" + leaf};
 }
 
-std::string Cache::entry_path(const EntryKey& key) const {
-    return directories(key).back() + "/" + safe_name(key.blob) + "-" +
-           safe_name(key.digest.substr(0, k_digest_digits)) + ".so";
+Cache::Leaf& Cache::leaf_of(const EntryKey& key) {
+    const auto is_it = [&](const Leaf& leaf) {
+        return leaf.library == key.library && leaf.toolchain_id == key.toolchain_id && leaf.salt == key.salt &&
+               leaf.archs == key.archs;
+    };
+    const auto found = std::find_if(m_leaves.begin(), m_leaves.end(), is_it);
+    if (found != m_leaves.end()) return *found;
+    Leaf made;
+    made.library = key.library;
+    made.toolchain_id = key.toolchain_id;
+    made.salt = key.salt;
+    made.archs = key.archs;
+    made.path = directories(key).back();
+    m_leaves.push_back(std::move(made));
+    return m_leaves.back();
 }
 
-std::string Cache::note_path(const EntryKey& key) const {
+std::string Cache::file_name(const EntryKey& key) {
+    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, k_digest_digits)) + ".so";
+}
+
+std::string Cache::entry_path(const EntryKey& key) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    return leaf_of(key).path + "/" + file_name(key);
+}
+
+// A directory that is ours, cannot be written by others and is the one that was found good, by device and inode, is
+// still good, whatever became of those on the way to it.
+UniqueFd Cache::open_directory(const EntryKey& key) {
+    Leaf known;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        known = leaf_of(key);
+    }
+    struct stat st;
+    if (known.inode != 0) {
+        UniqueFd fd = open_file(known.path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+        const bool is_same = fd && fstat(fd.get(), &st) == 0 && st.st_dev == known.device && st.st_ino == known.inode;
+        if (is_same && stranger_of(st).empty()) return fd;
+    }
+    UniqueFd fd = open_trusted(known.path, k_depth_of_entries - 1, O_PATH | O_DIRECTORY);
+    if (!fd || fstat(fd.get(), &st) != 0) return UniqueFd();
+    check_trusted(known.path, st);
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    Leaf& leaf = leaf_of(key);
+    leaf.device = st.st_dev;
+    leaf.inode = st.st_ino;
+    return fd;
+}
+
+std::string Cache::note_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     if (!m_is_tier) return entry + ".seen";
     return m_notes.empty() ? "" : m_notes + "/.seen/" + hash(entry).hex();
@@ -91,7 +144,7 @@ std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
 
 std::string Cache::history_path() const { return m_root + "/.history/" + safe_name(host_name()); }
 
-std::string Cache::log_path(const EntryKey& key) const {
+std::string Cache::log_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     return entry.substr(0, entry.size() - 3) + ".log";
 }

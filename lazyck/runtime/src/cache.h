@@ -1,14 +1,18 @@
 // Where entries lie, and whether the place can be trusted.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "costs.h"
+#include "files.h"
 #include "hash.h"
 #include "text.h"
 
@@ -45,10 +49,15 @@ class Cache {
     static std::shared_ptr<Cache> tier(std::string root, std::string notes);
 
     const std::string& root() const { return m_root; }
-    std::string entry_path(const EntryKey& key) const;
-    // Of what a look at the entry found.
-    std::string note_path(const EntryKey& key) const;
-    std::string log_path(const EntryKey& key) const;
+    std::string entry_path(const EntryKey& key);
+    // Of what a look at the entry found; "": that is not kept.
+    std::string note_path(const EntryKey& key);
+    // The directory of the entry, opened to look into it, as `open_trusted` opens one: by its path, and every directory
+    // on the way only until it was found good once. Empty with errno like open(2). Throws CompileError.
+    UniqueFd open_directory(const EntryKey& key);
+    // Of the entry in that directory.
+    static std::string file_name(const EntryKey& key);
+    std::string log_path(const EntryKey& key);
     // Of what happened to blobs; see events.cpp.
     std::string history_path() const;
     bool is_tier() const { return m_is_tier; }
@@ -67,14 +76,26 @@ class Cache {
     void make_directories_for(const EntryKey& key);
 
  private:
+    // Which entries share a directory, and that one.
+    struct Leaf {
+        std::string library, toolchain_id, salt;
+        Strings archs;
+        std::string path;
+        dev_t device = 0;
+        ino_t inode = 0;  // 0: not found good yet
+    };
+
     Strings directories(const EntryKey& key) const;
+    // The caller holds m_mutex.
+    Leaf& leaf_of(const EntryKey& key);
     bool is_trusted(const std::string& path);
 
     std::string m_root;
     bool m_is_tier = false;
     std::string m_notes;  // of a tier
     std::mutex m_mutex;
-    std::set<std::string> m_trusted;        // found good before
+    std::set<std::string> m_trusted;  // found good before
+    std::vector<Leaf> m_leaves;
     std::atomic<bool> m_is_cleaned{false};  // of what killed processes left
 };
 

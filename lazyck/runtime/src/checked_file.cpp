@@ -54,24 +54,27 @@ CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& sta
 
 // "" where no /proc shows this process.
 std::string CheckedFile::loader_name(int fd, const struct stat& identity) const {
-    std::string text;
-    for (const std::uint64_t part :
-         {std::uint64_t{identity.st_dev}, std::uint64_t{identity.st_ino},
-          static_cast<std::uint64_t>(identity.st_ctim.tv_sec), static_cast<std::uint64_t>(identity.st_ctim.tv_nsec)}) {
-        text += std::to_string(part) + ":";
+    const std::uint64_t parts[] = {std::uint64_t{identity.st_dev}, std::uint64_t{identity.st_ino},
+                                   static_cast<std::uint64_t>(identity.st_ctim.tv_sec),
+                                   static_cast<std::uint64_t>(identity.st_ctim.tv_nsec)};
+    const std::uint64_t bits = hash(parts, sizeof parts).low;
+    std::string spelled;
+    spelled.reserve(160);
+    spelled += '/';
+    for (unsigned i = 0; i < 64; ++i) {
+        if (((bits >> i) & 1) != 0) spelled += '.';
+        spelled += '/';
     }
-    const std::uint64_t bits = hash(text).low;
-    std::string spelled = "/";
-    for (unsigned i = 0; i < 64; ++i) spelled += ((bits >> i) & 1) != 0 ? "./" : "/";
     spelled += std::to_string(fd);
     const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
     // A /proc of another process namespace knows this process as self only.
-    for (const std::string& process : {std::to_string(getpid()), std::string("self")}) {
-        const std::string lead = k_proc + process + "/fd";
-        const std::size_t length = lead.size() + spelled.size();
-        const std::string name = lead + std::string(room > length ? room - length : 0, '/') + spelled;
+    for (const bool is_self : {false, true}) {
+        const std::string lead = k_proc + (is_self ? std::string("self") : std::to_string(getpid())) + "/fd";
         struct stat st;
-        if (stat(name.c_str(), &st) == 0 && is_same(st, identity)) return name;
+        // By its plain name, which is the same file's: the kernel takes a while for the other one.
+        if (stat((lead + "/" + std::to_string(fd)).c_str(), &st) != 0 || !is_same(st, identity)) continue;
+        const std::size_t length = lead.size() + spelled.size();
+        return lead + std::string(room > length ? room - length : 0, '/') + spelled;
     }
     return "";
 }

@@ -31,6 +31,7 @@ namespace {
 
 constexpr char k_magic[9] = "LAZYCKEN";
 constexpr std::uint32_t k_version = 1;
+constexpr char k_seen[] = ".seen";
 
 struct Trailer {
     char magic[8];
@@ -65,9 +66,15 @@ std::string seen_text(const struct stat& st, const Digest& key, const Strings& s
     return text + rows;
 }
 
+// Where a note is: in an open directory, or AT_FDCWD and a path; "": nowhere.
+struct Note {
+    int directory;
+    std::string name;
+};
+
 // The contents of a note if they are `size` bytes, else "".
-std::string read_seen(const std::string& note, std::size_t size) {
-    const UniqueFd fd = note.empty() ? UniqueFd() : open_file(note, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+std::string read_seen(const Note& note, std::size_t size) {
+    const UniqueFd fd = note.name.empty() ? UniqueFd() : open_at(note.directory, note.name, O_RDONLY | O_NONBLOCK);
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || !stranger_of(st).empty()) return "";
     if (static_cast<std::uint64_t>(st.st_size) != size) return "";
@@ -83,7 +90,7 @@ std::string read_seen(const std::string& note, std::size_t size) {
 }
 
 // What an earlier look found in the file of status `st`.
-std::optional<std::vector<DynamicSymbol>> recall(const std::string& note, const struct stat& st, const Digest& key,
+std::optional<std::vector<DynamicSymbol>> recall(const Note& note, const struct stat& st, const Digest& key,
                                                  const Strings& symbols) {
     const std::string text = read_seen(note, sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t));
     if (text.empty()) return std::nullopt;
@@ -98,9 +105,9 @@ std::optional<std::vector<DynamicSymbol>> recall(const std::string& note, const 
     return functions;
 }
 
-void remember(const std::string& note, const std::vector<DynamicSymbol>& functions, const MappedFile& file,
-              const Digest& key, const Strings& symbols) {
-    if (note.empty()) return;
+void remember(const Note& note, const std::vector<DynamicSymbol>& functions, const MappedFile& file, const Digest& key,
+              const Strings& symbols) {
+    if (note.name.empty()) return;
     // A write in the same tick of the clock would go unseen.
     if (std::time(nullptr) - file.status().st_ctim.tv_sec < k_settled) return;
     std::string rows;
@@ -108,9 +115,10 @@ void remember(const std::string& note, const std::vector<DynamicSymbol>& functio
         append(rows, symbol.value);
         append(rows, std::uint64_t{symbol.is_ifunc});
     }
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
-    UniqueFd fd = open_file(note, flags);
-    if (!fd && errno == ENOENT && mkdir(directory_of(note).c_str(), 0700) == 0) fd = open_file(note, flags);
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    UniqueFd fd = open_at(note.directory, note.name, flags);
+    if (!fd && errno == ENOENT && mkdirat(note.directory, directory_of(note.name).c_str(), 0700) == 0)
+        fd = open_at(note.directory, note.name, flags);
     // In a read-only cache every process reads all.
     if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
 }
@@ -156,45 +164,56 @@ std::vector<DynamicSymbol> functions_of(const MappedFile& file, const std::strin
     return functions;
 }
 
-}  // namespace
-
-EntryLookup look_up_entry(const std::string& path, const std::string& note, const Digest& key, std::uint16_t machine,
-                          const Strings& symbols) {
-    EntryLookup result;
-    UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
-    const int error = fd ? 0 : errno;
-    if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
-    // That this process can open no more says nothing about the entry.
-    if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
-    if (fd) return read_entry(std::move(fd), path, note, key, machine, symbols);
-    result.state = EntryState::damaged;
-    result.problem = system_text(error);
-    return result;
-}
-
-EntryLookup read_entry(UniqueFd fd, const std::string& path, const std::string& note, const Digest& key,
-                       std::uint16_t machine, const Strings& symbols) {
+EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, const EntryKey& key,
+                      const Strings& symbols) {
     EntryLookup result;
     result.state = EntryState::damaged;
     struct stat st = {};
     result.problem = fstat(fd.get(), &st) != 0 ? system_text(errno) : stranger_of(st);
     if (!result.problem.empty()) return result;
-    auto known = recall(note, st, key, symbols);
+    const Digest id = key.id();
+    auto known = recall(note, st, id, symbols);
     if (known) {
         result.entry.functions = std::move(*known);
     } else {
         MappedFile file;
         const int map_error = file.map(fd.get());
-        result.problem = map_error != 0 ? system_text(map_error) : check(file, key, machine);
+        result.problem = map_error != 0 ? system_text(map_error) : check(file, id, key.machine);
         if (!result.problem.empty()) return result;
         result.entry.functions = functions_of(file, path, symbols);
         st = file.status();
-        remember(note, result.entry.functions, file, key, symbols);
+        remember(note, result.entry.functions, file, id, symbols);
     }
     result.entry.path = path;
     result.entry.file = std::make_shared<CheckedFile>(std::move(fd), path, st);
     result.state = EntryState::ready;
     return result;
+}
+
+}  // namespace
+
+EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symbols) {
+    EntryLookup result;
+    const std::string path = cache.entry_path(key);
+    const UniqueFd directory = cache.open_directory(key);
+    UniqueFd fd;
+    const std::string name = Cache::file_name(key);
+    if (directory) fd = open_at(directory.get(), name, O_RDONLY | O_NONBLOCK);
+    const int error = fd ? 0 : errno;
+    if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
+    // That this process can open no more says nothing about the entry.
+    if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
+    if (fd) {
+        const Note note = cache.is_tier() ? Note{AT_FDCWD, cache.note_path(key)} : Note{directory.get(), name + k_seen};
+        return read_file(std::move(fd), path, note, key, symbols);
+    }
+    result.state = EntryState::damaged;
+    result.problem = system_text(error);
+    return result;
+}
+
+EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Strings& symbols) {
+    return read_file(std::move(fd), cache.entry_path(key), {AT_FDCWD, cache.note_path(key)}, key, symbols);
 }
 
 std::string find_damage(const std::string& path) {

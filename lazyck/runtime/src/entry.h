@@ -31,16 +31,16 @@ struct EntryLookup {
     Entry entry;
 };
 
-// Checks the entry at `path`, which must be code for `machine`: reads all of it, unless it has not been touched since
-// it was last found whole. An entry that is whole and lacks one of `symbols` throws CompileError, and so does a
-// directory on the way that others could write. `note` is where that is written down ("": nowhere); its time of change
-// tells when the entry was last used.
-EntryLookup look_up_entry(const std::string& path, const std::string& note, const Digest& key, std::uint16_t machine,
-                          const Strings& symbols);
+class Cache;
+struct EntryKey;
 
-// The same for one that is open as `fd`, whatever lies at `path` by now.
-EntryLookup read_entry(UniqueFd fd, const std::string& path, const std::string& note, const Digest& key,
-                       std::uint16_t machine, const Strings& symbols);
+// Checks the entry of `key`: reads all of it, unless it has not been touched since it was last found whole, which the
+// cache keeps a note of; that note's time of change tells when the entry was last used. An entry that is whole and
+// lacks one of `symbols` throws CompileError, and so does a directory on the way that others could write.
+EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symbols);
+
+// The same for one that is open as `fd`, whatever lies at its path by now.
+EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Strings& symbols);
 
 // What is wrong with the entry at `path`, whoever's it is, or "": reads all of it. Throws CompileError for a directory
 // on the way that others could write.

@@ -31,7 +31,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr int k_most_pending = 64;
+constexpr std::size_t k_most_pending = 64;
 constexpr off_t k_largest_history = 8 << 20;
 
 std::int64_t steady_ns() {
@@ -67,7 +67,7 @@ class JsonObject {
     std::string m_text;
 };
 
-std::string history_line(const Event& event) {
+std::string history_line(const Event& event, pid_t process, long thread) {
     JsonObject line;
     line.add("t", decimals(event.start, 3));
     line.add("s", decimals(event.seconds, 6));
@@ -75,8 +75,8 @@ std::string history_line(const Event& event) {
     line.add_text("library", event.library);
     line.add_text("blob", event.blob);
     line.add_text("arch", event.arch);
-    line.add("pid", std::to_string(getpid()));
-    line.add("tid", std::to_string(thread_number()));
+    line.add("pid", std::to_string(process));
+    line.add("tid", std::to_string(thread));
     line.add_text("host", host_name());
     const std::string rank = rank_number();
     if (!rank.empty()) line.add("rank", rank);
@@ -139,8 +139,8 @@ void Events::tell(const Event& event, const std::string& history) {
         listener = m_listener;
         if (!history.empty()) {
             m_history = history;
-            m_pending += history_line(event);
-            is_time |= ++m_pending_count >= k_most_pending;
+            m_pending.push_back({event, getpid(), thread_number()});
+            is_time |= m_pending.size() >= k_most_pending;
         }
     }
     if (is_time) flush();
@@ -148,19 +148,19 @@ void Events::tell(const Event& event, const std::string& history) {
 }
 
 void Events::flush() {
+    std::vector<Pending> pending;
     std::string lines, history;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
-        lines.swap(m_pending);
+        pending.swap(m_pending);
         history = m_history;
-        m_pending_count = 0;
     }
+    for (const Pending& each : pending) lines += history_line(each.event, each.process, each.thread);
     if (!lines.empty()) append_history(history, lines);
 }
 
 void Events::after_fork_in_child() {
     m_pending.clear();
-    m_pending_count = 0;
     m_is_trace_named = false;
     m_mutex.unlock();
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lazyck::rt {
 
@@ -47,13 +48,19 @@ class Events {
     void after_fork_in_child();
 
  private:
+    struct Pending {
+        Event event;
+        pid_t process;
+        long thread;
+    };
+
     void write_trace(const Event& event);
 
     const std::string m_trace;
     std::atomic<bool> m_is_trace_named{false};
-    std::mutex m_mutex;                // held for moments only
-    std::string m_pending, m_history;  // lines for the history file
-    int m_pending_count = 0;
+    std::mutex m_mutex;              // held for moments only
+    std::vector<Pending> m_pending;  // for the history file: put into words when they are written
+    std::string m_history;
     std::shared_ptr<const Listener> m_listener;
 };
 

@@ -194,11 +194,9 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     path = caches->own()->entry_path(key);
     for (const auto& cache : caches->to_read()) {
         try {
-            const std::string here = cache->entry_path(key);
-            const EntryLookup found =
-                look_up_entry(here, cache->note_path(key), key.id(), key.machine, symbols_of(manifest, blob));
+            const EntryLookup found = look_up_entry(*cache, key, symbols_of(manifest, blob));
             if (found.state != EntryState::ready) continue;
-            path = here;
+            path = found.entry.path;
             return true;
         } catch (const CompileError&) {
             // whole, but not what the library needs, or in a directory that is refused: loading it says more
@@ -214,10 +212,9 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     const auto caches = this->caches(manifest);
     EntryLookup found;
     for (const auto& cache : caches->to_read()) {
-        const std::string path = cache->entry_path(key);
         EntryLookup here;
         try {
-            here = look_up_entry(path, cache->note_path(key), key.id(), key.machine, symbols);
+            here = look_up_entry(*cache, key, symbols);
             // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
             if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
         } catch (const CompileError& e) {
@@ -228,12 +225,15 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
             if (is_said(Level::debug))
-                say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + path);
+                say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + here.entry.path);
             here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
             return std::move(here.entry);
         }
         if (here.state != EntryState::damaged) continue;
-        if (cache->is_tier()) say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over");
+        if (cache->is_tier()) {
+            const std::string path = cache->entry_path(key);
+            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over");
+        }
         found = std::move(here);
     }
     ++m_counters.misses;
@@ -267,7 +267,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     const Guess guess = costs.guess();
     EntryLookup found;
     const auto look_up = [&] {
-        found = look_up_entry(path, cache.note_path(key), key.id(), key.machine, symbols);
+        found = look_up_entry(cache, key, symbols);
         found.entry.origin = "cache";
         return found.state == EntryState::ready;
     };
@@ -333,7 +333,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     ++m_counters.compiles;
     span.event().peak_kib = cost.peak_kib;
     // Not by its path: somebody may have emptied the cache meanwhile.
-    found = read_entry(std::move(made), path, cache.note_path(key), key.id(), key.machine, symbols);
+    found = read_entry(std::move(made), cache, key, symbols);
     if (found.state != EntryState::ready) {
         span.event().what = found.problem;
         fail("lazyck: the cache entry '" + path + "' was compiled and is damaged (" + found.problem +
@@ -367,7 +367,7 @@ void Store::bound(Cache& cache) {
     }
 }
 
-void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache, const EntryLookup& found) const {
+void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, const EntryLookup& found) const {
     Strings command = {"lazyck", "prebuild", "build", "--manifest", m_places.library};
     if (!key.archs.empty()) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
     command.emplace_back(blob.name);

@@ -85,7 +85,7 @@ class Store {
                   Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
-    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, const Cache& cache,
+    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache,
                                   const EntryLookup& found) const;
 
     const Config m_config;

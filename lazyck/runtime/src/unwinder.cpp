@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
+#include <atomic>
+
 namespace lazyck::rt {
 
 namespace {
@@ -15,7 +17,8 @@ _Unwind_Reason_Code stop(_Unwind_Context*, void*) { return _URC_END_OF_STACK; }
 }  // namespace
 
 void introduce_unwinders(void* handle) {
-    _Unwind_Backtrace(stop, nullptr);
+    static std::atomic<bool> s_has_looked{false};
+    if (!s_has_looked.exchange(true)) _Unwind_Backtrace(stop, nullptr);
     const auto theirs = reinterpret_cast<decltype(&_Unwind_Backtrace)>(dlsym(handle, "_Unwind_Backtrace"));
     if (theirs != nullptr && theirs != &_Unwind_Backtrace) theirs(stop, nullptr);
 }
