@@ -1,0 +1,208 @@
+"""The code blocks of the documents, and how those with commands are run: docs/contributing.md has the rules."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from markdown_it import MarkdownIt
+from support import REPOSITORY
+
+from lazyck.cli import cli
+
+PAGES = {str(p.relative_to(REPOSITORY)): p for p in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"))}
+COMMANDS = ("console", "sh")
+OTHERS = ("text", "c", "cpp", "python", "make", "cmake", "dockerfile", "yaml", "toml", "html")
+STARTS = ("an empty home", "the tutorial")
+WHY_NOT = (
+    "needs a GPU",
+    "needs a HIP compiler",
+    "needs docker",
+    "needs Slurm",
+    "needs the network",
+    "needs a project of yours",
+    "needs a chroot of another distribution",
+    "takes minutes",
+    "is the test suite",
+)
+_NOTE = re.compile(r"<!-- (not run|starts from): (.*?) -->")
+_FIGURE = r"\d[\d.]* (?:s|ms|m|B|KB|MB)(?: \d+ s)?"
+_STEP = "\x1elazyck-step "
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block: its language, the file that it is for ("": none), and why it is not run ("": it is)."""
+
+    page: str
+    line: int
+    language: str
+    title: str
+    why_not: str
+    text: str
+
+    @property
+    def is_run(self) -> bool:
+        return self.language in COMMANDS and not self.title and not self.why_not
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Page:
+    """The blocks of a document, what stands between single backticks, and what its commands start from."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    spans: tuple[str, ...]
+    starts_from: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command (or a block of them), and what it is to print (None: whatever it does)."""
+
+    block: Block
+    command: str
+    expected: str | None
+
+
+def read_page(name: str) -> Page:
+    """The document, by the rules of CommonMark."""
+    blocks, spans, start, why_not = [], [], "", ""
+    for token in MarkdownIt("commonmark").enable("table").parse(PAGES[name].read_text()):
+        if token.type == "html_block" and (note := _NOTE.search(token.content)):
+            if note[1] == "not run":
+                why_not = note[2]
+            else:
+                start = note[2]
+        elif token.type in ("fence", "code_block"):
+            info = token.info if token.type == "fence" else "indented"
+            title = re.search(r'title="([^"]*)"', info)
+            line = (token.map or [0])[0] + 1
+            blocks.append(
+                Block(name, line, (info.split() or [""])[0], title[1] if title else "", why_not, token.content)
+            )
+            why_not = ""
+        elif why_not:
+            raise AssertionError(f"{name}: `not run: {why_not}` stands before something else than a code block")
+        spans += [child.content for child in token.children or () if child.type == "code_inline"]
+    return Page(name, tuple(blocks), tuple(spans), start)
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def steps_of(block: Block) -> list[Step]:
+    """A session is run command by command, what follows each being its output; anything else as it is."""
+    if block.language == "sh":
+        return [Step(block, block.text, None)]
+    steps: list[tuple[list[str], list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            steps.append(([line[2:]], []))
+        elif steps and not steps[-1][1] and steps[-1][0][-1].endswith("\\"):
+            steps[-1][0].append(line)
+        else:
+            assert steps, f"{block}: a session begins with `$ `"
+            steps[-1][1].append(line)
+    return [Step(block, "\n".join(command), "\n".join(output)) for command, output in steps]
+
+
+def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
+    """Run the commands of a page in order, by one shell, having written the files that it shows; what is wrong."""
+    script, steps = ["exec 2>&1", f"step() {{ printf '\\n{_STEP}%s\\n' \"$1\"; }}", "set -e"], []
+    stage = home.parent / "shown"
+    stage.mkdir(exist_ok=True)
+    for block in page.blocks:
+        if block.title and not block.why_not:
+            shown = stage / f"{page.name.replace('/', '_')}.{block.line}"
+            shown.write_text(block.text)
+            script.append(f"cp {shlex.quote(str(shown))} {shlex.quote(block.title)}")
+        for step in steps_of(block) if block.is_run else ():
+            script += [f"step {len(steps)}", step.command.rstrip("\n")]
+            steps.append(step)
+    script.append(f"step {len(steps)}")
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)], cwd=home, env=env, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, text=True, timeout=600,
+    )  # fmt: skip
+    outputs = [part.partition("\n") for part in done.stdout.split(f"\n{_STEP}")[1:]]
+    problems = [
+        f"{step.block}: $ {step.command}\nprinted\n{text}\nnot\n{step.expected}"
+        for step, (_, _, text) in zip(steps, outputs, strict=False)
+        if step.expected is not None and not is_as_shown(text.replace(str(home), "~"), step.expected)
+    ]
+    if len(outputs) != len(steps) + 1:
+        failed = steps[len(outputs) - 1] if outputs else None
+        where = f"{failed.block}: {failed.command}" if failed else page.name
+        problems.append(f"{where}\nended with status {done.returncode}:\n{done.stdout[-3000:]}")
+    return problems
+
+
+def is_as_shown(printed: str, shown: str) -> bool:
+    """Whether a command printed what a page shows: `…` is any text, a line of it alone any lines; times and sizes,
+    their columns, and the machine's name may differ."""
+    pattern = ""
+    for line in shown.strip().splitlines():
+        if line.strip() == "…":
+            pattern += r"(?:.*\n)*?"
+            continue
+        line = re.sub(r"\d[\d.]* (?:s|ms|B|KB|MB)\b", "\0", line)
+        words = [re.escape(w).replace("\0", _FIGURE).replace("…", ".*") for w in line.split(" ") if w]
+        pattern += " *" + " +".join(words) + " *\n"
+    text = printed.strip().replace(platform.machine(), "x86_64")
+    return re.fullmatch(pattern, f"{text}\n" if text else "") is not None
+
+
+# -- reading commands without running them ----------------------------------------------------------------------------
+
+
+def lines_of(block: Block) -> list[str]:
+    """The lines of shell in a block, continued ones joined."""
+    text = block.text.replace("\\\n", " ")
+    if block.language == "console":
+        return [line[2:] for line in text.splitlines() if line.startswith("$ ")]
+    if block.language == "dockerfile":
+        return [line.removeprefix("RUN ") for line in text.splitlines() if line.startswith("RUN ")]
+    if block.language == "yaml":
+        return [line.strip().removeprefix("- ").removeprefix("run: ") for line in text.splitlines()]
+    return text.splitlines() if block.language == "sh" else []
+
+
+def commands_of(line: str) -> list[list[str]]:
+    """The commands of a line of shell, as words; assignments before them are left out."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if word and set(word) <= set(";&|()"):
+            found.append([])
+        elif found[-1] or not re.match(r"\w+=", word):
+            found[-1].append(word)
+    return [words for words in found if words]
+
+
+def parse_lazyck(words: Sequence[str]) -> None:
+    """Parse a command line by lazyck's own parser, without doing it. Raises `click.UsageError`.
+
+    Files that options name need not be there; a variable of the shell may stand for a number.
+    """
+    words = [re.sub(r"\$\{?\w+\}?", "1", word) for word in words]
+    context = cli.make_context("lazyck", words)
+    while isinstance(context.command, click.Group):
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
+        try:
+            context = command.make_context(name, rest, parent=context)
+        except click.BadParameter as e:
+            if isinstance(e.param, click.Parameter) and "does not exist" in e.message:
+                return
+            raise
