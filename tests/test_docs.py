@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
+from types import ModuleType
 
 import click
+import pytest
 from support import REPOSITORY
 
+import lazyck
+import lazyck.library
 from lazyck import abi
-from lazyck.cli import cli
 from lazyck.toolchains import ALL
 
 README = (REPOSITORY / "README.md").read_text()
+
+
+def load_reference() -> ModuleType:
+    """scripts/docs_reference.py, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("docs_reference", REPOSITORY / "scripts" / "docs_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = load_reference()
 DOCS = {p.name: p.read_text() for p in (REPOSITORY / "docs").glob("*.md")}
 
 
@@ -22,16 +40,65 @@ def test_every_environment_variable_is_in_the_table_and_in_the_readme() -> None:
             assert variable in README, variable
 
 
-def test_every_command_and_option_is_described() -> None:
-    def options(group: click.Group) -> list[str]:
-        found = []
-        for name, command in group.commands.items():
-            found += options(command) if isinstance(command, click.Group) else [name]
-            found += [o for p in command.params if isinstance(p, click.Option) for o in p.opts if o.startswith("--")]
-        return found
+def test_every_variable_of_the_table_is_one() -> None:
+    known = {variable for name, variable in vars(abi).items() if name.startswith("ENV_")}
+    rows = [line.split("|")[1] for line in DOCS["environment.md"].splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == known
 
-    for word in options(cli):
-        assert word in DOCS["cli.md"], word
+
+def test_the_runtime_reads_no_variable_by_its_text() -> None:
+    for path in sorted((REPOSITORY / "lazyck" / "runtime" / "src").glob("*.cpp")):
+        assert not re.search(r'"LAZYCK_[A-Z_]+"', path.read_text()), path
+
+
+def test_every_command_has_its_place_in_the_reference() -> None:
+    marks = [tuple(m[1].split()[1:]) for m in reference.MARK.finditer(DOCS["cli.md"])]
+    commands = [path for path, command in reference.commands() if not path or not isinstance(command, click.Group)]
+    assert sorted(marks) == sorted(commands)
+    headings = set(re.findall(r"^##+ (lazyck.*)$", DOCS["cli.md"], re.MULTILINE))
+    assert {" ".join(("lazyck", *path)) for path in commands} <= headings
+
+
+def test_the_reference_has_every_option_of_a_command() -> None:
+    for path, command in reference.commands():
+        text = reference.render_command(path)
+        assert text.startswith(f"```text\n{' '.join(('lazyck', *path))}")
+        for option in (o for p in command.params if isinstance(p, click.Option) for o in p.opts):
+            assert option in text, (path, option)
+
+
+def test_the_reference_has_every_declaration_of_the_c_interface() -> None:
+    header = (reference.SOURCES / "lazyck.h").read_text()
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    declared = [name for d in reference.read_header(header) for name in d.names]
+    assert set(declared) == {n for n in re.findall(r"\blazyck_\w+", code)}
+    assert len(declared) == len(set(declared)) > 20
+    assert all(d.comment for d in reference.read_header(header) if d.names != ("lazyck_job",))
+    rendered = reference.expand(DOCS["c-api.md"])
+    assert all(f"`{name}`" in rendered for name in declared)
+
+
+def test_the_python_reference_is_of_all_that_the_package_offers() -> None:
+    assert "::: lazyck.library" in DOCS["python-api.md"]
+    assert set(lazyck.library.__all__) == set(lazyck.__all__)
+    for name in lazyck.__all__:
+        assert getattr(lazyck, name).__doc__, name
+    for owner in (lazyck.Library, lazyck.Prefetch):
+        for name, member in vars(owner).items():
+            assert name.startswith("_") or member.__doc__, name
+
+
+def test_a_mark_that_means_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        reference.expand("<!-- generated: nonsense -->")
+
+
+def test_links_out_of_the_documents_lead_to_their_place_on_the_site() -> None:
+    assert reference.lead("[a](../SECURITY.md#x)", "cli.md") == "[a](repository/SECURITY.md#x)"
+    assert reference.lead("[a](docs/limits.md)", "repository/README.md") == "[a](../limits.md)"
+    assert reference.lead("[a](../../docs/cli.md)", "repository/examples/aiter/README.md") == "[a](../../../cli.md)"
+    assert reference.lead("`[&](int x)` [a](key.md)", "cli.md") == "`[&](int x)` [a](key.md)"
 
 
 def test_links_between_documents_lead_somewhere() -> None:
