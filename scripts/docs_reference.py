@@ -33,11 +33,15 @@ _FETCHED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=
 def commands(
     command: click.Command = cli, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Each command with the words that name it, groups too; the first is `lazyck` itself, without words."""
+    """Each command with the words that name it, groups too; the first is `lazyck` itself, without words.
+
+    Hidden ones, which are lazyck's own business, are left out.
+    """
     yield path, command
     if isinstance(command, click.Group):
         for name, member in command.commands.items():
-            yield from commands(member, (*path, name))
+            if not member.hidden:
+                yield from commands(member, (*path, name))
 
 
 def render_command(path: tuple[str, ...]) -> str:

@@ -49,7 +49,8 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        return self.language in COMMANDS and not self.title and not self.why_not
+        is_script = bool(self.title) and self.language in COMMANDS  # something on the page runs it
+        return self.language in (*COMMANDS, "yaml", "dockerfile") and not is_script and not self.why_not
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -104,6 +105,10 @@ def steps_of(block: Block) -> list[Step]:
     """A session is run command by command, what follows each being its output; anything else as it is."""
     if block.language == "sh":
         return [Step(block, block.text, None)]
+    if block.language == "yaml":
+        return [Step(block, f"( {line} )", None) for line in lines_of(block)]
+    if block.language == "dockerfile":
+        return [Step(block, stages(block), None)]
     steps: list[tuple[list[str], list[str]]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -114,6 +119,34 @@ def steps_of(block: Block) -> list[Step]:
             assert steps, f"{block}: a session begins with `$ `"
             steps[-1][1].append(line)
     return [Step(block, "\n".join(command), "\n".join(output)) for command, output in steps]
+
+
+def stages(block: Block) -> str:
+    """A Dockerfile as a script: `~` is its context, each stage a directory `~/stages/<name>` that stands for `/`.
+
+    What installs packages is left out; lazyck is the one that is there.
+    """
+    script, stage = ["("], ""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        word, _, rest = line.partition(" ")
+        here = f"$HOME/stages/{stage}"
+        words = rest.split()
+        if word == "FROM":
+            stage = words[2] if "AS" in words else "last"
+            script.append(f"mkdir -p ~/stages/{stage}/opt && ln -s ~/lazyck-env ~/stages/{stage}/opt/lazyck")
+        elif word == "COPY":
+            of, *paths = words if words[0].startswith("--from=") else ("", *words)
+            source = f"$HOME/stages/{of.removeprefix('--from=')}{paths[0]}" if of else f"$HOME/{paths[0]}"
+            script.append(f'mkdir -p "$(dirname {here}{paths[1]})" && cp -r {source} {here}{paths[1]}')
+        elif word == "WORKDIR":
+            script.append(f"cd {here}{rest}")
+        elif word == "ENV":
+            script.append(f"export {rest}")
+        elif word == "RUN" and not re.search(r"apt-get|-m venv", rest):
+            script.append(re.sub(r"(?<![\w.])/(?=opt/|src/)", f"{here}/", rest))
+        else:
+            assert word in ("RUN", ""), f"{block}: {line}"
+    return "\n".join([*script, ")"])
 
 
 def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
@@ -173,7 +206,7 @@ def lines_of(block: Block) -> list[str]:
     if block.language == "dockerfile":
         return [line.removeprefix("RUN ") for line in text.splitlines() if line.startswith("RUN ")]
     if block.language == "yaml":
-        return [line.strip().removeprefix("- ").removeprefix("run: ") for line in text.splitlines()]
+        return [line.split("run: ", 1)[1] for line in text.splitlines() if line.strip().startswith("- run: ")]
     return text.splitlines() if block.language == "sh" else []
 
 

@@ -46,6 +46,7 @@ ALL = [read_page(name) for name in sorted(PAGES)]
 RUN = [page for page in ALL if any(block.is_run for block in page.blocks)]
 # Variables of the scripts and tests, which are no part of lazyck.
 OUR_OWN = re.compile(r"LAZYCK_(TEST_\w+|VENV|FUZZ_\w+|H)")
+VARIABLE = re.compile(r"\bLAZYCK_[A-Z_]*[A-Z]\b")
 EXAMPLES_OF_PATHS = ("scripts/", "examples/", "benchmarks/", "tests/", ".ci/")
 
 
@@ -98,7 +99,8 @@ def assert_exists(page: Page, span: str) -> None:
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 def test_each_variable_and_each_file_of_the_repository_exists(page: Page) -> None:
     known = {v for name, v in vars(abi).items() if name.startswith("ENV_")}
-    for name in set(re.findall(r"\bLAZYCK_[A-Z_]*[A-Z]\b", PAGES[page.name].read_text())):
+    known |= {v for p in (REPOSITORY / "lazyck").rglob("*.cmake") for v in VARIABLE.findall(p.read_text())}
+    for name in set(VARIABLE.findall(PAGES[page.name].read_text())):
         assert name in known or OUR_OWN.fullmatch(name), f"{page.name}: {name}"
     for block in page.blocks:
         for line in lines_of(block):
