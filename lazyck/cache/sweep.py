@@ -10,7 +10,7 @@ from typing import Any
 
 from lazyck import proc
 from lazyck.errors import CommandError, LazyckError
-from lazyck.inspect import read_manifest
+from lazyck.manifest import Manifest
 from lazyck.postbuild.elf import read_shared
 from lazyck.prebuild import names
 from lazyck.prebuild.entries import all_entries
@@ -63,9 +63,8 @@ class Expected:
     symbols: tuple[str, ...]
 
 
-def expected_symbols(rt: Path, library: Path, env: Mapping[str, str]) -> list[Expected]:
-    """One for each blob of a lazy library, or of a manifest. Raises `LazyckError`."""
-    manifest = read_manifest(library)
+def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[str, str]) -> list[Expected]:
+    """One for each blob of a lazy library, or of a manifest file. Raises `LazyckError`."""
     everything = names.select(manifest, [], True)
     symbols = {b.name: b.symbols for b in manifest.blobs}
     return [

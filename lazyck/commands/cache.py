@@ -64,7 +64,7 @@ def verify_command(as_json: bool, libraries: tuple[Path, ...]) -> None:
     """Read every entry whole and name those that are damaged; status 1 if any is."""
     env = environment()
     rt = tool(env)
-    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, env)]
+    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, read_manifest(library), env)]
     found = sweep.check_symbols(sweep.verify(rt, entries.cache_of(env), env), expected)
     rows = [{"path": path, "problem": problem} for path, problem in found.entries]
     click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found))
