@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from failed_calls import calls_of, check_failure
 from support import REPOSITORY, Lazyck
 
 PROJECT = REPOSITORY / "tests" / "projects" / "pyext"
@@ -152,6 +153,20 @@ def test_a_blob_that_does_not_compile_is_an_exception_in_python(build: Build, tm
     assert "cannot compile blob 'scale_d128'" in done.stdout
     assert "no_such_name" in done.stdout
     assert done.stdout.endswith("64.5\n")
+
+
+@pytest.mark.skipif(find_spec("pybind11") is None, reason="pybind11 is not installed")
+def test_a_blob_that_does_not_compile_is_a_runtime_error_of_pybind11(build: Build, tmp_path: Path) -> None:
+    project = tmp_path / "pybind11 project"
+    shutil.copytree(PROJECT.with_name("pybind11_ext"), project)
+    change(project / "blob" / "scale_d64.cpp", "return x", "return no_such_name")
+    built = build(project)
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in built.report, built.report
+    code = calls_of(
+        "pybind11_ext", bad="pybind11_ext.scale(64, 1.0)", blob="scale_d64", good="pybind11_ext.scale(32, 1.0)"
+    )
+    done = built.call(code, PYTHONPATH=f"{project}{os.pathsep}{REPOSITORY}")
+    check_failure(done, "scale_d64", "no_such_name", good="32.0")
 
 
 def test_two_packages_with_a_module_of_one_name_each_reach_their_own_blobs(build: Build, tmp_path: Path) -> None:

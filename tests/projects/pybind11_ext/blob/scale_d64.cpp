@@ -1,0 +1,6 @@
+#include "../scale.hpp"
+
+template <>
+double scale<64>(double x) {
+    return x * 64;
+}

@@ -1,0 +1,9 @@
+"""A pybind11 extension, as setuptools builds it; nothing in it knows of lazyck."""
+
+from pathlib import Path
+
+from pybind11.setup_helpers import Pybind11Extension
+from setuptools import setup
+
+sources = ["module.cpp", *sorted(map(str, Path("blob").glob("*.cpp")))]
+setup(name="pybind11_ext", version="1.0", ext_modules=[Pybind11Extension("pybind11_ext", sources, cxx_std=17)])
