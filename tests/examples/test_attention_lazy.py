@@ -4,6 +4,7 @@ compiler and a stand-in runtime it launches the right kernel, with nvcc it reach
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -179,3 +180,72 @@ def test_three_runs_cold_recorded_replayed(library: Path, tmp_path: Path, monkey
     assert (cold.compiles, recorded.compiles, replayed.compiles) == (4, 4, 0)
     assert replayed.loads == 4
     assert "| attention | replayed |" in three_runs.render([cold, recorded, replayed])
+
+
+CALLED = ("attn_fwd_d32_fp32_batch_nomask_nobias", "attn_bwd_d32_fp32_batch_nomask_nobias")
+WARM_UP = REPOSITORY / "examples" / "warm_up"
+
+
+@pytest.fixture(params=["c", "python"])
+def warm_up(request: pytest.FixtureRequest, tmp_path: Path, lazyck: Lazyck) -> tuple[str, ...]:
+    """The example of warming up, in each of its languages."""
+    if request.param == "python":
+        return (sys.executable, str(WARM_UP / "warm_up.py"))
+    include = lazyck("--include-dir").stdout.strip()
+    argv = [
+        "cc",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-I",
+        include,
+        WARM_UP / "warm_up.c",
+        "-o",
+        tmp_path / "warm_up",
+        "-ldl",
+    ]
+    subprocess.run(argv, check=True)
+    return (str(tmp_path / "warm_up"),)
+
+
+def example(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "FAKE_ROCM_ARCH": "gfx942", **env}
+    return subprocess.run([*map(str, words)], env=full, capture_output=True, text=True, timeout=300)
+
+
+def test_the_examples_of_warming_up_prefetch_and_replay(
+    library: Path, tmp_path: Path, warm_up: tuple[str, ...]
+) -> None:
+    first, second = CALLED
+    done = example(*warm_up, library, "prefetch", first)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rf"{first} took \d+\.\d s, \d+ KiB\n1 of 1 blobs ready\n", done.stdout), done
+    profile = tmp_path / "profile"
+    profile.write_text("".join(f"{name}\n" for name in CALLED))
+    done = example(*warm_up, library, "replay", profile)
+    assert re.fullmatch(rf"{second} took .*\n2 of 2 blobs ready\n", done.stdout), done
+    again = example(*warm_up, library, "replay", profile, PATH="/nonexistent", LAZYCK_DISABLE_JIT="1")
+    assert (again.returncode, again.stdout) == (0, "2 of 2 blobs ready\n"), again
+    failed = example(*warm_up, library, "replay", "/nonexistent")
+    assert failed.returncode == 1
+    assert "cannot read the profile '/nonexistent'" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_the_example_in_python_lists_records_and_then_forbids_compiling(library: Path, tmp_path: Path) -> None:
+    warm_up = (sys.executable, WARM_UP / "warm_up.py", library)
+    script = tmp_path / "call.py"
+    call = "print(attention.load(sys.argv[1]).forward(q, q, q)[0].max())"
+    script.write_text(f"{PREAMBLE}q = np.ones((1, 4, 1, int(sys.argv[2])), np.float32); {call}")
+    profile = tmp_path / "profile"
+    done = example(*warm_up, "run", profile, script, library, "32")
+    assert done.stdout == "1.0\n1 of 360 blobs loaded, 0 from the cache; 1 compiles\n", done.stderr
+    assert f"\n{CALLED[0]}\tlibattention\t" in profile.read_text()
+    shown = example(*warm_up, "list", "attn_*_d32_fp32_batch_nomask_nobias").stdout
+    assert sorted(shown.splitlines()) == [f"{CALLED[1]}\t-", f"{CALLED[0]}\tcached"]
+    again = example(*warm_up, "run", profile, script, library, "32", PATH="/nonexistent")
+    assert again.stdout == "1.0\n1 of 360 blobs loaded, 1 from the cache; 0 compiles\n", again.stderr
+    other = example(*warm_up, "run", profile, script, library, "64")
+    assert other.returncode != 0
+    assert "attn_fwd_d64_fp32_batch_nomask_nobias" in other.stderr
+    assert len(entries(tmp_path)) == 1

@@ -364,25 +364,6 @@ assert job.wait().ready == 4
     assert done.returncode == 0, done
 
 
-def test_the_example_in_c_prefetches_and_replays(lib: LazyLibrary, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "lazyck", "--include-dir"]
-    include = run(words, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}).stdout.strip()
-    program = tmp_path / "warm_up"
-    source = REPOSITORY / "examples/warm_up/warm_up.c"
-    run(["cc", "-Wall", "-Wextra", "-Werror", "-I", include, source, "-o", program, "-ldl"])
-    done = lib.call(program, lib.library, "prefetch", "one", "three")
-    assert done.returncode == 0, done
-    assert re.search(r"^one took \d+\.\d s, \d+ KiB$", done.stdout, re.M), done
-    assert done.stdout.endswith("2 of 2 blobs ready\n")
-    profile = tmp_path / "p"
-    profile.write_text("three\ntwo\n")
-    done = lib.call(program, lib.library, "replay", profile)
-    assert re.fullmatch(r"two took .*\n2 of 2 blobs ready\n", done.stdout), done
-    failed = lib.call(program, lib.library, "replay", "/nonexistent")
-    assert failed.returncode == 1
-    assert "cannot read the profile '/nonexistent'" in failed.stderr
-
-
 # -- what happens ------------------------------------------------------------------------------------
 
 

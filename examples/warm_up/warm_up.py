@@ -1,0 +1,92 @@
+"""Makes blobs of a lazy library ready, from Python: what warm_up.c does from C, and what only Python has.
+
+python warm_up.py LIBRARY list [PATTERN]              the names of its blobs, and which are cached
+python warm_up.py LIBRARY prefetch PATTERN|BLOB...    makes these ready, with a line for each compile
+python warm_up.py LIBRARY replay PROFILE              makes ready what the profile has
+python warm_up.py LIBRARY run PROFILE SCRIPT WORD...  runs a Python script: the first time, PROFILE records what it
+                                                      calls; later that is made ready before, and nothing else
+                                                      may be compiled
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import lazyck
+from lazyck.errors import LazyckError
+
+
+def say_compile(event: lazyck.Event) -> None:
+    """Called for each compile on the thread that works, as it begins and as it ends."""
+    if event.has_failed:
+        print(f"{event.blob} failed")
+    elif event.has_ended:
+        print(f"{event.blob} took {event.seconds:.1f} s, {event.peak_kib} KiB")
+
+
+def show_progress(progress: lazyck.Progress) -> None:
+    print(f"{progress.ready} of {progress.total} blobs ready", file=sys.stderr)
+
+
+def list_blobs(library: lazyck.Library, pattern: str) -> None:
+    for name in library.blobs():
+        if fnmatchcase(name, pattern):
+            print(name, "cached" if library.is_cached(name) else "-", sep="\t")
+
+
+def prefetch(library: lazyck.Library, what: Sequence[str] | Path | str) -> None:
+    """Blocks until all is ready. A training script would pass `wait=False`, go on, and call `wait()` later."""
+    with library.on_compile(say_compile):
+        done = library.prefetch(what, on_progress=show_progress)
+    state = done.progress()
+    print(f"{state.ready} of {state.total} blobs ready")
+
+
+def run(library: lazyck.Library, profile: Path, script: Sequence[str]) -> None:
+    """The first run records; later ones replay. (`with lazyck.record(profile):` does both, for every lazy library.)"""
+    sys.argv = list(script)
+    if profile.exists():
+        library.prefetch(profile)
+        with library.forbid_jit():
+            runpy.run_path(script[0], run_name="__main__")
+    else:
+        with library.record(profile):
+            runpy.run_path(script[0], run_name="__main__")
+    stats = library.stats()
+    print(f"{stats.loaded} of {stats.blobs} blobs loaded, {stats.hits} from the cache; {stats.compiles} compiles")
+
+
+def main(words: Sequence[str]) -> int:
+    if len(words) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    path, action, *rest = words
+    try:
+        library = lazyck.load(path)
+        if action == "list" and len(rest) <= 1:
+            list_blobs(library, rest[0] if rest else "*")
+        elif action == "prefetch" and rest:
+            # one word may be a pattern
+            prefetch(library, rest[0] if len(rest) == 1 else rest)
+        elif action == "replay" and len(rest) == 1:
+            prefetch(library, Path(rest[0]))
+        elif action == "run" and len(rest) >= 2:
+            run(library, Path(rest[0]), rest[1:])
+        else:
+            print(__doc__, file=sys.stderr)
+            return 2
+    except LazyckError as e:  # lazyck.CompileError is one
+        print(e.render(), file=sys.stderr)
+        return 1
+    except OSError as e:
+        print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
