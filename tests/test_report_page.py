@@ -5,7 +5,9 @@ Screenshots are kept where LAZYCK_TEST_SHOTS says.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from histories import (
     write_history,
     write_manifest,
 )
+from ops_library import build_ops, copy_project
+from support import Lazyck
 
 SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
 
@@ -238,3 +242,53 @@ def test_hostile_names_run_nothing_in_a_browser(tab: Browser, tmp_path: Path) ->
     assert tab.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
     assert tab.evaluate("document.documentElement.scrollWidth") <= 420
     assert HOSTILE[0] in tab.evaluate("document.querySelector('#blobs').textContent")
+
+
+# Blobs of tests/projects/ops that are made costly: how many thousand steps their compiler computes.
+COSTLY = {"special_d64_true": 1000, "special_d128_false": 600, "special_d32_false": 300}
+STEPS = """{ constexpr long steps = [] {
+    long n = 0;
+    for (int i = 0; i < %d; ++i) for (int j = 0; j < 1000; ++j) n += j & 1;
+    return n;
+}();
+static_assert(steps > 0);
+"""
+
+# What can be read without a click or a scroll: headings, sentences, and rows of tables as their cells' texts.
+ON_THE_FIRST_SCREEN = """(() => {
+  const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().bottom <= innerHeight;
+  return [...document.querySelectorAll('h2, section > p, tbody tr')].filter(seen).map((e) =>
+    e.tagName === 'TR' ? [...e.cells].map((c) => c.innerText.trim()) : e.innerText);
+})()"""
+
+
+@chromium
+def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_screen(
+    tab: Browser, lazyck: Lazyck, tmp_path: Path, shots: Path
+) -> None:
+    project = copy_project(tmp_path)
+    for blob, steps in COSTLY.items():
+        source = project / "blob" / f"{blob}.cpp"
+        source.write_text(source.read_text().replace("{", STEPS % steps, 1))
+    ops = build_ops(lazyck, tmp_path)
+    runs = []
+    for calls in ("special(32, 0), instance('float', 2), special(64, 1)", "special(128, 0), plain(1), special(64, 1)"):
+        runs.append(tmp_path / f"run{len(runs)}.profile")
+        done = ops.call(f"print({calls})", {"LAZYCK_RECORD": str(runs[-1])})
+        assert done.returncode == 0, done.stderr
+    page = tmp_path / "report.html"
+    assert lazyck("report", "-o", page).returncode == 0
+    tab.open(page, 1280)
+    tab.screenshot(shots / "report-real.png")
+    read = tab.evaluate(ON_THE_FIRST_SCREEN)
+
+    recorded = json.loads(lazyck("profile", "show", "--json", *runs).stdout)["blobs"]
+    costliest = sorted(recorded, key=lambda row: -row["seconds"])[:3]
+    assert [row["blob"] for row in costliest] == list(COSTLY)
+    assert read[0] == "Slowest blobs"
+    assert re.fullmatch(r"The three slowest took .*, \d\d % of all compile time\.", read[1])
+    rows = [row for row in read if isinstance(row, list)]
+    assert [row[0] for row in rows[:3]] == [row["blob"] for row in costliest]
+    shown = [float(row[1].removesuffix(" s")) for row in rows[:3]]
+    assert shown == pytest.approx([row["seconds"] for row in costliest], abs=0.3)
+    assert len(rows) == len(recorded)
