@@ -180,10 +180,20 @@ static bool is_same_file(const char* a, const char* b) {
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static bool is_listed(const Conf* conf, const char* path) {
+    static char* data;
+    static size_t size;
+    if (!conf->listed || !*conf->listed) return false;
+    if (!data && !read_file(conf->listed, &data, &size)) return false;
+    for (const char* at = data; at < data + size; at += strlen(at) + 1)
+        if (!strcmp(at, path)) return true;
+    return false;
+}
+
 static bool matches(const Conf* conf, const char* path) {
     for (size_t i = 0; i < conf->blobs.n; i++)
         if (!fnmatch(conf->blobs.v[i], path, 0)) return true;
-    return false;
+    return is_listed(conf, path);
 }
 
 bool is_blob(const Conf* conf, const char* given, const char* cwd) {

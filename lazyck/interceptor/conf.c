@@ -128,6 +128,7 @@ bool load_conf(Conf* conf, const char* path) {
         {"python", NULL, &conf->python},
         {"bootstrap", NULL, &conf->bootstrap},
         {"traits", NULL, &conf->traits},
+        {"listed", NULL, &conf->listed},
         {"real", &conf->real, NULL},
         {"compiler", &conf->compiler, NULL},
         {"blobs", &conf->blobs, NULL},

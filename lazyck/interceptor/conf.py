@@ -44,6 +44,7 @@ class SharedConf:
     shim_dirs: tuple[str, ...]
     # toolchain → variable, value ("": unset or empty), reason: such a compile is passed on
     pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
+    listed: str = ""  # file that names blobs one by one, beside the globs
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
@@ -59,6 +60,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "compiler": shim.compiler,
         "target": [shim.target],
         "blobs": shared.blobs,
+        "listed": [shared.listed],
         "log": [shared.log],
         "compiles": [shared.compiles],
         "headers": [shared.headers],

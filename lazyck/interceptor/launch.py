@@ -45,8 +45,8 @@ def variables(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], shared: SharedConf) -> None:
-    """Make `directory/lazyck-launch`, which stands for any compiler of `toolchains`."""
+def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], shared: SharedConf) -> Path:
+    """Make `directory/lazyck-launch`, which stands for any compiler of `toolchains`; returns its path."""
     rows: list[tuple[str, str]] = []
     for t in toolchains:
         own, prefixed = names.patterns(t)
@@ -58,6 +58,10 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
                     conf = ShimConf(PROGRAM, t, compiler, compiler, target)
                     path = shims.install_conf(directory, f"launch-{t.name}{family}{kind}", conf, shared)
                     rows += [(pattern, str(path)) for pattern in chosen]
-    write_if_different(directory.parent / INCLUDE, encode(_INCLUDE_TEXT.format(program=directory / PROGRAM)))
     launcher = ShimConf(PROGRAM, HOST, _NO_COMPILER, _NO_COMPILER, platform.machine(), tuple(rows))
-    shims.install(program, directory, launcher, shared)
+    return shims.install(program, directory, launcher, shared)
+
+
+def write_include(program: Path, directory: Path) -> None:
+    """Write the file for `CMAKE_PROJECT_INCLUDE` into `directory`; `program` is the launcher."""
+    write_if_different(directory / INCLUDE, encode(_INCLUDE_TEXT.format(program=program)))

@@ -7,11 +7,12 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import lazyck
 from lazyck.errors import ToolchainError, UsageError
+from lazyck.files import encode, write_if_different
 from lazyck.interceptor import homes, launch, shims
 from lazyck.interceptor.conf import SharedConf, ShimConf
 from lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, names
@@ -80,8 +81,7 @@ def set_up(
     program = shims.build_shim(tmp, env)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
-    launched = [t for t in ALL if toolchain_choice in ("auto", t.name) or t is HOST]
-    launch.install(program, tmp / "bin", launched, shared)
+    launch.write_include(launch.install(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared), tmp)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     if verbose:
@@ -95,13 +95,38 @@ def set_up(
     return Interception(build_env, bin_dirs, Path(shared.log), Path(shared.compiles), found, plan.home_map)
 
 
+def set_up_launcher(
+    tmp: Path, toolchain_choice: str, sources: Sequence[str], env: Mapping[str, str], *, python: str, programs: Path
+) -> tuple[Found, ...]:
+    """Make a launcher alone, `tmp/bin/lazyck-launch`, for a build that calls it by itself: no shim stands anywhere, and
+    nothing in the environment leads to it. It defers `sources`, absolute paths, and no others. `programs` is where its
+    program is compiled, once for all that share it. Returns the toolchains found.
+
+    Raises as `set_up`.
+    """
+    found = find_toolchains(toolchain_choice, env)
+    for name in ("headers", "links"):
+        shutil.rmtree(tmp / name, ignore_errors=True)
+    listed = tmp / "sources"
+    write_if_different(listed, b"".join(encode(s) + b"\0" for s in sources))
+    shared = replace(shared_conf(_Plan(), tmp, found, (), python, env), listed=str(listed))
+    launch.install(shims.build_shim(programs, env), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    for file in (shared.log, shared.compiles):
+        Path(file).unlink(missing_ok=True)
+    return found
+
+
+def chosen_toolchains(choice: str) -> list[Toolchain]:
+    """The toolchains that --toolchain means, present or not, and the host's."""
+    return [t for t in ALL if choice in ("auto", t.name) or t is HOST]
+
+
 def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
     """The chosen toolchain, or for `auto` all that are there, and the host's. Raises `ToolchainError`, `UsageError`."""
     known = [t.name for t in ALL]
     if choice != "auto" and choice not in known:
         raise UsageError(f"--toolchain {choice!r}: no such toolchain", f"give one of auto, {', '.join(known)}")
-    wanted = [t for t in ALL if choice in ("auto", t.name) or t is HOST]
-    found = [f for f in (t.find(env) for t in wanted) if f is not None]
+    found = [f for f in (t.find(env) for t in chosen_toolchains(choice)) if f is not None]
     if choice != "auto" and all(f.toolchain.name != choice for f in found):
         toolchain = by_name(choice)
         raise ToolchainError(

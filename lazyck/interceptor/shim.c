@@ -77,12 +77,20 @@ static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, co
     return status;
 }
 
-static int say_unknown(const Conf* conf, char* const* args) {
+// What is known of a call whose compiler is not.
+static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     char cwd[PATH_MAX];
-    size_t blobs = 0;
-    for (; getcwd(cwd, sizeof cwd) && *args; args++) blobs += is_blob(conf, *args, cwd);
-    printf("unknown-compiler %zu\n", blobs);
-    return 0;
+    Verdict verdict = {.reason = "unknown-compiler"};
+    for (; getcwd(cwd, sizeof cwd) && *args; args++)
+        if (is_blob(conf, *args, cwd) && !verdict.blobs++) verdict.source = *args;
+    return verdict;
+}
+
+// Where blobs are named one by one, nobody sums up at the end which of them had to be compiled after all.
+static void say_passed(const Conf* conf, const Verdict* verdict) {
+    if (!conf->listed || !*conf->listed || !verdict->blobs) return;
+    fprintf(stderr, "lazyck: warning: %s is compiled now instead of at its first call: %s\n", verdict->source,
+            verdict->reason);
 }
 
 static int usage(void) {
@@ -111,8 +119,13 @@ int main(int argc, char** argv) {
         if (sees_links) args++;
         if (!*args) return usage();
         if (!become_compiler(&conf, &args, runs_nothing)) {
-            if (runs_nothing) return say_unknown(&conf, args);
-            write_log(&conf, "pass", &(Verdict){.reason = "unknown-compiler"}, microseconds());
+            Verdict unknown = unknown_compiler(&conf, args);
+            if (runs_nothing) {
+                printf("%s %zu\n", unknown.reason, unknown.blobs);
+                return 0;
+            }
+            write_log(&conf, "pass", &(Verdict){.reason = unknown.reason}, microseconds());
+            say_passed(&conf, &unknown);
             run_real(&conf, args);
         }
         conf.sees_links = sees_links;
@@ -128,5 +141,6 @@ int main(int argc, char** argv) {
     if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
     list_compiles(&conf, &cmd, &verdict, cwd);
     write_log(&conf, "pass", &verdict, microseconds());
+    say_passed(&conf, &verdict);
     run_real(&conf, args);
 }

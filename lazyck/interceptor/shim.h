@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     const char *tool, *toolchain, *target, *log, *compiles, *headers, *links, *python, *bootstrap;
     const char* traits;  // see the k_trait_ constants
+    const char* listed;  // file with the paths of blobs, each behind which a NUL stands; "": the globs alone decide
     List real;           // argv prefix that runs in the shim's place
     List compiler;       // the same without compiler caches, for records
     List blobs;          // globs
