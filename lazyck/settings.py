@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.errors import FormatError
-from lazyck.files import write_atomic
+from lazyck.files import write_if_different
 
 SETTINGS_VERSION = 1
 
@@ -20,7 +20,9 @@ class BuildSettings:
 
     `archs` are those of --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
     commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
-    mirrors, `composed` a home that lazyck made for the build to the real one that recipes name.
+    mirrors, `composed` a home that lazyck made for the build to the real one that recipes name. `beside`: the build has
+    the bundle beside each library, as an install dir has. `says_links`: each link says what it did, since nobody sums
+    up at the end.
     """
 
     tmp_dir: str
@@ -34,6 +36,8 @@ class BuildSettings:
     homes: tuple[tuple[str, str], ...] = ()
     shim_homes: tuple[tuple[str, str], ...] = ()
     composed: tuple[tuple[str, str], ...] = ()
+    beside: bool = False
+    says_links: bool = False
     version: int = SETTINGS_VERSION
 
     @property
@@ -58,7 +62,7 @@ def settings_path(tmp: Path) -> Path:
 
 def save_settings(settings: BuildSettings) -> None:
     """Write the settings into their tmp dir."""
-    write_atomic(settings_path(settings.tmp), json.dumps(asdict(settings), indent=1).encode())
+    write_if_different(settings_path(settings.tmp), json.dumps(asdict(settings), indent=1).encode())
 
 
 def load_settings(tmp: Path) -> BuildSettings:

@@ -169,7 +169,7 @@ def write(
 ) -> tuple[Description, int]:
     """Lay out the bundle and make stubs.o: what the library will hold, and the bundle's size in bytes."""
     name = library_name(link.output)
-    root = settings.root or str(directory / "bundle")
+    root = settings.root or ("" if settings.beside else str(directory / "bundle"))
     target = Target(name, soname_for(link, inputs, settled), root, inputs.machine)
     made = describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
     data = manifest.encode(made.manifest)
@@ -232,6 +232,7 @@ def link_once(
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
         keeps_root=bool(settings.root),
+        beside=settings.beside,
     )
     return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
 

@@ -30,7 +30,8 @@ def main() -> None:
 
 def run(record: Path) -> None:
     """Link lazily what `record` says. Raises `LazyckError`."""
-    from lazyck.postbuild.link import link_lazily  # after the error handling of main: it imports pyelftools
+    from lazyck.postbuild import summary  # after the error handling of main: these import pyelftools
+    from lazyck.postbuild.link import link_lazily
 
     found = decode_records(record.read_bytes(), str(record))
     if len(found) != 1 or not isinstance(found[0], LinkCommand):
@@ -43,6 +44,8 @@ def run(record: Path) -> None:
             sys.stderr.write(f"lazyck: {line}\n")
 
     done = link_lazily(found[0], settings, env, say)
+    if settings.says_links:
+        sys.stderr.write("".join(f"{line}\n" for line in summary.library_lines(done)))
     say(f"linked {done.output}: {done.lazy} lazy blobs, {len(done.eager)} eager")
 
 

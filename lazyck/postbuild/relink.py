@@ -152,7 +152,7 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     _check_install_dir(state, directory)
     bundle = directory / "bundle" / state.library
     if output.parent.is_dir():
-        packed = bundle.is_dir() and any(_WHEEL_TREE.fullmatch(part) for part in output.parts)
+        packed = bundle.is_dir() and (state.beside or any(_WHEEL_TREE.fullmatch(p) for p in output.parts))
         if packed:
             _replace_tree(bundle, output.parent / "lazyck" / state.library)
         _replace(linked, output)

@@ -23,7 +23,8 @@ HERE = "\x01D"  # the library's directory in the tmp dir
 class LinkState:
     """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`. `response`
     is how the driver is given a response file: words, to the last of which the file's name is joined. `keeps_root`:
-    the user chose the bundle's root that is baked in, so an installed copy keeps it."""
+    the user chose the bundle's root that is baked in, so an installed copy keeps it. `beside`: the bundle goes beside
+    the library, in the build too."""
 
     library: str
     file_name: str
@@ -35,6 +36,7 @@ class LinkState:
     env: tuple[tuple[str, str], ...]
     response: tuple[str, ...] = ("@",)
     keeps_root: bool = False
+    beside: bool = False
     version: int = STATE_VERSION
 
 

@@ -55,25 +55,7 @@ def load(path: Path) -> LinkSummary:
 
 def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked: Sequence[str]) -> str:
     """The text shown when the build has ended."""
-    lines = []
-    for s in libraries:
-        lines.append(
-            f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
-            f"{len(s.eager)} eager"
-        )
-        if s.spare:
-            lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
-        for reason, count in Counter(reason for _, reason in s.eager).most_common():
-            names = [name for name, why in s.eager if why == reason]
-            shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
-            lines.append(f"lazyck:   eager, {visible(reason)}: {count} ({shown})")
-        lines.append(
-            f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
-            f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "
-            f"library {s.library_bytes / 1e6:.1f} MB, bundle {s.bundle_bytes / 1e6:.1f} MB"
-        )
-        lines += [f"lazyck:   warning: {visible_lines(w)}" for w in s.warnings]
-        lines.append(f"lazyck:   {visible(s.installed or s.output)}")
+    lines = [line for s in libraries for line in library_lines(s)]
     if libraries:
         lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
     if unlinked:
@@ -84,3 +66,25 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
             f"whatever uses them lacks their functions:\n{shown}{more}"
         )
     return "\n".join(lines)
+
+
+def library_lines(s: LinkSummary) -> list[str]:
+    """What to say of one link."""
+    lines = [
+        f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
+        f"{len(s.eager)} eager"
+    ]
+    if s.spare:
+        lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
+    for reason, count in Counter(reason for _, reason in s.eager).most_common():
+        names = [name for name, why in s.eager if why == reason]
+        shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
+        lines.append(f"lazyck:   eager, {visible(reason)}: {count} ({shown})")
+    lines.append(
+        f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
+        f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "
+        f"library {s.library_bytes / 1e6:.1f} MB, bundle {s.bundle_bytes / 1e6:.1f} MB"
+    )
+    lines += [f"lazyck:   warning: {visible_lines(w)}" for w in s.warnings]
+    lines.append(f"lazyck:   {visible(s.installed or s.output)}")
+    return lines
