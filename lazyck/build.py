@@ -1,4 +1,5 @@
-"""`lazyck build full`: run the project's own build with the shims in front, then say what became of it."""
+"""`lazyck build full`: run the project's own build with the shims in front, then say what became of it. And the same
+preparations for a build that calls the shims by itself: one target of a CMake project."""
 
 from __future__ import annotations
 
@@ -9,14 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lazyck import proc
+from lazyck import __version__, proc
+from lazyck.config import runtime_source
+from lazyck.files import write_if_different
 from lazyck.interceptor import compile_commands, log
 from lazyck.interceptor.compile_commands import Imported
 from lazyck.interceptor.log import LogLine, read_log
-from lazyck.interceptor.setup import set_up
+from lazyck.interceptor.setup import set_up, set_up_launcher
 from lazyck.postbuild import summary
+from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings, save_settings
-from lazyck.toolchains import archs_of_environment, parse_archs, resolve_native
+from lazyck.toolchains import Found, Toolchain, archs_of_environment, parse_archs, resolve_native
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,55 @@ class BuildOutcome:
     libraries: tuple[summary.LinkSummary, ...]
 
 
+@dataclass(frozen=True)
+class TargetRequest:
+    """What the `lazyck_library` of a CMake project asks for. `sources` are absolute paths; `compilers` the project's,
+    by the environment variables that would name them."""
+
+    sources: tuple[str, ...]
+    toolchain: str
+    archs: str
+    settings: BuildSettings
+    compilers: Mapping[str, str]
+
+
+def prepare_target(request: TargetRequest, programs: Path, env: Mapping[str, str]) -> None:
+    """Make the launcher for one target of a build that calls it by itself, and what its links need.
+
+    The stamp, beside the settings, changes when another lazyck would link another library. `programs` is for what
+    several targets share. Raises `LazyckError`.
+    """
+    settings = request.settings
+    env = {**env, **request.compilers}
+    found = set_up_launcher(
+        settings.tmp, request.toolchain, request.sources, env, python=sys.executable, programs=programs
+    )
+    _, archs = chosen_archs(request.archs, found, env)
+    save_settings(with_toolchains(settings, archs, found, env))
+    stamp = f"{__version__} {source_digest(runtime_source())}\n"
+    write_if_different(settings.tmp / "stamp", stamp.encode())
+
+
+def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> tuple[Toolchain | None, tuple[str, ...]]:
+    """The archs of a list that may hold `native`, and the toolchain that they belong to. Raises `UsageError`."""
+    if not text:
+        return None, ()
+    return parse_archs(resolve_native(text, found, env), [f.toolchain for f in found])
+
+
+def with_toolchains(
+    settings: BuildSettings, archs: tuple[str, ...], found: Sequence[Found], env: Mapping[str, str]
+) -> BuildSettings:
+    """`settings` with the archs asked for, and what is known of the toolchains found."""
+    return replace(
+        settings,
+        archs=archs,
+        env_archs=archs_of_environment(found, env),
+        homes=tuple((f.toolchain.name, f.origin or f.home) for f in found),
+        composed=tuple((f.home, f.origin) for f in found if f.origin),
+    )
+
+
 def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     """Run the build. Raises `LazyckError` for what is lazyck's own fault or the user's request."""
     settings = request.settings
@@ -50,18 +103,11 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
         settings.tmp, request.toolchain, request.blobs, env, python=sys.executable, verbose=settings.verbose
     )
     build_env = {**interception.env, **request.extra_env}
-    archs: tuple[str, ...] = ()
-    if request.archs:
-        wanted = resolve_native(request.archs, interception.found, env)
-        toolchain, archs = parse_archs(wanted, [f.toolchain for f in interception.found])
+    toolchain, archs = chosen_archs(request.archs, interception.found, env)
+    if toolchain is not None:
         build_env = {**toolchain.arch_settings(archs), **build_env}
     settings = replace(
-        settings,
-        archs=archs,
-        env_archs=archs_of_environment(interception.found, env),
-        homes=tuple((f.toolchain.name, f.origin or f.home) for f in interception.found),
-        shim_homes=tuple(interception.home_map.items()),
-        composed=tuple((f.home, f.origin) for f in interception.found if f.origin),
+        with_toolchains(settings, archs, interception.found, env), shim_homes=tuple(interception.home_map.items())
     )
     save_settings(settings)
     imported = Imported(0, ())

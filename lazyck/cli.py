@@ -6,13 +6,14 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from lazyck import __version__, abi, aiter, build, doctor, toolchains
-from lazyck.commands import cache, pack, prebuild, profile, report
+from lazyck import __version__, abi, aiter, build, cmake, doctor, toolchains
+from lazyck.commands import cache, cmake_target, pack, prebuild, profile, report
 from lazyck.config import environment, number
 from lazyck.errors import LazyckError, UsageError, of_unexpected
 from lazyck.inspect import read_manifest, render_text, to_json
@@ -23,11 +24,15 @@ from lazyck.settings import BuildSettings, load_settings
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-def print_include_dir(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
-    """For `--include-dir`: print and end."""
-    if is_given and not context.resilient_parsing:
-        click.echo(str(SOURCES))
-        context.exit()
+def print_dir(directory: Path) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """For an option that prints where something is, and ends."""
+
+    def show(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
+        if is_given and not context.resilient_parsing:
+            click.echo(str(directory))
+            context.exit()
+
+    return show
 
 
 @click.group(context_settings=CONTEXT)
@@ -37,8 +42,16 @@ def print_include_dir(context: click.Context, _parameter: click.Parameter, is_gi
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=print_include_dir,
+    callback=print_dir(SOURCES),
     help="Print the directory of lazyck.h, the C interface of lazy libraries, and exit.",
+)
+@click.option(
+    "--cmake-dir",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_dir(Path(cmake.__file__).parent),
+    help="Print the directory of lazyckConfig.cmake, for CMake's find_package(lazyck), and exit.",
 )
 def cli() -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
@@ -205,7 +218,7 @@ def doctor_command(as_json: bool) -> None:
     sys.exit(0 if found.healthy else 1)
 
 
-for command in (prebuild.group, pack.command, profile.group, cache.group, report.command):
+for command in (prebuild.group, cmake_target.command, pack.command, profile.group, cache.group, report.command):
     cli.add_command(command)
 
 
