@@ -305,7 +305,7 @@ BAD = {
     "lazyck_library(x BLOBS a.cpp COMPONENT c)": "COMPONENT without INSTALL_DIR",
     "lazyck_library(x BLOBS a.cpp ARCHS none)": "none",
     "lazyck_library(x BLOBS a.cpp)\nlazyck_library(x BLOBS a.cpp)": "called for the second time",
-    "set_property(GLOBAL PROPERTY RULE_LAUNCH_COMPILE ccache)\nlazyck_library(x BLOBS a.cpp)": "name the compiler cache by",
+    "set_property(GLOBAL PROPERTY RULE_LAUNCH_COMPILE ccache)\nlazyck_library(x BLOBS a.cpp)": "CXX_COMPILER_LAUNCHER",
 }
 
 

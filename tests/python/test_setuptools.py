@@ -155,17 +155,37 @@ def test_a_blob_that_does_not_compile_is_an_exception_in_python(build: Build, tm
     assert done.stdout.endswith("64.5\n")
 
 
+def by_setuptools(project: Path, build: Build) -> tuple[Path, str]:
+    return project, build(project).report
+
+
+def by_cmake(project: Path, build: Build) -> tuple[Path, str]:
+    """As a project that opts in, with the flags of a release: link-time optimisation, hidden symbols, stripped."""
+    import pybind11
+
+    where = {"lazyck_DIR": REPOSITORY / "lazyck/cmake", "pybind11_DIR": pybind11.get_cmake_dir()}
+    where |= {"Python_EXECUTABLE": Path(sys.executable)}
+    options = [f"-D{name}={value}" for name, value in where.items()]
+    argv = ["cmake", "-S", str(project), "-B", str(project / "out"), "-DCMAKE_BUILD_TYPE=Release", *options]
+    subprocess.run(argv, check=True, capture_output=True)
+    said = subprocess.run(["cmake", "--build", str(project / "out")], check=True, capture_output=True, text=True)
+    return project / "out", said.stdout + said.stderr
+
+
 @pytest.mark.skipif(find_spec("pybind11") is None, reason="pybind11 is not installed")
-def test_a_blob_that_does_not_compile_is_a_runtime_error_of_pybind11(build: Build, tmp_path: Path) -> None:
+@pytest.mark.parametrize("build_by", [by_setuptools, by_cmake])
+def test_a_blob_that_does_not_compile_is_a_runtime_error_of_pybind11(
+    build: Build, tmp_path: Path, build_by: Callable[[Path, Build], tuple[Path, str]]
+) -> None:
     project = tmp_path / "pybind11 project"
     shutil.copytree(PROJECT.with_name("pybind11_ext"), project)
     change(project / "blob" / "scale_d64.cpp", "return x", "return no_such_name")
-    built = build(project)
-    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in built.report, built.report
+    where, report = build_by(project, build)
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in report, report
     code = calls_of(
         "pybind11_ext", bad="pybind11_ext.scale(64, 1.0)", blob="scale_d64", good="pybind11_ext.scale(32, 1.0)"
     )
-    done = built.call(code, PYTHONPATH=f"{project}{os.pathsep}{REPOSITORY}")
+    done = python(where, code, PYTHONPATH=f"{where}{os.pathsep}{REPOSITORY}")
     check_failure(done, "scale_d64", "no_such_name", good="32.0")
 
 
