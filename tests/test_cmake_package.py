@@ -180,6 +180,18 @@ def test_a_source_that_ceases_to_be_a_blob_is_compiled_and_one_that_becomes_one_
     assert "compiled one" in call(project.library, 1)[1]
 
 
+def test_another_lazyck_links_the_library_again_and_compiles_nothing(project: Project) -> None:
+    stamp = project.out / ".lazyck-build" / "attn" / "stamp"
+    said = stamp.read_text()
+    stamp.write_text("of an older one\n")
+    project.configure()
+    assert stamp.read_text() == said
+    assert "3 lazy" in project.build()
+    assert project.compiled("defer") + project.compiled("pass") == []
+    project.configure()
+    assert "lazyck:" not in project.build()
+
+
 def test_the_same_project_is_built_ahead_of_time_by_a_switch(project: Project, lazyck: Lazyck) -> None:
     lazy = [call(project.library, n)[0] for n in (1, 2, 3, 4)]
     project.configure("-DLAZYCK_ENABLE=OFF")
@@ -347,6 +359,17 @@ def test_the_package_is_found_by_prefix_and_only_for_versions_that_it_stands_in_
     found = dict(line.removeprefix("-- <").split("> ") for line in said.splitlines() if line.startswith("-- <"))
     assert {v for v, answer in found.items() if answer == "1"} == set(good)
     assert len(found) == len(good) + len(bad)
+
+
+def test_precompiled_headers_of_an_installed_blob_are_warned_of(tmp_path: Path) -> None:
+    lines = "target_precompile_headers(x PRIVATE a.h)\n"
+    lines += "set_source_files_properties({} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)"
+    text = "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES CXX)\nfind_package(lazyck REQUIRED)\n"
+    text += f"add_library(x SHARED a.cpp)\n{lines}\nlazyck_library(x BLOBS b.cpp INSTALL_DIR lib TOOLCHAIN host)\n"
+    for skipped, is_warned in (("a.cpp", True), ("b.cpp", False)):
+        project = Project(tmp_path / skipped).write({"CMakeLists.txt": text.format(skipped), "a.cpp": "", "b.cpp": ""})
+        said = project.configure()
+        assert ("SKIP_PRECOMPILE_HEADERS for the BLOBS" in " ".join(said.split())) == is_warned, said
 
 
 def test_a_python_without_lazyck_is_named(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ function(lazyck_library target)
   # other settings, or another lazyck, make another library
   set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${directory}/settings.json" "${directory}/stamp")
   if(arg_INSTALL_DIR)
+    _lazyck_warn_of_precompiled_headers("${target}" "${blobs}")
     _lazyck_install("${target}" "${arg_INSTALL_DIR}" "${arg_COMPONENT}")
   endif()
 endfunction()
@@ -282,6 +283,17 @@ function(_lazyck_mark target directory state)
     endif()
     set_property(SOURCE "${source}" TARGET_DIRECTORY "${target}" APPEND PROPERTY OBJECT_DEPENDS "${mark}")
   endforeach()
+endfunction()
+
+# CMake's precompiled headers include the project's by absolute paths, which do not lead into a bundle.
+function(_lazyck_warn_of_precompiled_headers target blobs)
+  get_target_property(headers "${target}" PRECOMPILE_HEADERS)
+  list(GET blobs 0 first)
+  get_source_file_property(skipped "${first}" TARGET_DIRECTORY "${target}" SKIP_PRECOMPILE_HEADERS)
+  if(headers AND NOT skipped)
+    message(WARNING "lazyck_library(${target}): blobs with precompiled headers cannot be compiled from an install once \
+the sources are gone. Set the property SKIP_PRECOMPILE_HEADERS for the BLOBS before this call.")
+  endif()
 endfunction()
 
 # Installs what lies beside the library in the build, lazyck/<library>, beside where the project installs the library.
