@@ -27,7 +27,7 @@ find_package(lazyck REQUIRED)
 add_library(attn SHARED dispatch.cpp blob/plain.cpp)
 target_include_directories(attn PRIVATE inc)
 target_link_libraries(attn PRIVATE lazyck::headers)
-set_target_properties(attn PROPERTIES VERSION 1.2.3 SOVERSION 1)
+set_target_properties(attn PROPERTIES OUTPUT_NAME attn.solver VERSION 1.2.3 SOVERSION 1)
 add_custom_command(OUTPUT gen/four.cpp COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/four.in gen/four.cpp
                    DEPENDS four.in)
 lazyck_library(attn BLOBS one.cpp "odd [name].cpp" gen/four.cpp INSTALL_DIR lib COMPONENT libraries)
@@ -75,7 +75,7 @@ class Project:
 
     @property
     def library(self) -> Path:
-        return self.out / "libattn.so"
+        return next(self.out.glob("libattn*.so"))
 
     def write(self, files: dict[str, str]) -> Project:
         for name, text in files.items():
@@ -210,7 +210,7 @@ def test_an_install_has_its_bundle_and_needs_no_build(project: Project, lazyck: 
     assert not (tmp_path / "opt").exists()
     for _ in range(2):
         run("cmake", *words, "libraries", env={"DESTDIR": str(tmp_path)})
-    installed = tmp_path / "opt/attn/lib/libattn.so"
+    installed = tmp_path / "opt/attn/lib" / project.library.name
     assert os.fsencode(project.where) not in installed.read_bytes()
     assert {p.name for p in installed.parent.glob("lazyck/libattn/**/*.cpp")} == {"one.cpp", ODD, "four.cpp"}
     project.where.rename(project.where.with_name("gone"))
