@@ -69,7 +69,7 @@ void check_note(const std::string& rows, bool is_fitting) {
         const UniqueFd fd = open_file(note, O_WRONLY | O_CREAT | O_TRUNC);
         if (!fd || !write_all(fd.get(), is_fitting ? seen_text(st, k_key, k_symbols, rows) : rows)) std::abort();
     }
-    const auto found = recall(note, st, k_key, k_symbols);
+    const auto found = recall({AT_FDCWD, note}, st, k_key, k_symbols);
     if (found && found->size() != k_symbols.size()) std::abort();
     unlink(note.c_str());
 }
