@@ -39,8 +39,10 @@ def commands(
     """
     yield path, command
     if isinstance(command, click.Group):
-        for name, member in command.commands.items():
-            if not member.hidden:
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            if member is not None and not member.hidden:
                 yield from commands(member, (*path, name))
 
 

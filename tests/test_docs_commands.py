@@ -88,7 +88,7 @@ def assert_exists(page: Page, span: str) -> None:
             continue
         if all(isinstance(g, click.Group) for g in groups) and re.fullmatch(r"[a-z|]+", word):
             names = word.split("|")
-            found = [g.commands.get(n) for g in groups if isinstance(g, click.Group) for n in names]
+            found = [g.get_command(click.Context(g), n) for g in groups if isinstance(g, click.Group) for n in names]
             assert None not in found, f"{page.name}: `{span}`: {word}"
             groups = [g for g in found if g is not None]
         seen |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", word))

@@ -1,0 +1,155 @@
+"""`lazyck build`: a project's own build, made lazy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from lazyck import abi, aiter, build, toolchains
+from lazyck.config import environment, number
+from lazyck.errors import UsageError
+from lazyck.postbuild.quick import quick
+from lazyck.settings import BuildSettings, load_settings
+
+
+@click.group("build")
+def group() -> None:
+    """Run a project's own build and make its libraries lazy."""
+
+
+@group.command("full", context_settings={"ignore_unknown_options": False})
+@click.option(
+    "--blobs",
+    multiple=True,
+    metavar="GLOB",
+    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*; "
+    "with --aiter-dir, aiter's generated variants]",
+)
+@click.option(
+    "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
+)
+@click.option(
+    "--toolchain", type=click.Choice(["auto", *(t.name for t in toolchains.ALL)]), default="auto", show_default=True
+)
+@click.option(
+    "--tmp-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where lazyck keeps its shims and all that `quick` needs. [default: ./.lazyck-build]",
+)
+@click.option(
+    "--install-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Make a deployable tree here: the libraries, and lazyck/ beside them.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the cache directory, baked in. [default: lazyck]")
+@click.option(
+    "--root",
+    default="",
+    metavar="DIR",
+    help="Where the deployed bundle will be, baked in. [default: beside the library]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Parallel compiles of lazyck's own. [default: LAZYCK_JOBS, else the number of cores]",
+)
+@click.option(
+    "--compile-commands",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Defer the blobs that this compile_commands.json lists, then run COMMAND, which may be just the link.",
+)
+@click.option(
+    "--aiter-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
+)
+@click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
+@click.option("--verbose", is_flag=True, help="Say what each step does.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def full_command(
+    blobs: tuple[str, ...],
+    gpu_archs: str,
+    toolchain: str,
+    tmp_dir: Path | None,
+    install_dir: Path | None,
+    name: str,
+    root: str,
+    jobs: int | None,
+    compile_commands: Path | None,
+    aiter_dir: Path | None,
+    ck_tile_bf16: int | None,
+    verbose: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
+
+    Sources that match --blobs are recorded instead of compiled, and every link that takes them makes a lazy
+    library at the place that the build asked for. The exit status is COMMAND's.
+    """
+    env = environment()
+    commands = [list(command)] if command else []
+    extra: dict[str, str] = {}
+    if aiter_dir is not None:
+        if command:
+            raise UsageError("--aiter-dir fills in the command", "leave out what follows `--`")
+        commands = aiter.commands(aiter_dir, env)
+        blobs = blobs or aiter.BLOBS
+        for lock in aiter.locks(aiter_dir, env):
+            click.echo(
+                f"lazyck: warning: {lock} is there: aiter waits for whoever made it; remove it if that build is dead",
+                err=True,
+            )
+        extra.update(aiter.environment(ck_tile_bf16))
+    elif ck_tile_bf16 is not None:
+        raise UsageError("--ck-tile-bf16 goes with --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
+    if not commands:
+        raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
+    if name and ("/" in name or name in (".", "..")):
+        raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
+    settings = BuildSettings(
+        tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
+        install_dir=str(install_dir.absolute()) if install_dir else "",
+        name=name or abi.DEFAULT_CACHE_NAME,
+        root=str(Path(root).absolute()) if root else "",
+        jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        verbose=verbose,
+    )
+    request = build.BuildRequest(
+        tuple(tuple(c) for c in commands),
+        blobs or ("*/blob/*",),
+        toolchain,
+        gpu_archs,
+        settings,
+        extra,
+        compile_commands.absolute() if compile_commands else None,
+    )
+    outcome = build.full(request, env)
+    if outcome.report:
+        click.echo(outcome.report, err=True)
+    sys.exit(outcome.status)
+
+
+@group.command("quick")
+@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
+@click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
+@click.option("--verbose", is_flag=True, help="Say which command links.")
+def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
+    """Compile only lazyck's runtime again and link again, reusing everything else.
+
+    LAZYCK_RUNTIME_SRC names another copy of the runtime's sources.
+    """
+    load_settings(tmp_dir.absolute())
+
+    def say(line: str) -> None:
+        if verbose:
+            click.echo(f"lazyck: {line}", err=True)
+
+    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
+        if done.linked:
+            click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
+        else:
+            click.echo(f"lazyck: {done.library}: nothing to do")

@@ -1,0 +1,23 @@
+"""`lazyck doctor`: what is here to build with."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from lazyck import doctor
+from lazyck.config import environment
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """Say which toolchains are here, for which archs, what is missing, and the line that installs it.
+
+    Ends with status 0 if a library can be built here, else 1.
+    """
+    found = doctor.examine(environment())
+    click.echo(json.dumps(doctor.to_json(found), indent=1) if as_json else doctor.render_text(found))
+    sys.exit(0 if found.healthy else 1)
