@@ -148,7 +148,10 @@ def test_doctor_names_the_wheel_that_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("generator", "words"),
-    [("Ninja", ["-DCMAKE_CUDA_ARCHITECTURES=75;80"]), ("Unix Makefiles", ["-DCMAKE_CUDA_RUNTIME_LIBRARY=Shared"])],
+    [
+        ("Ninja", ["-DCMAKE_CUDA_ARCHITECTURES=75;80"]),
+        pytest.param("Unix Makefiles", ["-DCMAKE_CUDA_RUNTIME_LIBRARY=Shared"], marks=pytest.mark.slow),
+    ],
 )
 def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, words: list[str]) -> None:
     if shutil.which("cmake") is None:

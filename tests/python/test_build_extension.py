@@ -154,7 +154,7 @@ def test_module_of_the_jit_loader_is_lazy(build: Build, tmp_path: Path) -> None:
 
 @needs_nvcc
 @pytest.mark.cuda
-@pytest.mark.parametrize("how", ["PYTORCH_NVCC", "no-ninja"])
+@pytest.mark.parametrize("how", ["PYTORCH_NVCC", pytest.param("no-ninja", marks=pytest.mark.slow)])
 def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(build: Build, tmp_path: Path, how: str) -> None:
     project = copy_project("torch_cuda_ext", tmp_path)
     (project / "how").write_text(how)

@@ -65,7 +65,7 @@ def test_rocm_6_by_rocm_path_with_the_hipcc_in_it(lazyck: Lazyck, tmp_path: Path
     assert_calls_reach_hip(build)
 
 
-@pytest.mark.parametrize("program", ["llvm/bin/clang++", "bin/amdclang++"])
+@pytest.mark.parametrize("program", [pytest.param("llvm/bin/clang++", marks=pytest.mark.slow), "bin/amdclang++"])
 def test_clang_of_a_rocm_compiles_hip_by_itself(lazyck: Lazyck, tmp_path: Path, program: str) -> None:
     home = rocm6(tmp_path / "opt/rocm-6.2.0")
     command = f'HIPCC="$ROCM_PATH/{program}" LANGUAGE="-x hip" LDFLAGS=--hip-link ./build.sh'
