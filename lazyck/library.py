@@ -343,13 +343,18 @@ class Prefetch:
 
 
 def _own(handle: ctypes.CDLL) -> str | None:
-    """The path of the library behind `handle` if it is lazy itself, and not one that it depends on."""
+    """The path of the lazy library behind `handle`: itself, or one that it depends on."""
+    return _place_of(handle, "lazyck_abi_version")
+
+
+def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
+    """The path of the library that defines `symbol`, of those that a look-up by `handle` goes through."""
     try:
-        version = handle.lazyck_abi_version
+        address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p)
     except AttributeError:
         return None
     here = _Info()
-    if not ctypes.CDLL(None).dladdr(ctypes.cast(version, ctypes.c_void_p), ctypes.byref(here)):
+    if not ctypes.CDLL(None).dladdr(address, ctypes.byref(here)):
         return None
     return _text(here.path)
 
@@ -381,8 +386,9 @@ def _is_same(own: str, given: str) -> bool:
         return False
 
 
-def loaded() -> list[Library]:
-    """The lazy libraries that this process has loaded, whoever loaded them."""
+def loaded(symbol: str = "") -> list[Library]:
+    """The lazy libraries that this process has loaded, whoever loaded them: all, or those that define `symbol`, a
+    (mangled) name such as `PyInit_attn`."""
     found: dict[str, Library] = {}
     with open("/proc/self/maps", errors="surrogateescape") as maps:
         paths = dict.fromkeys(line.split(None, 5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line)
@@ -396,7 +402,8 @@ def loaded() -> list[Library]:
         own = _own(handle)
         if own is None or not _is_same(own, path) or int(handle.lazyck_abi_version()) < abi.API_VERSION:
             continue
-        found[path] = Library(handle, own)
+        if not symbol or _place_of(handle, symbol) == own:
+            found[path] = Library(handle, own)
     return list(found.values())
 
 

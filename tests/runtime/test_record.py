@@ -191,6 +191,26 @@ assert found.path == path and found.stats().loaded == 2
     assert [r[0] for r in rows(tmp_path / "p")] == ["three"]
 
 
+def test_a_loaded_library_is_found_by_a_symbol(lib: LazyLibrary, tmp_path: Path, objects_dir: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = build_lazy_library(
+        tmp_path / "other", objects_dir, {"five": '#include "demo.h"\nint five(int x) { return x + 5; }\n'},
+        '#include "demo.h"\nint other(int x) { return five(x); }\n',
+        header="#pragma once\nint five(int); int other(int);\n", symbols={"five": ("_Z4fivei",)}, name="other",
+    )  # fmt: skip
+    text = f"""
+import ctypes
+handles = [ctypes.CDLL(path), ctypes.CDLL({str(other.library)!r})]
+assert len(lazyck.loaded()) == 2
+assert [l.path for l in lazyck.loaded("_Z4callii")] == [path]
+assert [l.path for l in lazyck.loaded("_Z5otheri")] == [{str(other.library)!r}]
+assert [l.path for l in lazyck.loaded("_Z4fivei")] == [{str(other.library)!r}]  # a stub
+assert lazyck.loaded("malloc") == lazyck.loaded("no_such_symbol") == []
+"""
+    done = python(lib, text)
+    assert done.returncode == 0, done
+
+
 def test_the_environment_replays_in_the_background_at_the_first_call(lib: LazyLibrary, tmp_path: Path) -> None:
     profile = tmp_path / "list"
     profile.write_text("# any blob list will do\none\nfour\nthree\n")
