@@ -58,7 +58,7 @@ def test_library_is_lazy_and_computes_the_same(
     assert (again.stdout, again.stderr) == (expected, "")
 
 
-@pytest.mark.parametrize("tool", ["make", "ninja", "cmake-ninja", "cmake-make"])
+@pytest.mark.parametrize("tool", ["make", "ninja", "cmake-ninja", pytest.param("cmake-make", marks=pytest.mark.slow)])
 def test_nothing_is_done_when_nothing_has_changed(lazyck: Lazyck, tmp_path: Path, tool: str) -> None:
     project = copy_project(tmp_path)
 

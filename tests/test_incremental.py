@@ -102,7 +102,7 @@ class Tree:
         return [int(word) for word in done.stdout.split()], compiled
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=[pytest.param(t, marks=pytest.mark.slow) if t == "cmake-make" else t for t in TOOLS])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, lazyck: Lazyck) -> Tree:
     file, text, command, library = TOOLS[request.param]
     if not shutil.which(command.split()[0]):

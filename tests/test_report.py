@@ -221,6 +221,7 @@ def test_the_page_fetches_nothing(tmp_path: Path) -> None:
     assert set(re.findall(r"https?://[^\"' ]*", page)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
 
 
+@pytest.mark.slow
 def test_a_big_history_makes_a_page_of_bounded_size(tmp_path: Path) -> None:
     write_history(tmp_path, many_events(5000))
     begin = time.monotonic()

@@ -53,6 +53,7 @@ def test_sources_compile_with_clang_for_an_amd_gpu(tmp_path: Path) -> None:
     assert b"amdgcn-amd-amdhsa--gfx90a" in (tmp_path / "build" / objects[0]).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.cuda
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

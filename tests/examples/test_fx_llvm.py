@@ -24,6 +24,7 @@ def demo(work: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_runs_with_graphs_written_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = tmp_path / "row.json"
     said = demo(tmp_path / "work", "--graphs", "hand", "--row", str(row))

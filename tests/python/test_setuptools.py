@@ -173,7 +173,7 @@ def by_cmake(project: Path, build: Build) -> tuple[Path, str]:
 
 
 @pytest.mark.skipif(find_spec("pybind11") is None, reason="pybind11 is not installed")
-@pytest.mark.parametrize("build_by", [by_setuptools, by_cmake])
+@pytest.mark.parametrize("build_by", [pytest.param(by_setuptools, marks=pytest.mark.slow), by_cmake])
 def test_a_blob_that_does_not_compile_is_a_runtime_error_of_pybind11(
     build: Build, tmp_path: Path, build_by: Callable[[Path, Build], tuple[Path, str]]
 ) -> None:
