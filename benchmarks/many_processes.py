@@ -1,26 +1,25 @@
 """Processes that all call one blob at once, none cached, against one process alone: in turns, the medians' ratio.
 
-    python benchmarks/many_processes.py [--processes N]... [--seconds S] [--rounds N]        (needs a C++ compiler)
+    python benchmarks/many_processes.py [--quick]        (needs a C++ compiler)
 
-The blob instantiates as many templates as take the compiler about S seconds. Each round begins with an empty cache and
-ends with status 1 unless every result is right and the compiler was started once for the compile and once for the
-link. "wakes after": how long after the entry was published the last process has its result.
+The blob instantiates as many templates as take the compiler about four seconds. Each round begins with an empty cache
+and ends with status 1 unless every result is right and the compiler was started once for the compile and once for the
+link.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from common import REPOSITORY, Benchmark, Row, in_turns, main, ratio, spread
+
 TARGET = 1.2
 HEADER = "template <int D> int kernel(int x);\n"
 DISPATCH = '#include "api.hpp"\nextern "C" int run(int x) { return kernel<64>(x) + 1; }\n'
@@ -122,34 +121,36 @@ class Bench:
         return spent, max(float(a[1]) for a in answers) - entries[0].stat().st_ctime_ns / 1e9
 
 
-def spread(times: list[float]) -> str:
-    return f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
-    parser.add_argument("--processes", type=int, action="append", help="repeatable; default: 8")
-    parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    counts = [1, *(options.processes or [8])]
+def measure(quick: bool) -> list[Row]:
+    """Wall time of eight processes."""
+    count = 8
     with tempfile.TemporaryDirectory(prefix="lazyck-many-") as name:
-        bench = Bench(Path(name), options.seconds)
+        bench = Bench(Path(name), 1.5 if quick else 4)
         bench.round(1)  # the compiler's own files come into memory
-        measured: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
-        for _ in range(options.rounds):
-            for count in counts:
-                measured[count].append(bench.round(count))
-    walls = {count: [wall for wall, _ in rows] for count, rows in measured.items()}
-    alone = statistics.median(walls[1])
-    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
-    print(f"{options.rounds} rounds in turns: medians (least to greatest); load {load}; one compile each time\n")
-    print(f"| processes | wall time, s | of one process's (target: {TARGET:g}) | wakes after, s |\n|---|---|---|---|")
-    for count, rows in measured.items():
-        ratio = statistics.median(walls[count]) / alone
-        print(f"| {count} | {spread(walls[count])} | {ratio:.2f} | {spread([late for _, late in rows])} |")
-    sys.exit(0 if all(statistics.median(times) <= TARGET * alone for times in walls.values()) else 1)
+        late = []
 
+        def wall(processes: int) -> float:
+            spent, after = bench.round(processes)
+            if processes > 1:
+                late.append(after)
+            return spent
+
+        taken = in_turns({"many": lambda: wall(count), "one": lambda: wall(1)}, 3 if quick else 7)
+    return [
+        Row(
+            "many",
+            f"{count} processes that want one blob at once",
+            ratio(taken, "many", "one"),
+            "×",
+            TARGET,
+            "one process",
+            f"{spread(taken['many'], 1, ' s')}; one {spread(taken['one'], 1, ' s')}; one compile each time; "
+            f"the last process has its result {spread(late, 1e3, ' ms')} after the entry was published",
+        )
+    ]
+
+
+BENCHMARK = Benchmark("many_processes", measure)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK)

@@ -1,18 +1,20 @@
 """What an intercepted blob costs, next to starting /bin/true: both in one run, in turns, the medians' ratio printed;
 without headers, and with a depfile that names several hundred.
 
-python benchmarks/shim.py [--calls N]
+python benchmarks/shim.py [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
+import shutil
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from common import Benchmark, Row, in_turns, main, ratio, spread
 
 from lazyck.interceptor.setup import set_up
 
@@ -41,9 +43,17 @@ def write_headers(where: Path, count: int) -> list[str]:
     return [f"-I{where}/d{i}/include" for i in range(40)]
 
 
-def measure(calls: int) -> float:
-    """Print the medians and return the larger ratio to /bin/true."""
-    with tempfile.TemporaryDirectory() as name:
+# What a shim of Python has to do before it can look at its argv.
+PYTHON_SHIM = """#!{python}
+import argparse, json, pathlib, shlex, sys
+pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_text(json.dumps(sys.argv))
+"""
+
+
+def measure(quick: bool) -> list[Row]:
+    """An intercepted blob without headers and with many, a shim in Python, and a hit of ccache if there is one."""
+    calls = 100 if quick else 1000
+    with tempfile.TemporaryDirectory(prefix="lazyck-shim-") as name:
         tmp = Path(name)
         (tmp / "blob").mkdir()
         plain, deep = tmp / "blob" / "plain.cpp", tmp / "blob" / "deep.cpp"
@@ -52,33 +62,43 @@ def measure(calls: int) -> float:
         includes = write_headers(tmp, HEADERS)
         made = set_up(tmp / "lazyck", "host", ["*/blob/*"], os.environ, python=sys.executable, verbose=False)
         shim = str(next(p for p in Path(made.bin_dirs[0]).iterdir() if p.name in ("c++", "g++", "clang++")))
-        words = [shim, "-O3", "-DNDEBUG", *includes, "-MD", "-MF", str(tmp / "k.d"), "-o", str(tmp / "k.o"), "-c"]
+        python_shim = tmp / "shim.py"
+        python_shim.write_text(PYTHON_SHIM.format(python=sys.executable))
+        python_shim.chmod(0o755)
+        words = ["-O3", "-DNDEBUG", *includes, "-MD", "-MF", str(tmp / "k.d"), "-o", str(tmp / "k.o"), "-c"]
         commands = {
-            "/bin/true": ["/bin/true"],
-            "intercepted blob": [*words, str(plain)],
-            f"with {HEADERS} headers": [*words, str(deep)],
+            "true": ["/bin/true"],
+            "plain": [shim, *words, str(plain)],
+            "deep": [shim, *words, str(deep)],
+            "python": [str(python_shim), *words, str(plain)],
         }
-        first = seconds(commands[f"with {HEADERS} headers"], made.env)  # reads the headers, the others do not
-        times: dict[str, list[float]] = {what: [] for what in commands}
-        for _ in range(calls):
-            for what, argv in commands.items():
-                times[what].append(seconds(argv, made.env))
+        env = {**made.env, "CCACHE_DIR": str(tmp / "ccache")}
+        if ccache := shutil.which("ccache"):
+            commands["ccache"] = [ccache, str(shutil.which("c++")), *words, str(plain)]
+        for argv in commands.values():
+            seconds(argv, env)  # the first reads the headers, and fills ccache
+        seconds(commands["deep"], env)
         listed = (tmp / "k.d").read_text().count(".h")
-    medians = {what: statistics.median(spent) for what, spent in times.items()}
-    base = medians["/bin/true"]
-    for what, spent in medians.items():
-        print(f"{what:20}{spent * 1e6:8.0f} us{spent / base:8.2f}   (target: at most {TARGET:g})")
-    print(f"{'first of a set-up':20}{first * 1e6:8.0f} us")
+        taken = in_turns({what: lambda argv=argv: seconds(argv, env) for what, argv in commands.items()}, calls)  # type: ignore[misc]
     if listed != HEADERS:
         raise SystemExit(f"the depfile names {listed} headers, not {HEADERS}")
-    return max(medians.values()) / base
+    times = ", ".join(f"{what} {spread(spent, 1e3, ' ms')}" for what, spent in taken.items())
+    return [
+        Row("intercept", "one intercepted blob", statistics.median(taken["plain"]) * 1e3, "ms", 2, "", times),
+        Row("intercept-true", "the same", ratio(taken, "plain", "true"), "×", TARGET, "starting `/bin/true`", ""),
+        Row(
+            "intercept-deep",
+            f"the same with a depfile of {HEADERS} headers",
+            ratio(taken, "deep", "true"),
+            "×",
+            TARGET,
+            "starting `/bin/true`",
+            "",
+        ),
+    ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split(":")[0] if __doc__ else "")
-    parser.add_argument("--calls", type=int, default=1000)
-    sys.exit(0 if measure(parser.parse_args().calls) <= TARGET else 1)
-
+BENCHMARK = Benchmark("shim", measure)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK)

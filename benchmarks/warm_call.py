@@ -1,90 +1,133 @@
-"""Instructions of a warm call through a stub, against a direct call into the same code built ahead of time.
+"""A warm call through a stub: instructions and time, next to a direct call into the same code built ahead of time and
+to a dispatcher that keeps its kernels in a map behind `std::call_once`.
 
-    python benchmarks/warm_call.py        (needs valgrind and a C++ compiler)
+    python benchmarks/warm_call.py [--quick]        (needs valgrind and a C++ compiler)
 
-Two libraries of the same sources, one lazy, one not; a program calls each a given number of times under callgrind.
-The difference between two numbers of calls, divided by that difference, is what one call costs: start-up cancels out.
+Libraries of the same sources; a program calls each a given number of times. Instructions are callgrind's: the
+difference between two numbers of calls, divided by that difference, is what one call costs, so start-up cancels out.
+Times are of runs in turns.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from common import KERNELS, Benchmark, LazyProject, Row, in_turns, main, missing_tools, number, ratio, spread
+
 CALLS = (1_000, 101_000)
 BLOB = '#include "api.hpp"\ntemplate <> float kernel<64>(const Args& args) { return args.x * 2; }\n'
-HEADER = "struct Args { float x; };\ntemplate <int D> float kernel(const Args& args);\n"
 DISPATCH = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<64>(Args{x}) + 1; }\n'
+# What a kernel library does that compiles its variants itself: a table by name, filled at the first call.
+MAP_DISPATCH = """
+#include "api.hpp"
+#include <mutex>
+#include <string>
+#include <unordered_map>
+using Kernel = float (*)(const Args&);
+static std::once_flag g_once;
+static std::unordered_map<std::string, Kernel> g_kernels;
+static Kernel find(const std::string& name) {
+    std::call_once(g_once, [] { g_kernels.emplace("kernel_fwd_d64", &kernel<64>); });
+    return g_kernels.at(name);
+}
+extern "C" float run(float x) { return find("kernel_fwd_d64")(Args{x}) + 1; }
+"""
 CALLER = """
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 extern "C" float run(float);
 int main(int, char** argv) {
-    float sum = 0;
-    for (long i = std::atol(argv[1]); i > 0; --i) sum += run(1);
-    std::printf("%g\\n", sum);
+    float sum = run(1);
+    const long calls = std::atol(argv[1]);
+    timespec begun, ended;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (long i = calls; i > 0; --i) sum += run(1);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    const double spent = (ended.tv_sec - begun.tv_sec) * 1e9 + (ended.tv_nsec - begun.tv_nsec);
+    std::printf("%g %g\\n", spent / calls, sum);
 }
 """
 BUILD = """
 set -e
-c++ -O2 -fPIC -I. -c dispatch.cpp -o $OUT/dispatch.o
+c++ -O2 -fPIC -I. -c $DISPATCH -o $OUT/dispatch.o
 c++ -O2 -fPIC -I. -c blob/k64.cpp -o $OUT/k64.o
 c++ -shared -o $OUT/libk.so $OUT/dispatch.o $OUT/k64.o
 """
+KINDS = {"ahead": "dispatch.cpp", "lazy": "dispatch.cpp", "map": "map.cpp"}
 
 
-def instructions(program: Path, calls: int, work: Path, env: dict[str, str]) -> int:
-    """Instructions that callgrind counts for one run."""
-    words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={work / 'out'}", str(program), str(calls)]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    found = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
-    assert found, done.stderr
-    return int(found[1])
+def prepare(project: LazyProject) -> None:
+    """Build the libraries and a program for each; fill the cache."""
+    project.write({"api.hpp": KERNELS, "dispatch.cpp": DISPATCH, "map.cpp": MAP_DISPATCH, "blob/k64.cpp": BLOB})
+    project.write({"caller.cpp": CALLER, "build.sh": BUILD})
+    for kind, source in KINDS.items():
+        out = project.work / kind
+        out.mkdir()
+        env = {"DISPATCH": source, "OUT": str(out)}
+        if kind == "lazy":
+            project.build("sh", "build.sh", env=env)
+        else:
+            subprocess.run(["sh", "build.sh"], cwd=project.work, env={**project.env, **env}, check=True)
+        link = ["c++", "-O1", "caller.cpp", "-o", str(out / "caller"), f"-L{out}", "-lk", f"-Wl,-rpath,{out}"]
+        subprocess.run(link, cwd=project.work, check=True)
+        subprocess.run([str(out / "caller"), "1"], env=project.env, check=True, capture_output=True)
 
 
-def main() -> None:
-    if not shutil.which("valgrind"):
-        sys.exit("valgrind is missing; as root: apt-get install valgrind")
+def measure(quick: bool) -> list[Row]:
+    """Instructions and time."""
     with tempfile.TemporaryDirectory(prefix="lazyck-warm-") as name:
-        work = Path(name)
-        (work / "blob").mkdir()
-        for file, text in (("api.hpp", HEADER), ("dispatch.cpp", DISPATCH), ("blob/k64.cpp", BLOB)):
-            (work / file).write_text(text)
-        (work / "caller.cpp").write_text(CALLER)
-        (work / "build.sh").write_text(BUILD)
-        env = {**os.environ, "LAZYCK_CACHE_DIR": str(work / "cache"), "PYTHONPATH": str(REPOSITORY)}
-        cost = {}
-        for kind in ("ahead", "lazy"):
-            out = work / kind
-            out.mkdir()
-            lazyck = [
-                sys.executable,
-                "-m",
-                "lazyck",
-                "build",
-                "full",
-                "--toolchain",
-                "host",
-                "--tmp-dir",
-                str(work / "t"),
-            ]
-            argv = [*([*lazyck, "--"] if kind == "lazy" else []), "sh", "build.sh"]
-            subprocess.run(argv, cwd=work, env={**env, "OUT": str(out)}, check=True, capture_output=True)
-            link = ["c++", "-O1", "caller.cpp", "-o", str(out / "caller"), f"-L{out}", "-lk", f"-Wl,-rpath,{out}"]
-            subprocess.run(link, cwd=work, check=True)
-            subprocess.run([str(out / "caller"), "1"], env=env, check=True, capture_output=True)  # fills the cache
-            few, many = (instructions(out / "caller", n, work, env) for n in CALLS)
-            cost[kind] = (many - few) / (CALLS[1] - CALLS[0])
-        print("| | instructions per call of the dispatcher |\n|---|---|")
-        print(f"| ahead of time | {cost['ahead']:.2f} |\n| lazy, warm | {cost['lazy']:.2f} |")
-        print(f"| difference | {cost['lazy'] - cost['ahead']:+.2f} |")
+        project = LazyProject(Path(name))
+        prepare(project)
 
+        def instructions(kind: str, calls: int) -> int:
+            words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"{kind}/caller", str(calls)]
+            done = subprocess.run(words, cwd=project.work, env=project.env, capture_output=True, text=True, check=True)
+            found = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
+            assert found, done.stderr
+            return int(found[1])
+
+        cost = {}
+        for kind in KINDS:
+            few, many = (instructions(kind, n) for n in CALLS)
+            cost[kind] = (many - few) / (CALLS[1] - CALLS[0])
+
+        def nanoseconds(kind: str) -> float:
+            argv = [f"{kind}/caller", "2000000" if quick else "20000000"]
+            done = subprocess.run(argv, cwd=project.work, env=project.env, capture_output=True, text=True, check=True)
+            return float(done.stdout.split()[0])
+
+        taken = in_turns({k: lambda kind=k: nanoseconds(kind) for k in KINDS}, 5 if quick else 21)  # type: ignore[misc]
+    counts = ", ".join(f"{kind} {count:.2f}" for kind, count in cost.items())
+    times = ", ".join(f"{kind} {spread(taken[kind], 1, ' ns')}" for kind in KINDS)
+    return [
+        Row(
+            "warm-instructions",
+            "instructions that a warm call through a stub adds",
+            round(cost["lazy"] - cost["ahead"], 2),
+            "",
+            2,
+            "a direct call",
+            f"per call of the dispatcher: {counts}",
+        ),
+        Row("warm-time", "time of a warm call", ratio(taken, "lazy", "ahead"), "×", 1.05, "a direct call", times),
+        Row(
+            "warm-map",
+            "time of a dispatcher with a map and `call_once`",
+            ratio(taken, "map", "lazy"),
+            "×",
+            6,
+            "a warm lazy call",
+            f"{number(cost['map'])} instructions",
+            is_floor=True,
+        ),
+    ]
+
+
+BENCHMARK = Benchmark("warm_call", measure, missing_tools("valgrind", "c++"))
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK)

@@ -1,0 +1,123 @@
+"""A cache of 50,000 entries: a first call out of it, `cache stats`, and trimming 10,000 of them while calls go on.
+
+python benchmarks/large_cache.py [--quick]        (needs a C++ compiler)
+
+The entries are copies of a real one, of real names in as many directories as 50 libraries have; the library that is
+called has its own among them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from common import (
+    NINJA,
+    Benchmark,
+    LazyProject,
+    Row,
+    in_turns,
+    kernel_blobs,
+    kernel_table,
+    main,
+    ninja_build,
+    spread,
+)
+from compile import CALLER, link_caller
+
+LIBRARIES = 50
+CALLER_OF_FIRST = CALLER.replace("run(float)", "run(int, float)").replace("run(2)", "run(0, 2)").replace("!= 4", "!= 0")
+
+
+def fill(project: LazyProject, count: int) -> None:
+    """Copies of the one entry, as other libraries' entries; the older, the higher their number."""
+    (entry,) = project.entries()
+    leaf = entry.parent
+    per_library = count // LIBRARIES
+    now = time.time()
+    for number in range(LIBRARIES):
+        directory = leaf.parent.parent / f"libother{number}" / leaf.name
+        directory.mkdir(parents=True, mode=0o700)
+        for i in range(per_library):
+            copy = directory / f"k{i}-{number:08x}{i:08x}.so"
+            shutil.copyfile(entry, copy)
+            copy.chmod(0o755)
+            age = 86400 * (1 + number * per_library + i)
+            os.utime(copy, (now - age, now - age))
+
+
+def measure(quick: bool) -> list[Row]:
+    """Look-up, stats, trim."""
+    count = 5_000 if quick else 50_000
+    with tempfile.TemporaryDirectory(prefix="lazyck-large-") as name:
+        project = LazyProject(Path(name))
+        project.write({**kernel_blobs(1, 1), "dispatch.cpp": kernel_table(1), "build.ninja": ninja_build(1)})
+        project.write({"caller.cpp": CALLER_OF_FIRST})
+        project.build(*NINJA)
+        link_caller(project)
+
+        def call() -> float:
+            argv = [str(project.work / "caller")]
+            done = subprocess.run(argv, env=project.env, capture_output=True, text=True, check=True)
+            return float(done.stdout)
+
+        call()
+        time.sleep(3)  # a note of a whole entry is written once the entry has settled
+        call()
+        rounds = 20 if quick else 100
+        small = in_turns({"small": call}, rounds)["small"]
+        fill(project, count)
+        large = in_turns({"large": call}, rounds)["large"]
+        project.lazyck("cache", "stats")
+        stats = in_turns({"stats": lambda: project.lazyck("cache", "stats")}, 3 if quick else 7)["stats"]
+        entry_bytes = project.entries()[0].stat().st_blocks * 512
+        keep = entry_bytes * (count + 1 - count // 5)
+        argv = [os.sys.executable, "-m", "lazyck", "cache", "trim", "--max-size", str(keep)]  # type: ignore[attr-defined]
+        begun = time.perf_counter()
+        trimming = subprocess.Popen(argv, env=project.env, stdout=subprocess.DEVNULL)
+        beside = []
+        while trimming.poll() is None:
+            beside.append(call())
+        trimmed = time.perf_counter() - begun
+        left = len(project.entries())
+    sizes = f"{spread(small, 1e6, ' µs')} with one entry, {spread(large, 1e6, ' µs')} with {count + 1:,}"
+    return [
+        Row(
+            "large-lookup",
+            f"a first call that hits, in a cache of {count:,} entries",
+            statistics.median(large) / statistics.median(small),
+            "×",
+            1.1,
+            "a cache of one entry",
+            sizes,
+        ),
+        Row(
+            "large-stats",
+            f"`cache stats` of {count:,} entries",
+            statistics.median(stats),
+            "s",
+            1,
+            "",
+            spread(stats, 1, " s"),
+        ),
+        Row(
+            "large-trim",
+            f"`cache trim` of {count + 1 - left:,} of them",
+            trimmed,
+            "s",
+            5,
+            "",
+            f"{len(beside)} calls meanwhile, none failed, {spread(beside, 1e6, ' µs')}",
+        ),
+    ]
+
+
+BENCHMARK = Benchmark("large_cache", measure)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

@@ -1,0 +1,84 @@
+"""Memory of a process that has resolved 100 blobs, next to one that has called the same kernels built ahead of time.
+
+python benchmarks/memory.py [--quick]        (needs a C++ compiler)
+
+Private and proportional pages (PSS) of the whole process, as the kernel counts them.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from common import (
+    CALL_MANY,
+    NINJA,
+    Benchmark,
+    LazyProject,
+    Row,
+    in_turns,
+    kernel_blobs,
+    kernel_table,
+    main,
+    ninja_build,
+    spread,
+)
+
+BLOBS = 100
+
+
+def measure(quick: bool) -> list[Row]:
+    """KB per blob."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-memory-") as name:
+        project = LazyProject(Path(name))
+        project.write({**kernel_blobs(BLOBS, 1), "dispatch.cpp": kernel_table(BLOBS), "caller.cpp": CALL_MANY})
+        project.write({"build.ninja": ninja_build(BLOBS)})
+        subprocess.run(NINJA, cwd=project.work, check=True)
+        (project.work / "ahead").mkdir()
+        (project.work / "libk.so").rename(project.work / "ahead" / "libk.so")
+        for old in (project.work / "o").iterdir():
+            old.unlink()
+        project.build(*NINJA)
+        for where in ("ahead", "."):
+            words = [
+                "c++",
+                "-O1",
+                "caller.cpp",
+                "-o",
+                f"{where}/caller",
+                f"-L{where}",
+                "-lk",
+                f"-Wl,-rpath,{(project.work / where).resolve()}",
+            ]
+            subprocess.run(words, cwd=project.work, check=True)
+
+        def pss(where: str) -> float:
+            argv = [f"{where}/caller", *map(str, range(BLOBS))]
+            done = subprocess.run(argv, cwd=project.work, env=project.env, capture_output=True, text=True, check=True)
+            found = re.search(r"^Pss:\s+(\d+) kB", done.stdout, re.MULTILINE)
+            assert found, done.stdout
+            return float(found[1])
+
+        pss(".")  # fills the cache
+        taken = in_turns({"lazy": lambda: pss("."), "ahead": lambda: pss("ahead")}, 3 if quick else 9)
+    each = (statistics.median(taken["lazy"]) - statistics.median(taken["ahead"])) / BLOBS
+    return [
+        Row(
+            "memory",
+            f"memory of a process with {BLOBS} blobs resolved, per blob",
+            each,
+            "KB",
+            64,
+            "the same kernels built ahead of time",
+            f"{spread(taken['lazy'], 1e-3, ' MB')}; ahead of time {spread(taken['ahead'], 1e-3, ' MB')}",
+        )
+    ]
+
+
+BENCHMARK = Benchmark("memory", measure)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

@@ -1,0 +1,110 @@
+"""`lazyck prebuild build` next to bare ninja and `xargs -P` on the same commands; and when all is cached already.
+
+python benchmarks/prebuild.py [--quick]        (needs a C++ compiler)
+
+The bare runs get the very commands that the entries' logs name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+
+from common import (
+    NINJA,
+    Benchmark,
+    LazyProject,
+    Row,
+    in_turns,
+    kernel_blobs,
+    kernel_table,
+    main,
+    ninja_build,
+    seconds,
+    spread,
+)
+
+# Heavy enough that what is around the compiler does not decide.
+BODY = "std::map<int, std::string> all; all[{n}] = std::to_string(args.x); return all.size() * args.x * {n};"
+
+
+def measure(quick: bool) -> list[Row]:
+    """Throughput, and the cost of a blob that is there."""
+    count = 16 if quick else 64
+    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as name:
+        project = LazyProject(Path(name))
+        texts = kernel_blobs(count, 1, BODY)
+        texts["api.hpp"] = "#include <map>\n#include <string>\n" + texts["api.hpp"]
+        project.write({**texts, "dispatch.cpp": kernel_table(count), "build.ninja": ninja_build(count, "-O2 -fPIC")})
+        project.build(*NINJA)
+        words = ("prebuild", "build", "--manifest", "libk.so", "--all")
+        project.lazyck(*words)
+        lines = []
+        for entry in project.entries():
+            steps = [line[2:] for line in entry.with_suffix(".log").read_text().splitlines() if line.startswith("$ ")]
+            lines.append(" && ".join(steps))
+        assert len(lines) == count
+        bare = project.work / "bare"
+        jobs = os.cpu_count() or 1
+        texts = {f"bare/{i}.sh": f"mkdir -p {i} && cd {i} && {line}\n" for i, line in enumerate(lines)}
+        rules = ["rule sh", "  command = sh $in", *(f"build {i}/done: sh {i}.sh" for i in range(count))]
+        texts["bare/build.ninja"] = "\n".join(rules) + "\n"
+        texts["bare/list"] = "".join(f"{i}.sh\n" for i in range(count))
+        project.write(texts)
+
+        def prebuild() -> float:
+            shutil.rmtree(project.cache, ignore_errors=True)
+            return project.lazyck(*words)
+
+        def ninja() -> float:
+            return seconds([*NINJA, f"-j{jobs}", "-C", str(bare)])
+
+        def xargs() -> float:
+            return seconds(["sh", "-c", f"xargs -P {jobs} -n 1 sh < list"], cwd=bare)
+
+        taken = in_turns({"lazyck": prebuild, "ninja": ninja, "xargs": xargs}, 2 if quick else 5)
+        best = min(statistics.median(taken["ninja"]), statistics.median(taken["xargs"]))
+        share = best / statistics.median(taken["lazyck"])
+        some = 200 if quick else 2000
+        each = cached_cost(some)
+    return [
+        Row(
+            "prebuild-throughput",
+            f"throughput of `prebuild build`, {count} blobs",
+            share,
+            "×",
+            0.95,
+            "ninja or `xargs -P` on the same commands, the faster one",
+            f"{spread(taken['lazyck'], 1, ' s')}; ninja {spread(taken['ninja'], 1, ' s')}; "
+            f"xargs {spread(taken['xargs'], 1, ' s')}",
+            is_floor=True,
+        ),
+        Row("prebuild-cached", "`prebuild build` when all is cached, per blob", each[0], "ms", 1, "", each[1]),
+    ]
+
+
+def cached_cost(count: int) -> tuple[float, str]:
+    """Milliseconds per blob of a prebuild with nothing to do: of so many blobs less that of one."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-cached-") as name:
+        project = LazyProject(Path(name))
+        project.write({**kernel_blobs(count, 1), "dispatch.cpp": kernel_table(count)})
+        project.write({"build.ninja": ninja_build(count, "-O0 -fPIC")})
+        project.build(*NINJA)
+        words = ("prebuild", "build", "--manifest", "libk.so")
+        project.lazyck(*words, "--all")
+        taken = in_turns(
+            {"all": lambda: project.lazyck(*words, "--all"), "one": lambda: project.lazyck(*words, "k0")}, 5
+        )
+    more = statistics.median(taken["all"]) - statistics.median(taken["one"])
+    return more / (
+        count - 1
+    ) * 1e3, f"{count} blobs {spread(taken['all'], 1, ' s')}; one {spread(taken['one'], 1, ' s')}"
+
+
+BENCHMARK = Benchmark("prebuild", measure)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

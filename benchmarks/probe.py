@@ -1,0 +1,118 @@
+"""The probe and the link after it: 15,156 blobs of 60,252 symbols, how both grow, and what a symbol costs in bytes.
+
+python benchmarks/probe.py [--quick]        (needs a C++ compiler; minutes without --quick)
+
+The project's own compiles (one dispatcher) are not in the figures: they are what `lazyck build full` notes of its link.
+The host-only compile of each blob is extrapolated from a sample of them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import NINJA, Benchmark, LazyProject, Row, kernel_blobs, kernel_table, main, ninja_build, number
+
+FUNCTIONS = 4
+AITER = 15_063  # blobs of four functions: 60,252 symbols; 93 more have none of their own in the design's figures
+SIZES = (1_000, 5_000, AITER, 60_000)
+SAMPLE = 12
+
+
+def build(project: LazyProject, count: int) -> dict[str, Any]:
+    """Build `count` blobs lazily; what lazyck noted."""
+    project.write({**kernel_blobs(count, FUNCTIONS), "dispatch.cpp": kernel_table(count * FUNCTIONS)})
+    project.write({"build.ninja": ninja_build(count, "-O0 -fPIC")})
+    project.build(*NINJA)
+    return project.summary()
+
+
+def compile_each(project: LazyProject, count: int) -> float:
+    """Seconds that compiling each blob for the host would take, from a sample."""
+    chosen = random.Random(5).sample(range(count), SAMPLE)
+    begun = time.perf_counter()
+    for i in chosen:
+        words = ["c++", "-O0", "-fPIC", "-I.", "-c", f"blob/k{i}.cpp", "-o", "sample.o"]
+        subprocess.run(words, cwd=project.work, check=True)
+    return (time.perf_counter() - begun) / SAMPLE * count
+
+
+def sections(library: Path) -> int:
+    """Bytes of what each symbol adds to a library: stubs, slots, names and their tables."""
+    text = subprocess.run(["size", "-A", str(library)], capture_output=True, text=True, check=True).stdout
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("."))
+
+
+def measure(quick: bool) -> list[Row]:
+    """The figures at the size of aiter's backward, and the growth."""
+    sizes = SIZES[:2] if quick else SIZES
+    found: dict[int, dict[str, Any]] = {}
+    bytes_of: dict[int, int] = {}
+    each = 0.0
+    for count in sizes:
+        with tempfile.TemporaryDirectory(prefix="lazyck-probe-") as name:
+            project = LazyProject(Path(name))
+            found[count] = build(project, count)
+            bytes_of[count] = sections(project.work / "libk.so")
+            if count == sizes[-1] or count == AITER:
+                each = compile_each(project, count) if count == AITER or quick else each
+            shutil.rmtree(project.work / "t")
+    main_size = AITER if AITER in found else sizes[-1]
+    at = found[main_size]
+    assert at["symbols"] == main_size * FUNCTIONS, at
+    per_blob = [found[n]["probe_seconds"] / n for n in sizes]
+    probes = ", ".join(f"{n:,}: {number(found[n]['probe_seconds'])} s" for n in sizes)
+    links = ", ".join(f"{n * FUNCTIONS:,}: {number(found[n]['link_seconds'])} s" for n in sizes)
+    per_symbol = (bytes_of[sizes[1]] - bytes_of[sizes[0]]) / ((sizes[1] - sizes[0]) * FUNCTIONS)
+    link_size = sizes[1]  # 5,000 blobs: 20,000 stubs
+    link = found[link_size]["bundle_seconds"] + found[link_size]["link_seconds"]
+    return [
+        Row(
+            "probe",
+            f"probe of {main_size:,} blobs, {main_size * FUNCTIONS:,} symbols",
+            at["probe_seconds"],
+            "s",
+            40,
+            f"host-only compile of each: {number(each)} s of one core",
+            f"by blobs: {probes}",
+        ),
+        Row("probe-memory", "lazyck's peak memory in that", at["peak_rss_kib"] / 2**20, "GB", 1.5, "", ""),
+        Row(
+            "probe-growth",
+            "probe seconds per blob, of the largest size to the one before",
+            per_blob[-1] / per_blob[-2],
+            "×",
+            1.25,
+            "the size before",
+            f"by blobs: {probes}",
+        ),
+        Row(
+            "link-20k",
+            f"bundle, stubs and link of {link_size * FUNCTIONS:,} symbols",
+            link,
+            "s",
+            10,
+            "",
+            f"link by symbols: {links}",
+        ),
+        Row(
+            "bytes",
+            "stub, slot and name, per symbol",
+            per_symbol,
+            "bytes",
+            400,
+            "",
+            "sections of the library, from one size to the next, with the dispatcher's table",
+        ),
+    ]
+
+
+BENCHMARK = Benchmark("probe", measure)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

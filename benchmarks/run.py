@@ -1,0 +1,121 @@
+"""Run all benchmarks, compare them with the recorded figures, and rewrite the table of docs/performance.md.
+
+    python benchmarks/run.py [--quick] [--only NAME]... [--write]
+
+--quick takes seconds instead of minutes for each, with fewer rounds: good for seeing that everything runs. --write
+puts the figures into docs/performance.md, docs/performance.svg and benchmarks/baseline.json; without it they are
+compared with that record. Status 1 when a figure misses its target and no reason is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+from common import REPOSITORY, Benchmark, Row, number, render
+
+NAMES = (
+    "warm_call",
+    "load",
+    "cache_hit",
+    "compile",
+    "shim",
+    "probe",
+    "quick",
+    "prebuild",
+    "many_processes",
+    "memory",
+    "large_cache",
+)
+PAGE = REPOSITORY / "docs" / "performance.md"
+PICTURE = REPOSITORY / "docs" / "performance.svg"
+BASELINE = REPOSITORY / "benchmarks" / "baseline.json"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def benchmark(name: str) -> Benchmark:
+    """The one that the module `name` defines."""
+    found = importlib.import_module(name).BENCHMARK
+    assert isinstance(found, Benchmark)
+    return found
+
+
+def machine() -> str:
+    """What the figures were made on."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.split("\n")[0]
+    system = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    return (
+        f"{os.cpu_count()} cores ({cpu}), {memory:.0f} GB, shared; {system}, Linux {platform.release()}, {compiler}, "
+        f"Python {platform.python_version()}; load at the end {load}; {date.today().isoformat()}"
+    )
+
+
+def compare(rows: list[Row], recorded: dict[str, float]) -> str:
+    """How the figures stand to those of the last record."""
+    lines = []
+    for r in rows:
+        before = recorded.get(r.name)
+        told = f"{r.value / before:6.2f} of the record's {number(before)}" if before else "  not recorded before"
+        lines.append(f"{r.name:24}{number(r.value):>10} {r.unit:14}{told}")
+    return "\n".join(lines)
+
+
+def write_page(rows: list[Row]) -> None:
+    """Put the table into the page, between its marks."""
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    missed = [r for r in rows if not r.is_met]
+    reasons = "".join(f"- {r.claim}: {r.why}\n" for r in missed if r.why)
+    table = f"{render(rows)}\n\nMade on {machine()}, by `python benchmarks/run.py --write`.\n"
+    if reasons:
+        table += f"\nWhy what is missed is missed:\n\n{reasons}"
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}")
+
+
+def main() -> None:
+    """See the module's text."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=NAMES)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.write and (options.only or options.quick):
+        parser.error("--write takes the figures of all benchmarks, at their full length")
+    rows: list[Row] = []
+    for name in options.only or NAMES:
+        chosen = benchmark(name)
+        if reason := chosen.missing():
+            print(f"{name}: left out, {reason}", file=sys.stderr)
+            continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        rows += chosen.measure(options.quick)
+    print(render(rows))
+    recorded = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
+    print()
+    print(compare(rows, {name: row["value"] for name, row in recorded.items()}))
+    if options.write:
+        import picture
+
+        BASELINE.write_text(json.dumps({r.name: asdict(r) for r in rows}, indent=1) + "\n")
+        picture.draw(rows, PICTURE)
+        write_page(rows)
+    sys.exit(0 if all(r.is_met or r.why for r in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
