@@ -1,0 +1,85 @@
+"""The benchmarks: each claim has its figure, its target and its place in the page; a short one runs for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY
+
+BENCHMARKS = REPOSITORY / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import common  # noqa: E402
+import run  # noqa: E402
+
+
+def row(name: str, value: float, target: float = 2.0, **more: object) -> common.Row:
+    return common.Row(name, f"claim {name}", value, "ms", target, "something", "details", **more)  # type: ignore[arg-type]
+
+
+def test_each_benchmark_says_what_it_needs() -> None:
+    modules = {p.stem for p in BENCHMARKS.glob("*.py")} - {"common", "picture", "run"}
+    assert modules == set(run.NAMES)
+    for name in run.NAMES:
+        assert isinstance(run.benchmark(name).missing(), str)
+
+
+def test_a_missed_target_is_marked_and_its_reason_told() -> None:
+    met, missed, floor = row("a", 1.0), row("b", 3.0, why="the kernel"), row("c", 25.0, 20.0, is_floor=True)
+    assert (met.is_met, missed.is_met, floor.is_met) == (True, False, True)
+    assert not row("d", 19.0, 20.0, is_floor=True).is_met
+    lines = common.render([met, missed, floor]).splitlines()
+    assert "**missed**" in lines[3] and "**missed**" not in lines[2] + lines[4]
+    assert "≥ 20" in lines[4] and "≤ 2" in lines[2]
+
+
+def test_figures_go_into_the_page_between_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{run.BEGIN}\nold\n{run.END}\nafter\n")
+    monkeypatch.setattr(run, "PAGE", page)
+    for _ in range(2):
+        run.write_page([row("a", 1.0), row("b", 3.0, why="the kernel")])
+        text = page.read_text()
+        assert text.startswith(f"before\n{run.BEGIN}\n") and text.endswith(f"{run.END}\nafter\n")
+        assert "old" not in text and text.count("claim a") == 1 and "- claim b: the kernel" in text
+
+
+def test_the_page_has_a_place_for_the_figures() -> None:
+    text = run.PAGE.read_text()
+    assert text.count(run.BEGIN) == text.count(run.END) == 1
+
+
+def test_figures_are_compared_with_the_record() -> None:
+    told = run.compare([row("a", 3.0), row("b", 1.0)], {"a": 1.5})
+    assert "2.00 of the record's 1.5" in told.splitlines()[0]
+    assert "not recorded before" in told.splitlines()[1]
+
+
+def test_ways_are_measured_in_turns() -> None:
+    order: list[str] = []
+    ways = {name: lambda name=name: float(order.append(name) or len(order)) for name in "ab"}  # type: ignore[misc]
+    taken = common.in_turns(ways, 8)
+    assert sorted(map(len, taken.values())) == [8, 8]
+    assert all(set(order[i : i + 2]) == {"a", "b"} for i in range(0, 16, 2)), order
+    assert order[:2] != order[2:4] or order[4:6] != order[6:8], "in an order that changes"
+
+
+def test_a_short_run_of_one_benchmark_measures_real_processes() -> None:
+    argv = [sys.executable, str(BENCHMARKS / "run.py"), "--quick", "--only", "memory"]
+    done = subprocess.run(argv, env=os.environ, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "memory of a process with 100 blobs resolved" in done.stdout
+    refused = subprocess.run([*argv, "--write"], env=os.environ, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "at their full length" in refused.stderr
+
+
+def test_the_record_is_of_rows() -> None:
+    if not run.BASELINE.is_file():
+        pytest.skip("nothing is recorded yet")
+    for name, recorded in json.loads(run.BASELINE.read_text()).items():
+        assert common.Row(**recorded).name == name
