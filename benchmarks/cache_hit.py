@@ -175,7 +175,7 @@ def table(title: str, figures: dict[int, dict[str, list[float]]]) -> str:
 
 def measure(quick: bool) -> list[Row]:
     """A blob's first call after another's, and a process's first lazy call, for an entry of 1 MB; prints the others."""
-    calls = 20 if quick else 200
+    calls = 20 if quick else 100
     with tempfile.TemporaryDirectory(prefix="lazyck-hit-") as name:
         bench = Bench(Path(name))
 

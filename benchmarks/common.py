@@ -194,6 +194,10 @@ def kernel_table(total: int) -> str:
     )
 
 
+# One that calls only the first: the others' stubs are there all the same.
+ONE_CALL = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<0>(Args{x}); }\n'
+
+
 def ninja_build(count: int, flags: str = "-O1 -fPIC") -> str:
     """A ninja file that makes libk.so of the dispatcher and of `count` blobs."""
     objects = " ".join(f"o/k{i}.o" for i in range(count))

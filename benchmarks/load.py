@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from common import NINJA, Benchmark, LazyProject, Row, in_turns, kernel_blobs, kernel_table, main, ninja_build, spread
+from common import NINJA, ONE_CALL, Benchmark, LazyProject, Row, in_turns, kernel_blobs, main, ninja_build, spread
 
 SLOTS = 20_000
 LOADER = """
@@ -39,7 +39,7 @@ def measure(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="lazyck-load-") as name:
         project = LazyProject(Path(name))
         texts = kernel_blobs(SLOTS // 20, 20)
-        project.write({**texts, "dispatch.cpp": kernel_table(SLOTS), "build.ninja": ninja_build(SLOTS // 20)})
+        project.write({**texts, "dispatch.cpp": ONE_CALL, "build.ninja": ninja_build(SLOTS // 20)})
         project.write({"loader.cpp": LOADER, "empty.cpp": "int nothing() { return 0; }\n"})
         project.build(*NINJA)
         for words in (

@@ -1,4 +1,4 @@
-"""`lazyck build quick` next to `build full`, of the attention example's 360 variants; and when nothing has changed.
+"""`lazyck build quick` next to `build full`, of 5,000 blobs; and when nothing has changed.
 
 python benchmarks/quick.py [--quick]        (needs a C++ compiler)
 
@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from common import REPOSITORY, Benchmark, LazyProject, Row, in_turns, main, spread
+from common import (
+    NINJA,
+    ONE_CALL,
+    REPOSITORY,
+    Benchmark,
+    LazyProject,
+    Row,
+    in_turns,
+    kernel_blobs,
+    main,
+    ninja_build,
+    spread,
+)
 
-EXAMPLE = REPOSITORY / "examples" / "attention"
 SOURCES = REPOSITORY / "lazyck" / "runtime" / "src"
 
 
@@ -24,17 +33,14 @@ def measure(quick: bool) -> list[Row]:
     """Wall seconds."""
     with tempfile.TemporaryDirectory(prefix="lazyck-quick-") as name:
         project = LazyProject(Path(name))
-        project.work.joinpath("home").mkdir()
-        env = {"ROCM_PATH": str(REPOSITORY / "scripts" / "fake_rocm_home")}
-        configure = [sys.executable, str(EXAMPLE / "configure.py"), "--gpu-archs", "gfx942", "--build-dir"]
+        blobs = 1_000 if quick else 5_000
+        project.write({**kernel_blobs(blobs, 4), "dispatch.cpp": ONE_CALL, "build.ninja": ninja_build(blobs)})
         count = 0
 
         def full() -> float:
-            shutil.rmtree(project.work / "build", ignore_errors=True)
-            shutil.rmtree(project.work / "t", ignore_errors=True)
-            subprocess.run([*configure, str(project.work / "build")], check=True, capture_output=True)
-            ninja = ("--", sys.executable, "-m", "ninja", "-C", str(project.work / "build"), "--quiet")
-            return project.lazyck("build", "full", "--gpu-archs", "gfx942", "--tmp-dir", "t", *ninja, env=env)
+            for made in ("o", "t"):
+                shutil.rmtree(project.work / made, ignore_errors=True)
+            return project.build(*NINJA)
 
         def changed() -> float:
             nonlocal count
@@ -52,7 +58,7 @@ def measure(quick: bool) -> list[Row]:
         runtime = project.work / "runtime"
         full()
         changed()
-        rounds = 3 if quick else 7
+        rounds = 3
         taken = in_turns({"changed": changed}, rounds) | in_turns({"unchanged": unchanged}, rounds)
         taken |= in_turns({"full": full}, rounds)
     return [
@@ -62,7 +68,7 @@ def measure(quick: bool) -> list[Row]:
             statistics.median(taken["full"]) / statistics.median(taken["changed"]),
             "× faster",
             20,
-            "`build full` of 360 variants",
+            f"`build full` of {blobs:,} blobs",
             f"{spread(taken['changed'], 1, ' s')}; full {spread(taken['full'], 1, ' s')}",
             is_floor=True,
         ),
