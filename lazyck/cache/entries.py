@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,28 +50,33 @@ def cache_of(env: Mapping[str, str]) -> Path:
 
 def parse(path: Path) -> tuple[str, str, str, str, str] | None:
     """(library, archs, build, blob, digest) of an entry's path; None for another file."""
-    found = _ENTRY.fullmatch(path.name)
-    archs, dash, build = path.parent.name.partition("-")
-    if not found or not dash:
-        return None
-    return path.parents[1].name, archs, build, found["blob"], found["digest"]
+    return _parse(path.parents[1].name, path.parent.name, path.name)
+
+
+def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str, str] | None:
+    found = _ENTRY.fullmatch(name)
+    archs, dash, build = directory.partition("-")
+    return (library, archs, build, found["blob"], found["digest"]) if found and dash else None
 
 
 def read_entries(cache: Path, pattern: str = "*/*/*.so") -> Iterator[CacheEntry]:
     """The entries below `v1`, sorted by path. One that is removed at this moment is not there."""
-    for path in sorted((cache / abi.CACHE_VERSION).glob(pattern)):
-        names = parse(path)
+    # By strings: `Path` takes several times as long, and a cache may have tens of thousands.
+    root = str(cache / abi.CACHE_VERSION)
+    for parts in sorted(path.split("/") for path in glob.iglob(pattern, root_dir=root)):
+        names = _parse(*parts[-3:])
         if names is None:
             continue
+        path = "/".join((root, *parts))
         try:
-            info = path.stat()
+            info = os.stat(path)
         except FileNotFoundError:
             continue
         try:
-            used = (path.parent / f"{path.name}.seen").stat().st_mtime
+            used = os.stat(f"{path}.seen").st_mtime
         except OSError:
             used = info.st_mtime
-        yield CacheEntry(path, *names, info.st_size, info.st_mtime, max(used, info.st_mtime))
+        yield CacheEntry(Path(path), *names, info.st_size, info.st_mtime, max(used, info.st_mtime))
 
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
