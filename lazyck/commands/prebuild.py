@@ -16,8 +16,10 @@ from lazyck.config import cache_dir, environment, number
 from lazyck.costs import Costs, read_costs
 from lazyck.errors import BuildError, UsageError
 from lazyck.inspect import read_manifest
-from lazyck.prebuild import build, listing, names, output, plan, progress
+from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
+from lazyck.prebuild.schedule import Fleet
+from lazyck.quantities import parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
@@ -208,6 +210,49 @@ def finish(outcome: plan.Outcome) -> None:
         raise KeyboardInterrupt
     if outcome.left:
         raise BuildError(f"{outcome.left} entries were not compiled", "run the same line again")
+
+
+def worker_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
+    """`4` or `4,8,16`."""
+    words = text.split(",")
+    if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= 1_000_000 for w in words):
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 4,8,16")
+    return [int(w) for w in words]
+
+
+@group.command("plan")
+@blob_options
+@click.option(
+    "--workers", required=True, callback=worker_counts, metavar="LIST", help="Numbers of workers, such as 8 or 4,8,16."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Parallel compiles of each worker. [default: LAZYCK_JOBS, else the number of cores here]",
+)
+@click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, such as 64G. [default: no bound]")
+@click.option("--from-scratch", is_flag=True, help="As if nothing were cached yet.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan_command(
+    manifest_file: Path,
+    blob_list: tuple[str, ...],
+    every: bool,
+    gpu_archs: str,
+    blobs: tuple[str, ...],
+    workers: list[int],
+    jobs: int | None,
+    memory: str,
+    from_scratch: bool,
+    as_json: bool,
+) -> None:
+    """Say how long a build takes on so many workers, by what compiles took before."""
+    env = environment()
+    kib = parse_size(memory, "--memory") // 1024 if memory else None
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    found = all_entries(tool(env), manifest_file, chosen, gpu_archs, env)
+    work = forecast.gather(found, read_known_costs(found, env), from_scratch)
+    each = [forecast.forecast(work, Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
+    click.echo((forecast.to_json if as_json else forecast.render)(work, each).rstrip("\n"))
 
 
 @group.command("clean")
