@@ -185,6 +185,7 @@ Config read_config() {
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
+    config.launcher = split(environment(LAZYCK_ENV_LAUNCHER), " \t\n");
     config.salt = environment(LAZYCK_ENV_EXTRA_CACHE_KEY);
     config.lock_timeout = read_seconds(LAZYCK_ENV_LOCK_TIMEOUT, config.lock_timeout);
     config.compile_timeout = read_seconds(LAZYCK_ENV_COMPILE_TIMEOUT, config.compile_timeout);

@@ -64,6 +64,8 @@ bool sets(const std::string& assignment, std::string_view name) {
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
     CompilePlan plan;
     plan.compile = expand_step(recipe.compile, values.object, recipe, values);
+    // Not the link: what such tools keep or send elsewhere is one source's object.
+    plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
     plan.link = expand_step(recipe.link, values.output, recipe, values);
     const Strings env = expand_step(recipe.env, values.output, recipe, values);
     for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
