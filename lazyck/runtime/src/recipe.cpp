@@ -97,7 +97,7 @@ Strings plan_environment(const CompilePlan& plan) {
 std::string reproducer(const CompilePlan& plan) {
     Strings prefix;
     for (const std::string& name : plan.unset) {
-        if (!environment(name).empty()) prefix.insert(prefix.end(), {"-u", name});
+        if (!environment(name.c_str()).empty()) prefix.insert(prefix.end(), {"-u", name});
     }
     prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
     const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
@@ -107,7 +107,7 @@ std::string reproducer(const CompilePlan& plan) {
 std::string find_toolchain(const RecipeRow& recipe) {
     if (recipe.home.empty() || is_directory(recipe.home)) return recipe.home;
     for (const std::string& variable : recipe.home_env) {
-        const std::string home = environment(variable);
+        const std::string home = environment(variable.c_str());
         if (!home.empty() && is_directory(home)) return home;
     }
     fail("lazyck: no " + recipe.toolchain + " toolchain: the build's, '" + recipe.home + "', is not on this machine" +
