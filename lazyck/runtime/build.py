@@ -27,6 +27,7 @@ CXX_FLAGS = (
     "-O2",
     "-g0",
     "-fPIC",
+    "-fno-plt",
     "-pthread",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",

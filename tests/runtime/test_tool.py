@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -47,6 +48,10 @@ def test_status_lists_blobs_and_paths(lib: LazyLibrary, rt_tool: Path, by: str) 
     ]
     assert [Path(r["path"]) for r in rows if r["cached"]] == lib.entries()
     assert lib.call(rt_tool, "path", "--from", source, "sub").stdout == f"{lib.entries()[0]}\n"
+    # what another cache, or a remote one, has it under
+    assert rows[1]["entry"] == str(lib.entries()[0].relative_to(lib.cache / "v1"))
+    low, high = struct.unpack("<2Q", lib.entries()[0].read_bytes()[-24:-8])
+    assert rows[1]["key"] == f"{high:016x}{low:016x}"
 
 
 def test_code_for_another_machine_does_not_become_an_entry(lib: LazyLibrary, rt_tool: Path) -> None:

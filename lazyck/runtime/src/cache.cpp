@@ -71,12 +71,20 @@ std::string EntryKey::archs_in_name() const {
     return safe_name(archs);
 }
 
-Strings Cache::directories(const EntryKey& key) const {
+std::string Cache::leaf_name(const EntryKey& key) {
     std::string leaf = key.archs_in_name() + "-" + safe_name(key.toolchain_id);
     if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
+    return leaf;
+}
+
+Strings Cache::directories(const EntryKey& key) const {
     const std::string version = m_root + "/" LAZYCK_CACHE_VERSION;
     const std::string library = version + "/" + safe_name(key.library);
-    return {m_root, version, library, library + "/" + leaf};
+    return {m_root, version, library, library + "/" + leaf_name(key)};
+}
+
+std::string Cache::entry_name(const EntryKey& key) {
+    return safe_name(key.library) + "/" + leaf_name(key) + "/" + file_name(key);
 }
 
 Cache::Leaf& Cache::leaf_of(const EntryKey& key) {

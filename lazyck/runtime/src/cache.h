@@ -50,6 +50,8 @@ class Cache {
 
     const std::string& root() const { return m_root; }
     std::string entry_path(const EntryKey& key);
+    // The same below the directory of this version's entries, which other caches have it under too.
+    static std::string entry_name(const EntryKey& key);
     // Of what a look at the entry found; "": that is not kept.
     std::string note_path(const EntryKey& key);
     // The directory of the entry, opened to look into it, as `open_trusted` opens one: by its path, and every directory
@@ -86,6 +88,7 @@ class Cache {
     };
 
     Strings directories(const EntryKey& key) const;
+    static std::string leaf_name(const EntryKey& key);
     // The caller holds m_mutex.
     Leaf& leaf_of(const EntryKey& key);
     bool is_trusted(const std::string& path);

@@ -11,6 +11,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -58,23 +59,29 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
                                    static_cast<std::uint64_t>(identity.st_ctim.tv_sec),
                                    static_cast<std::uint64_t>(identity.st_ctim.tv_nsec)};
     const std::uint64_t bits = hash(parts, sizeof parts).low;
-    std::string spelled;
-    spelled.reserve(160);
-    spelled += '/';
+    char spelled[2 * 64 + 1];
+    std::size_t size = 0;
+    spelled[size++] = '/';
     for (unsigned i = 0; i < 64; ++i) {
-        if (((bits >> i) & 1) != 0) spelled += '.';
-        spelled += '/';
+        spelled[size] = '.';
+        size += (bits >> i) & 1;
+        spelled[size++] = '/';
     }
-    spelled += std::to_string(fd);
+    const std::string number = std::to_string(fd);
     const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
     // A /proc of another process namespace knows this process as self only.
     for (const bool is_self : {false, true}) {
         const std::string lead = k_proc + (is_self ? std::string("self") : std::to_string(getpid())) + "/fd";
         struct stat st;
         // By its plain name, which is the same file's: the kernel takes a while for the other one.
-        if (stat((lead + "/" + std::to_string(fd)).c_str(), &st) != 0 || !is_same(st, identity)) continue;
-        const std::size_t length = lead.size() + spelled.size();
-        return lead + std::string(room > length ? room - length : 0, '/') + spelled;
+        if (stat((lead + "/" + number).c_str(), &st) != 0 || !is_same(st, identity)) continue;
+        const std::size_t length = lead.size() + size + number.size();
+        std::string name;
+        name.reserve(std::max(room, length));
+        name += lead;
+        name.append(room > length ? room - length : 0, '/');
+        name.append(spelled, size);
+        return name += number;
     }
     return "";
 }

@@ -54,6 +54,7 @@ class Compilation {
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);
         values.archs = request.archs;
+        values.launcher = request.launcher;
         m_plan = make_plan(request.recipe, values);
     }
 
@@ -120,7 +121,11 @@ class Compilation {
         const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
         if (!outcome.has_started) {
-            fail_here(reason + "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
+            const bool is_launcher = !m_request.launcher.empty() && argv[0] == m_request.launcher[0];
+            fail_here(reason + (is_launcher
+                                    ? "; " LAZYCK_ENV_LAUNCHER " names it: install it, or unset that variable"
+                                    : "; install that compiler, or fill the cache ahead of time with `lazyck prebuild "
+                                      "build`"),
                       "");
         }
         // What it said until it was killed is not why.

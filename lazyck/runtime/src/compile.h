@@ -20,6 +20,7 @@ struct CompileRequest {
     std::string root;     // the bundle's
     std::string library;  // the lazy library's path
     Strings archs;
+    Strings launcher;
     Strings symbols;                                                    // that the entry must define
     double timeout_seconds = 0;                                         // of each step; 0: none
     double expected_seconds = 0;                                        // for messages; 0: not known

@@ -114,9 +114,9 @@ std::string home_of_account() {
 
 bool is_privileged() { return getauxval(AT_SECURE) != 0; }
 
-std::string environment(const std::string& variable) {
+std::string environment(const char* variable) {
     // Whoever starts a setuid program is not to say what it loads, compiles, or where.
-    const char* value = is_privileged() ? nullptr : std::getenv(variable.c_str());
+    const char* value = is_privileged() ? nullptr : std::getenv(variable);
     return value == nullptr ? "" : value;
 }
 
@@ -129,10 +129,13 @@ std::string rank_name() {
     return "";
 }
 
-std::string cache_root(const std::string& text, const std::string& what) {
+std::string cache_root(const std::string& text, const char* what) {
+    const bool is_clean = text.size() > 1 && text[0] == '/' && text.back() != '/' &&
+                          text.find("//") == std::string::npos && text.find("/.") == std::string::npos;
+    if (is_clean) return text;
     const std::string remedy = "; give the absolute path of a directory of your own";
     if (text.empty() || text[0] != '/') {
-        fail("lazyck: " + what + shell_quote(text) +
+        fail(std::string("lazyck: ") + what + shell_quote(text) +
              ": a cache below the working directory is refused: whoever can write" +
              " there could put any code into it" + remedy);
     }
@@ -140,10 +143,11 @@ std::string cache_root(const std::string& text, const std::string& what) {
     for (const std::string& part : split(text, "/")) {
         // Behind a link it would lead elsewhere than it looks.
         if (part == "..")
-            fail("lazyck: " + what + shell_quote(text) + ": '..' in the cache's path is refused" + remedy);
+            fail(std::string("lazyck: ") + what + shell_quote(text) + ": '..' in the cache's path is refused" + remedy);
         if (part != ".") root += "/" + part;
     }
-    if (root.empty()) fail("lazyck: " + what + shell_quote(text) + ": the root directory cannot be the cache" + remedy);
+    if (root.empty())
+        fail(std::string("lazyck: ") + what + shell_quote(text) + ": the root directory cannot be the cache" + remedy);
     return root;
 }
 
@@ -185,6 +189,7 @@ Config read_config() {
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
+    config.launcher = split(environment(LAZYCK_ENV_LAUNCHER), " \t\n");
     config.salt = environment(LAZYCK_ENV_EXTRA_CACHE_KEY);
     config.lock_timeout = read_seconds(LAZYCK_ENV_LOCK_TIMEOUT, config.lock_timeout);
     config.compile_timeout = read_seconds(LAZYCK_ENV_COMPILE_TIMEOUT, config.compile_timeout);

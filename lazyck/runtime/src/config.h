@@ -15,6 +15,7 @@ struct Config {
     bool is_jit_disabled = false;
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // compilers at a time
+    Strings launcher;                // words that go in front of a compiler's command
     std::string salt;                // the user's own part of the key
     double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by what compiles took
     double compile_timeout = 3600;   // seconds; 0: none
@@ -44,11 +45,11 @@ Strings parse_archs(const std::string& text, const char* variable);
 bool is_privileged();
 
 // `variable` as it is, or "". Always "" in a privileged process.
-std::string environment(const std::string& variable);
+std::string environment(const char* variable);
 
 // `text` as a cache's root: absolute, no link hidden by a trailing '/' or '.'. Throws CompileError, which begins with
 // `what`, where it is relative or has '..'.
-std::string cache_root(const std::string& text, const std::string& what);
+std::string cache_root(const std::string& text, const char* what);
 
 // $XDG_CACHE_HOME/<name>, else ~/.cache/<name>.
 std::string default_cache_dir(const std::string& name);

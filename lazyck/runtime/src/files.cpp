@@ -60,12 +60,12 @@ std::string stranger_of(const struct stat& st) {
 }
 
 void check_trusted(const std::string& path, const struct stat& st) {
+    const std::string stranger = S_ISDIR(st.st_mode) ? stranger_of(st) : "";
+    if (S_ISDIR(st.st_mode) && stranger.empty()) return;
     const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
     const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
     if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
     if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
-    const std::string stranger = stranger_of(st);
-    if (stranger.empty()) return;
     const bool is_ours = st.st_uid == geteuid();
     fail(start + stranger + (is_ours ? "; run: chmod go-w " + shell_quote(path) : advice));
 }

@@ -64,6 +64,8 @@ bool sets(const std::string& assignment, std::string_view name) {
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
     CompilePlan plan;
     plan.compile = expand_step(recipe.compile, values.object, recipe, values);
+    // Not the link: what such tools keep or send elsewhere is one source's object.
+    plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
     plan.link = expand_step(recipe.link, values.output, recipe, values);
     const Strings env = expand_step(recipe.env, values.output, recipe, values);
     for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
@@ -95,7 +97,7 @@ Strings plan_environment(const CompilePlan& plan) {
 std::string reproducer(const CompilePlan& plan) {
     Strings prefix;
     for (const std::string& name : plan.unset) {
-        if (!environment(name).empty()) prefix.insert(prefix.end(), {"-u", name});
+        if (!environment(name.c_str()).empty()) prefix.insert(prefix.end(), {"-u", name});
     }
     prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
     const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
@@ -105,7 +107,7 @@ std::string reproducer(const CompilePlan& plan) {
 std::string find_toolchain(const RecipeRow& recipe) {
     if (recipe.home.empty() || is_directory(recipe.home)) return recipe.home;
     for (const std::string& variable : recipe.home_env) {
-        const std::string home = environment(variable);
+        const std::string home = environment(variable.c_str());
         if (!home.empty() && is_directory(home)) return home;
     }
     fail("lazyck: no " + recipe.toolchain + " toolchain: the build's, '" + recipe.home + "', is not on this machine" +

@@ -17,6 +17,7 @@ struct RecipeValues {
     std::string library;
     std::string toolchain;
     Strings archs;
+    Strings launcher;  // in front of the compile step
 };
 
 struct CompilePlan {

@@ -293,6 +293,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.source = is_in_bundle ? request.root + "/" + blob.source : blob.source;
     request.library = m_places.library;
     request.archs = key.archs;
+    request.launcher = m_config.launcher;
     request.symbols = symbols;
     const long needed = memory_for(m_config, guess);
     Cost cost;

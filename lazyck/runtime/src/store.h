@@ -52,6 +52,9 @@ class Store {
     // Whether a cache has it; `path` is where it is, or would be in the user's own.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
 
+    // What its entry is looked up by.
+    EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
+
     // Throws CompileError when `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
 
@@ -78,7 +81,6 @@ class Store {
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
     std::string name_of(const ManifestView& manifest) const;
-    EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
     Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arch.h"
+#include "cache.h"
 #include "config.h"
 #include "elf_view.h"
 #include "entry.h"
@@ -30,7 +31,7 @@ constexpr char k_usage[] =
     "usage: lazyck-rt compile|status|path --from LIBRARY|MANIFEST [--library LIBRARY] [--arch ARCH]...\n"
     "                 [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
-    "  status    one JSON line for each blob: name, arch, path, cached\n"
+    "  status    one JSON line for each blob: name, arch, path, cached; key and entry, which any cache has it under\n"
     "  path      where each blob's entry is or would be, one a line\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
@@ -181,8 +182,11 @@ int run(const Options& options) {
             out += path + "\n";
             continue;
         }
+        const EntryKey key = store.key_of(manifest, manifest.blob(i), archs);
         out += "{\"name\": " + json_string(manifest.blob(i).name) + ", \"arch\": " + json_string(join(archs, "+")) +
-               ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") + "}\n";
+               ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
+               ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +
+               "}\n";
     }
     return write_all(1, out) ? 0 : 1;
 }
