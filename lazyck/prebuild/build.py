@@ -6,7 +6,6 @@ in a journal that the edges write: lines "begin <number>" and "end <number> <sta
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 import time
@@ -147,7 +146,6 @@ def failure_of(job: Job, output: str, status: int) -> Failure:
     """What `lazyck-rt compile` says of a blob that it could not compile."""
     lines = output.strip().split("\n")
     log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
-    log = log if os.path.isfile(log) else ""  # of another host
     prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
     first = lines[0].removeprefix(prefix) or f"lazyck-rt ended with status {status} and said nothing"
     return Failure(job, log or (str(job.entry.log) if job.entry.log.exists() else ""), first[:_LONGEST_ERROR])

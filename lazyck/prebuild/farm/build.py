@@ -14,24 +14,23 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lazyck import abi
-from lazyck.costs import DIRECTORY as COSTS
 from lazyck.errors import BuildError, LazyckError, UsageError
-from lazyck.files import write_atomic
 from lazyck.manifest import Manifest, encode
 from lazyck.prebuild.build import failure_of, signals_interrupting
 from lazyck.prebuild.farm.cluster import connected
 from lazyck.prebuild.farm.crew import Crew, Member
+from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
 from lazyck.prebuild.farm.parcel import pack, parcel_files
 from lazyck.prebuild.farm.worker import make, stop
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from lazyck.prebuild.progress import Reporter, State
-from lazyck.remote import EntryName, Listener, Remote
+from lazyck.remote import Listener, Remote
 from lazyck.visible import visible
 
 _TRIES = 3
@@ -134,7 +133,7 @@ class Farm:
 
     def _fetch_what_is_there(self, pool: ThreadPoolExecutor) -> None:
         """What an earlier run, or somebody else, has left in the remote."""
-        have = list(pool.map(lambda job: self._fetch(job), self._plan.jobs))
+        have = list(pool.map(lambda job: fetch(self._remote, job.entry), self._plan.jobs))
         for number, is_here in enumerate(have):
             if is_here:
                 self._run.todo.remove(number)
@@ -228,9 +227,9 @@ class Farm:
             self._again(given.number, f"{made.host}: {made.problem}")
             return
         job = self._plan.jobs[given.number]
-        self._keep_log(job, made)
+        log = keep_log(job.entry, made)
         if made.status != 0:
-            self._fail(given.number, failure_of(job, made.output, made.status))
+            self._fail(given.number, replace(failure_of(job, made.output, made.status), log=log))
             return
         self._run.coming.add(given.number)
         pool.submit(self._bring, given.number, job, made)
@@ -238,29 +237,18 @@ class Farm:
     def _bring(self, number: int, job: Job, made: Made) -> None:
         """On a thread of the pool."""
         try:
-            self._events.put((number, (made, self._fetch(job), "")))
+            self._events.put((number, (made, fetch(self._remote, job.entry), "")))
         except Exception as e:
             self._events.put((number, (made, False, str(e))))
 
     def _came(self, number: int, made: Made, is_here: bool, problem: str) -> None:
         self._run.coming.discard(number)
         if is_here:
-            self._keep_cost(self._plan.jobs[number], made)
+            keep_cost(self._plan.jobs[number].entry, made)
             self._took(number, made.seconds)
         else:
             why = problem or f"{made.host} has compiled it, and it did not come by the remote cache"
             self._again(number, why)
-
-    def _fetch(self, job: Job) -> bool:
-        """Whether the entry could be fetched into its place in the local cache."""
-        entry = job.entry
-        if entry.path.is_file():
-            return True
-        # the runtime refuses what others could write to
-        entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in reversed(entry.path.parents[:3]):
-            directory.mkdir(mode=0o700, exist_ok=True)
-        return self._remote.fetch(EntryName(entry.key, entry.entry_name), entry.path) is not None
 
     def _let_go(self, gone: Sequence[str]) -> None:
         for name, given in list(self._run.given.items()):
@@ -291,19 +279,6 @@ class Farm:
         self._reporter.ended(self.state, number, visible(failure.error))
 
     # -- after -----------------------------------------------------------------------------------------------------
-
-    def _keep_log(self, job: Job, made: Made) -> None:
-        if made.log:
-            write_atomic(job.entry.log, made.log.encode(), 0o600)
-
-    def _keep_cost(self, job: Job, made: Made) -> None:
-        """What it took there is the guess for the next time here."""
-        library, blob, archs = job.entry.cost_key
-        if made.cost.endswith(f" {blob} {archs}") and made.cost.isprintable():
-            directory = job.entry.root / COSTS
-            directory.mkdir(mode=0o700, exist_ok=True)
-            with (directory / library).open("a") as f:
-                f.write(f"{made.cost}\n")
 
     def _end(self, client: Any) -> None:
         for given in self._run.given.values():

@@ -49,14 +49,14 @@ class Order:
 @dataclass(frozen=True)
 class Made:
     """What became of an order. `status` and `output` are those of `lazyck-rt`; `problem` is what kept it from being
-    run, or from sending what it made: another worker may do better. `cost` is its line in the record of compile times.
+    run, or from sending what it made: another worker may do better. `cost`: seconds and KiB of the compile.
     """
 
     host: str
     status: int = 0
     output: str = ""
     log: str = ""
-    cost: str = ""
+    cost: tuple[float, int] | None = None
     problem: str = ""
     is_stopped: bool = False
     seconds: float = 0.0

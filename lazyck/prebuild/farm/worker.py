@@ -14,13 +14,13 @@ from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.config import environment
-from lazyck.costs import DIRECTORY as COSTS
+from lazyck.costs import read_last
 from lazyck.errors import LazyckError, ToolchainError, of_unexpected
 from lazyck.manifest import Recipe, decode
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
-from lazyck.remote import EntryName, Remote
+from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.build import source_digest
 from lazyck.toolchains import by_name
 
@@ -44,8 +44,12 @@ def visit(asked: Visit) -> Report:
     problems: dict[int, str] = {}
     try:
         tool(env)
-        if Remote.from_environment(env) is None:
-            raise LazyckError(f"{abi.ENV_REMOTE} is not set there")
+        remote = Remote.from_environment(env)
+        if remote is None or not any(remote.may_push(place) for place in remote.places):
+            raise LazyckError(
+                f"nothing that it makes can travel: {abi.ENV_REMOTE} there names no tier that may be written and either"
+                f" is trusted or, by {abi.ENV_SIGN_KEY}, gets signed entries"
+            )
         for i, recipe in enumerate(decode(asked.manifest, "the library").recipes):
             try:
                 identities[i] = identity_of(recipe, env)
@@ -85,7 +89,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
     if order.run in _stopped:
         return Made(host, is_stopped=True)
     env = worker_environment(order.settings)
-    remote = Remote.from_environment(env)
+    skipped: list[str] = []
+    remote = Remote.from_environment(env, listener=Listener(skipped=skipped.append))
     if remote is None:
         return Made(host, problem=f"{abi.ENV_REMOTE} is not set there")
     rt = tool(env)
@@ -109,9 +114,10 @@ def _make(order: Order, host: str, begin: float) -> Made:
         time.sleep(_TICK)
     ended = running.stop()
     log = _tail(path.with_suffix(".log"))
-    if ended == 0:
-        remote.push(name, path)
-    return Made(host, ended, running.tail, log, _cost(path), seconds=time.monotonic() - begin)
+    cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
+    if ended == 0 and not remote.push(name, path, *(cost or ())):
+        return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
+    return Made(host, ended, running.tail, log, cost, seconds=time.monotonic() - begin)
 
 
 def _tail(path: Path) -> str:
@@ -119,16 +125,6 @@ def _tail(path: Path) -> str:
         return path.read_bytes()[-_LONGEST_LOG:].decode(errors="replace")
     except OSError:
         return ""
-
-
-def _cost(entry: Path) -> str:
-    """The newest line about an entry in the record of what compiles took: "" if there is none."""
-    blob, archs = entry.stem.rpartition("-")[0], entry.parent.name.partition("-")[0]
-    try:
-        lines = (entry.parents[3] / COSTS / entry.parents[1].name).read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line for line in reversed(lines) if line.endswith(f" {blob} {archs}")), "")
 
 
 def stop(run: str) -> None:
