@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,16 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise UsageError(f"{name}={text!r}: not a whole number of at least 1", f"unset {name} or give it such a number")
     return int(text)
+
+
+def seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    """A positive number of seconds from the environment. Raises `UsageError` naming the variable."""
+    text = env.get(name, "")
+    if not text:
+        return default
+    if not re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text, re.ASCII) or not float(text):
+        raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"unset {name} or give it such a number")
+    return float(text)
 
 
 def environment() -> dict[str, str]:

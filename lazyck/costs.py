@@ -12,6 +12,7 @@ from lazyck.history import Event, lines_within
 
 DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
+_TAIL = 64 << 10
 # Not of one that was killed. Names are as the runtime's file names spell them.
 _LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) \d{1,15} ([\w.+~-]+) ([\w.+~-]+)\n")
 
@@ -70,3 +71,16 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
                     found[file.name, match[2].decode(), match[3].decode()] = float(match[1])
         known = found | known
     return Costs(known)
+
+
+def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
+    """Seconds and peak KiB of the blob's last compile for these archs, by names as files spell them; None if it is not
+    near the end of the cache's record. Raises `OSError`."""
+    with (cache / DIRECTORY / library).open("rb") as f:
+        f.seek(max(0, f.seek(0, 2) - _TAIL))
+        text = f.read(_TAIL).decode("ascii", "replace")
+    for line in reversed(text.splitlines()):
+        match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) (\S+) (\S+)", line)
+        if match and match[3] == blob and match[4] == archs:
+            return float(match[1]), int(match[2])
+    return None

@@ -83,3 +83,7 @@ class LinkError(BuildError):
     def __init__(self, what: str, status: int, command_file: str) -> None:
         super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")
         self.status = status
+
+
+class RemoteError(LazyckError):
+    """A remote cache cannot be used: it is down, or what it needs is not installed or not set."""

@@ -14,7 +14,7 @@ RANKS = {
     "command": 1, "config": 1, "quantities": 1,
     "manifest": 2, "proc": 2, "files": 2, "settings": 2, "profile": 2, "history": 2,
     "toolchains": 3, "costs": 3,
-    "runtime": 4, "irc": 4, "library": 4,
+    "remote": 4, "runtime": 4, "irc": 4, "library": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
     "cmake": 6, "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6,
     "commands": 7,

@@ -1,0 +1,19 @@
+"""Libraries that only some remotes need, imported when one is used; a missing one is named with the line that installs
+it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from lazyck.errors import RemoteError
+
+
+def need(module: str, extra: str, why: str) -> Any:
+    """The module. Raises `RemoteError` if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as e:
+        raise RemoteError(
+            f"{why} needs {module.split('.')[0]}, which is not here", f"pip install 'lazyck[{extra}]'"
+        ) from e

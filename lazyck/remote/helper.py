@@ -1,0 +1,228 @@
+"""`lazyck-remote`: what a lazy library starts on a local miss when LAZYCK_REMOTE is set. Not for users.
+
+    lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache> [--expect SECONDS] [--wait SECONDS]
+                        [--only-fetch]
+
+It works in the working directory, which is the caller's for this one entry, and talks over the socket that is its
+standard input. Lines of UTF-8, at most 4,000 bytes with their end:
+
+    to the caller                                       from the caller
+    note info|warn <text>   to be logged                made <path>   it is compiled, and published there
+    refused <text>          an entry was not believed   kept          what was fetched is in the local cache
+    skipped <text>          a tier is passed over       bad <text>    what was fetched is no good
+    hit <label> <bytes>     it lies in ./fetched.so     (end)         the caller failed, or is no more
+    compile                 the caller is to compile
+    miss                    with --only-fetch: nobody has it
+
+After `hit` comes `kept` or `bad`, after `bad` `compile`, after `compile` `made`. While the caller compiles, the helper
+renews the entry's lease; after `made` and `kept` it fills the tiers, while the caller goes on with its work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from lazyck.config import environment
+from lazyck.errors import FormatError, LazyckError
+from lazyck.remote.names import EntryName
+from lazyck.remote.place import TierDown
+from lazyck.remote.remote import Fetched, Listener, Remote
+from lazyck.remote.turn import wait_for_turn
+from lazyck.visible import visible
+
+LONGEST_LINE = 4000
+FETCHED = "fetched.so"
+_PATIENCE = 1200.0
+_USAGE = (
+    "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--expect SECONDS] [--wait SECONDS] [--only-fetch]"
+)
+
+
+class CallerGone(Exception):
+    """The caller has ended, or hung up."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the command line asks for."""
+
+    entry: EntryName
+    cache: Path
+    patience: float
+    only_fetch: bool
+
+
+def parse(words: Sequence[str]) -> Task:
+    """The command line. Raises `LazyckError`."""
+    given: dict[str, str] = {}
+    rest = list(words[1:])
+    if list(words[:1]) != ["entry"]:
+        raise LazyckError(_USAGE)
+    while rest:
+        word = rest.pop(0)
+        if word not in ("--key", "--name", "--cache", "--expect", "--wait", "--only-fetch"):
+            raise LazyckError(_USAGE)
+        if word != "--only-fetch" and not rest:
+            raise LazyckError(_USAGE)
+        given[word] = "" if word == "--only-fetch" else rest.pop(0)
+    try:
+        float(given.get("--expect", "0"))  # of no use yet; the caller may say it
+        patience = float(given.get("--wait", _PATIENCE))
+        cache = Path(given["--cache"])
+        return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
+    except (KeyError, ValueError) as e:
+        raise LazyckError(_USAGE) from e
+
+
+class Caller:
+    """The other end of the socket. Its lines are read on a thread: that it is gone must be seen at any time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()
+        self._is_gone = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, *words: str) -> None:
+        """Send a line. That the caller has gone is seen where it is waited for."""
+        line = visible(" ".join(words)).encode("utf-8", "replace")[: LONGEST_LINE - 1].decode("utf-8", "ignore")
+        with self._lock, contextlib.suppress(OSError):
+            self._connection.sendall(line.encode() + b"\n")
+
+    def hear(self) -> tuple[str, str]:
+        """The next line: its first word, and the rest. Raises `CallerGone`."""
+        line = self._lines.get()
+        if not line:
+            raise CallerGone
+        word, _, rest = line.partition(" ")
+        return word, rest
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Raises `CallerGone`."""
+        if self._is_gone.wait(seconds):
+            raise CallerGone
+
+    def _read(self) -> None:
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while (data := self._connection.recv(LONGEST_LINE)) and len(buffer) <= LONGEST_LINE:
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in filter(None, lines):
+                    self._lines.put(line.decode("utf-8", "surrogateescape"))
+        self._is_gone.set()
+        self._lines.put("")
+
+
+def serve(task: Task, caller: Caller) -> None:
+    """One entry, from the first look to the last upload. Raises `CallerGone`."""
+    try:
+        listener = Listener(lambda text: caller.say("refused", text), lambda text: caller.say("skipped", text))
+        remote = Remote.from_environment(environment(), task.cache, listener)
+    except LazyckError as e:
+        caller.say("note", "warn", e.render().replace("\n", ";"))
+        remote = None
+    target = Path.cwd() / FETCHED
+    fetched = remote.fetch(task.entry, target) if remote else None
+    if fetched and remote and hand_over(remote, fetched, target, caller):
+        return
+    if task.only_fetch or remote is None:
+        caller.say("miss" if task.only_fetch else "compile")
+        return
+    compile_there(remote, task, target, caller)
+
+
+def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) -> bool:
+    """Give the caller what was fetched, then the nearer tiers; False: the caller found it no good."""
+    with open(target, "rb") as own:  # the caller moves it into its cache
+        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
+        word, why = caller.hear()
+        if word == "kept":
+            remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            return True
+    target.unlink(missing_ok=True)
+    remote.refuse(fetched)
+    caller.say("note", "info", f"not used: what {fetched.label} had ({why})")
+    return False
+
+
+def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
+    """See that one host compiles the entry; when it is this one, have the others get it."""
+    turn = wait_for_turn(
+        remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
+    )
+    if turn.fetched and hand_over(remote, turn.fetched, target, caller):
+        return
+    lease = turn.lease
+    is_made = False
+    stop = threading.Event()
+
+    def renew() -> None:
+        while lease and not stop.wait(remote.times.lease / 3):
+            with contextlib.suppress(TierDown):
+                lease.renew()
+
+    renewing = threading.Thread(target=renew, daemon=True)
+    renewing.start()
+    try:
+        caller.say("compile")
+        word, path = caller.hear()
+        if word == "made":
+            seconds, peak_kib = took(task)
+            is_made = bool(remote.push(task.entry, Path(path), seconds, peak_kib))
+    finally:
+        stop.set()
+        renewing.join(2 * remote.times.whole())
+        if lease:
+            with contextlib.suppress(TierDown):
+                lease.release(is_made)
+
+
+def took(task: Task) -> tuple[float, int]:
+    """What the compile took, as the cache's record has it; zeros if it has none."""
+    from lazyck.costs import read_last
+
+    e = task.entry
+    with contextlib.suppress(OSError):
+        if found := read_last(task.cache, e.library, e.blob, e.archs):
+            return found
+    return 0.0, 0
+
+
+def main() -> NoReturn:
+    """Run; the exit status says nothing, the lines do."""
+    status = 0
+    try:
+        task = parse(sys.argv[1:])
+        connection = socket.socket(fileno=0)
+    except (FormatError, LazyckError, OSError) as e:
+        sys.stderr.write(f"lazyck-remote: {e}\n")
+        sys.exit(2)
+    # A key at the terminal is for the program that called a function, not for what it waits for.
+    with contextlib.suppress(OSError):
+        os.setsid()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        serve(task, Caller(connection))
+    except CallerGone:
+        (Path.cwd() / FETCHED).unlink(missing_ok=True)
+    except Exception as e:  # the caller compiles when this process ends
+        sys.stderr.write(f"lazyck-remote: {type(e).__name__}: {e}\n")
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)  # threads that were left behind would be waited for
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What an entry and its objects are called in a remote: the same names for everybody.
+
+    ac/<SHA-256>    the record of an entry, or its lease: the hash is of a line that says which, key and name
+    cas/<SHA-256>   contents, named by their own hash
+
+Servers of Bazel's HTTP cache protocol serve exactly these names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.errors import FormatError
+
+_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_PART = r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}"
+_NAME = re.compile(rf"{_PART}/{_PART}/{_PART}-[0-9a-f]{{16}}\.so", re.ASCII)
+_TRAILER_SIZE, _TRAILER_MAGIC = 64, b"LAZYCKEN"  # runtime/src/entry.cpp
+LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class EntryName:
+    """An entry, whichever cache has it: its key (EntryKey::id() of the runtime), and its path below the cache's `v1/`.
+
+    Raises `FormatError` for what cannot be one.
+    """
+
+    key_id: str
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key_id):
+            raise FormatError("an entry's key is 32 hexadecimal digits")
+        if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
+            raise FormatError("an entry's name is <library>/<archs>-<toolchain>/<blob>-<16 digits>.so")
+
+    @property
+    def record(self) -> str:
+        """The object that holds its record."""
+        return self._object("entry")
+
+    @property
+    def lease(self) -> str:
+        """The object that says who compiles it at this moment."""
+        return self._object("lease")
+
+    @property
+    def library(self) -> str:
+        """The library, as file names spell it."""
+        return self.name.split("/")[0]
+
+    @property
+    def archs(self) -> str:
+        """The archs, as file names spell them."""
+        return self.name.split("/")[1].partition("-")[0]
+
+    @property
+    def blob(self) -> str:
+        """The blob, as file names spell it."""
+        return self.name.rpartition("/")[2].rpartition("-")[0]
+
+    def _object(self, what: str) -> str:
+        return "ac/" + hashlib.sha256(f"lazyck {what} 1\n{self.key_id}\n{self.name}".encode()).hexdigest()
+
+    @classmethod
+    def of_file(cls, cache: Path, path: Path) -> EntryName:
+        """The name of an entry of a cache; the key stands at its end. Raises `FormatError`, `OSError`."""
+        try:
+            name = path.relative_to(cache / abi.CACHE_VERSION)
+        except ValueError as e:
+            raise FormatError(f"{path} is not an entry of the cache {cache}") from e
+        return cls(key_in(path), str(name))
+
+
+def key_in(path: Path) -> str:
+    """The key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
+    with path.open("rb") as f:
+        size = f.seek(0, 2)
+        f.seek(max(0, size - _TRAILER_SIZE))
+        trailer = f.read(_TRAILER_SIZE)
+    if len(trailer) < _TRAILER_SIZE or trailer[:8] != _TRAILER_MAGIC:
+        raise FormatError(f"{path}: cut short, or not written by lazyck")
+    low, high = (int.from_bytes(trailer[at : at + 8], "little") for at in (40, 48))
+    return f"{high:016x}{low:016x}"
+
+
+def contents_name(sha256: str) -> str:
+    """The object of contents. Raises `FormatError` for what is no SHA-256."""
+    if not _DIGEST.fullmatch(sha256):
+        raise FormatError("a SHA-256 is 64 hexadecimal digits")
+    return "cas/" + sha256

@@ -1,0 +1,138 @@
+"""A tier in use: everything that is asked of it ends within a bound, and a tier that fails is not asked again soon."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from lazyck.errors import LazyckError
+from lazyck.remote.down import ALL, WRITES, Memory
+from lazyck.remote.store import Store, StoreError, open_store
+from lazyck.remote.tiers import Tier, Times
+
+T = TypeVar("T")
+
+
+class TierDown(LazyckError):
+    """A tier is passed over for now; the message says which and why."""
+
+
+class Place:
+    """One tier. All methods raise `TierDown`, and nothing else, when it cannot do what it is asked."""
+
+    def __init__(self, tier: Tier, times: Times, memory: Memory) -> None:
+        self.tier = tier
+        self.label = tier.label
+        self._times = times
+        self._memory = memory
+        self._store: Store | None = None
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """A small object; None: there is none. One that is longer is a failure."""
+
+        def work(store: Store) -> bytes | None:
+            parts = store.read(name, most + 1)
+            return None if parts is None else b"".join(parts)
+
+        data = self._do(work, self._times.whole(most))
+        if data is not None and len(data) > most:
+            raise self._failed(ALL, "answers with more than a record holds")
+        return data
+
+    def fetch(self, name: str, size: int, to: Path) -> str | None:
+        """The first `size` bytes of an object as a new file, of which the SHA-256 is returned; None: there is none."""
+
+        def work(store: Store) -> str | None:
+            parts = store.read(name, size)
+            if parts is None:
+                return None
+            h = hashlib.sha256()
+            with open(to, "xb") as f:
+                for part in parts:
+                    h.update(part)
+                    f.write(part)
+            return h.hexdigest()
+
+        return self._do(work, self._times.whole(size))
+
+    def size(self, name: str) -> int | None:
+        """The size of an object; None: there is none."""
+        return self._do(lambda store: store.size(name), self._times.whole())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a small object there."""
+        self._do(lambda store: store.write(name, data), self._times.whole(len(data)), WRITES)
+
+    def write_file(self, name: str, path: str, size: int) -> None:
+        """Put a file there."""
+        self._do(lambda store: store.write_file(name, path, size), self._times.whole(size), WRITES)
+
+    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
+        """`Store.create`."""
+        return self._do(lambda store: store.create(name, data, seconds), self._times.whole(), WRITES)
+
+    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
+        """`Store.replace`."""
+        return self._do(lambda store: store.replace(name, old, new, seconds), self._times.whole(), WRITES)
+
+    def delete(self, name: str) -> bool:
+        """`Store.delete`."""
+        return self._do(lambda store: store.delete(name), self._times.whole(), WRITES)
+
+    def why_down(self, for_writes: bool = False) -> str:
+        """Why it is not asked; "" if it is."""
+        why = self._memory.why(self.label, ALL) or (self._memory.why(self.label, WRITES) if for_writes else "")
+        return f"{self.label}: {why}" if why else ""
+
+    def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL) -> T:
+        if why := self.why_down(what == WRITES):
+            raise TierDown(why)
+        try:
+            if self._store is None:
+                self._store = open_store(self.tier, self._times)
+            store = self._store
+            return _Bounded(lambda: work(store)).result(seconds)
+        except StoreError as e:
+            raise self._failed(what, e.message) from e
+        except LazyckError as e:  # a library or a token that is missing: no matter of time
+            raise TierDown(f"{self.label}: {e.render()}".replace("\n", ";")) from e
+        except TimeoutError as e:
+            raise self._failed(what, f"made no end within {seconds:.1f} s") from e
+        # Each backend's library has errors of its own, and their texts may hold URLs with passwords.
+        except Exception as e:
+            raise self._failed(what, f"fails ({type(e).__name__})") from e
+
+    def _failed(self, what: str, why: str) -> TierDown:
+        self._memory.note(self.label, what, why)
+        return TierDown(f"{self.label}: {why}")
+
+
+class _Bounded(Generic[T]):
+    """Work on a thread of its own, which is left behind when it takes too long: a name server, a hard NFS mount or a
+    server that sends a byte a second are bounded by nothing else."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._done = threading.Event()
+        self._found: list[Any] = []
+        self._error: BaseException | None = None
+
+    def result(self, seconds: float) -> T:
+        threading.Thread(target=self._run, daemon=True).start()
+        if not self._done.wait(seconds):
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        found: T = self._found[0]
+        return found
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._work())
+        except BaseException as e:
+            self._error = e
+        finally:
+            self._done.set()

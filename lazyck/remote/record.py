@@ -1,0 +1,122 @@
+"""The record of an entry: what stands in a remote under the entry's name, and says which contents are its own.
+
+Grammar: a JSON object, UTF-8, at most 64 KiB:
+    {"lazyck": 1, "key": <32 hex>, "name": <path below v1/>, "sha256": <64 hex>, "size": <bytes>,
+     "seconds": <its compile took>, "peak_kib": <its compiler's memory>,
+     "signatures": [{"key": <base64, 32 bytes>, "signature": <base64, 64 bytes>}, at most 16]}
+`seconds`, `peak_kib` and `signatures` may be absent; other members are passed over. A signature is Ed25519 over
+    "lazyck entry 1\\nkey <key>\\nname <name>\\nsha256 <sha256>\\nsize <size>\\n"
+History: version 1, the first. Of another version: as if it were not there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lazyck.errors import FormatError
+from lazyck.remote.names import EntryName
+
+RECORD_VERSION = 1
+LARGEST_RECORD = 64 << 10
+LARGEST_ENTRY = 4 << 30
+MOST_SIGNATURES = 16
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A public key, and what its owner signed with the private one; both in base64."""
+
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """Which contents an entry has. `seconds` and `peak_kib`, what its compile took, are 0 where nobody knows."""
+
+    entry: EntryName
+    sha256: str
+    size: int
+    seconds: float = 0.0
+    peak_kib: int = 0
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def statement(self) -> bytes:
+        """What is signed."""
+        e = self.entry
+        return f"lazyck entry 1\nkey {e.key_id}\nname {e.name}\nsha256 {self.sha256}\nsize {self.size}\n".encode()
+
+    def with_signatures(self, more: tuple[Signature, ...]) -> Record:
+        """The same, signed by these too, of each key once; the newest stay when there are too many."""
+        all_keys = {s.key: s for s in (*self.signatures, *more)}
+        return replace(self, signatures=tuple(all_keys.values())[-MOST_SIGNATURES:])
+
+
+def encode(record: Record) -> bytes:
+    """The record's text."""
+    members: dict[str, object] = {
+        "lazyck": RECORD_VERSION, "key": record.entry.key_id, "name": record.entry.name,
+        "sha256": record.sha256, "size": record.size, "seconds": round(record.seconds, 3), "peak_kib": record.peak_kib,
+        "signatures": [{"key": s.key, "signature": s.signature} for s in record.signatures],
+    }  # fmt: skip
+    return json.dumps(members).encode() + b"\n"
+
+
+def decode(data: bytes) -> Record | None:
+    """The record; None if it is of another version. Raises `FormatError` for anything else."""
+    if len(data) > LARGEST_RECORD:
+        raise FormatError("it is too long")
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise FormatError("it is not JSON") from e
+    if not isinstance(members, dict) or type(members.get("lazyck")) is not int:
+        raise FormatError("it is not a record of lazyck")
+    if members["lazyck"] != RECORD_VERSION:
+        return None
+    sha256, size = members.get("sha256"), members.get("size")
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise FormatError("its sha256 is none")
+    if type(size) is not int or not 0 < size <= LARGEST_ENTRY:
+        raise FormatError("its size is none")
+    key, name = members.get("key"), members.get("name")
+    if not isinstance(key, str) or not isinstance(name, str):
+        raise FormatError("it lacks its key or name")
+    seconds, peak = _number(members.get("seconds")), _number(members.get("peak_kib"))
+    return Record(EntryName(key, name), sha256, size, seconds, int(peak), _signatures(members.get("signatures", [])))
+
+
+def _number(value: object) -> float:
+    """A figure that nothing depends on: what makes no sense is not known."""
+    is_number = type(value) in (int, float) and math.isfinite(value) and 0 <= value < 1e12  # type: ignore[arg-type,operator]
+    return float(value) if is_number else 0.0  # type: ignore[arg-type]
+
+
+def _signatures(rows: Any) -> tuple[Signature, ...]:
+    if not isinstance(rows, list) or len(rows) > MOST_SIGNATURES:
+        raise FormatError("its signatures are none, or too many")
+    found = []
+    for row in rows:
+        if not isinstance(row, dict) or not is_base64(row.get("key"), 32) or not is_base64(row.get("signature"), 64):
+            raise FormatError("one of its signatures is none")
+        found.append(Signature(row["key"], row["signature"]))
+    return tuple(found)
+
+
+def is_base64(text: object, size: int) -> bool:
+    """Whether it is the one way of writing `size` bytes in base64."""
+    if not isinstance(text, str) or len(text) > 2 * size + 4:
+        return False
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return len(data) == size and base64.b64encode(data).decode() == text

@@ -1,0 +1,82 @@
+"""Redis, and what speaks its protocol, by way of redis-py. What is written is written beside, in parts, and renamed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from lazyck.remote.extras import need
+from lazyck.remote.store import CHUNK, read_token
+from lazyck.remote.tiers import Tier, Times
+
+_PREFIX = "lazyck/"
+_PART_LIVES = 600  # seconds: of what a killed process has left half written
+_REPLACE = """
+if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
+return 1"""
+
+
+class RedisStore:
+    """One database of a Redis server; leases there end by themselves."""
+
+    def __init__(self, tier: Tier, times: Times) -> None:
+        redis = need("redis", "remote-redis", tier.label)
+        token = read_token(tier)
+        self._client: Any = redis.Redis.from_url(
+            tier.url,
+            socket_connect_timeout=times.connect,
+            socket_timeout=times.idle,
+            retry=None,
+            retry_on_timeout=False,
+            health_check_interval=0,
+            **({"password": token} if token else {}),
+        )
+
+    def read(self, name: str, most: int) -> Iterator[bytes] | None:
+        key = _PREFIX + name
+        first = self._client.getrange(key, 0, min(most, CHUNK) - 1)
+        if not first and not self._client.exists(key):
+            return None
+        return self._parts(key, first, most)
+
+    def size(self, name: str) -> int | None:
+        return int(self._client.strlen(_PREFIX + name)) or None
+
+    def write(self, name: str, data: bytes) -> None:
+        self._client.set(_PREFIX + name, data)
+
+    def write_file(self, name: str, path: str, size: int) -> None:
+        part = f"{_PREFIX}part/{secrets.token_hex(16)}"
+        try:
+            with open(path, "rb") as f:
+                while data := f.read(CHUNK):
+                    self._client.append(part, data)
+                    self._client.expire(part, _PART_LIVES)
+            self._client.persist(part)
+            self._client.rename(part, _PREFIX + name)
+        except BaseException:
+            self._client.delete(part)
+            raise
+
+    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
+        return bool(self._client.set(_PREFIX + name, data, nx=True, px=_milliseconds(seconds)))
+
+    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
+        return bool(self._client.eval(_REPLACE, 1, _PREFIX + name, old, new, _milliseconds(seconds)))
+
+    def delete(self, name: str) -> bool:
+        self._client.delete(_PREFIX + name)
+        return True
+
+    def _parts(self, key: str, first: bytes, most: int) -> Iterator[bytes]:
+        part, at = first, 0
+        while part:
+            yield part
+            at += len(part)
+            part = self._client.getrange(key, at, min(at + CHUNK, most) - 1) if at < most else b""
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(1000 * seconds))

@@ -1,0 +1,284 @@
+"""The tiers behind the local cache as one: fetch what a near one has, push to all that may be written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.config import cache_dir
+from lazyck.errors import FormatError, RemoteError
+from lazyck.remote.down import Memory
+from lazyck.remote.lease import Lease
+from lazyck.remote.names import EntryName, contents_name, key_in
+from lazyck.remote.place import Place, TierDown
+from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, decode, encode
+from lazyck.remote.sign import Keys, read_signer, read_trusted
+from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
+
+_HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trusted (docs/remote.md)"
+
+_ABSENT = "there are no such contents"
+
+
+def _ignore(_text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Hears what goes wrong: entries that are refused, tiers that are passed over. Nothing of that is an error."""
+
+    refused: Callable[[str], None] = _ignore
+    skipped: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """An entry that came from a tier, whole and believed. `number` is the tier's, from 0, the nearest."""
+
+    label: str
+    number: int
+    record: Record
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.record.size
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file to be put somewhere."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+class Remote:
+    """The tiers of `LAZYCK_REMOTE`. One that is down or slow is passed over in bounded time. Threads may share it."""
+
+    def __init__(
+        self, tiers: tuple[Tier, ...], keys: Keys, times: Times, cache: Path | None, listener: Listener | None = None
+    ) -> None:
+        memory = Memory(cache, times.down)
+        self.places = tuple(Place(tier, times, memory) for tier in tiers)
+        self.keys = keys
+        self.times = times
+        self._listener = listener or Listener()
+        self._refused: set[str] = set()
+        self._bad: set[str] = set()  # contents that were not what their record says, by the SHA-256 that it names
+
+    @classmethod
+    def from_environment(
+        cls, env: Mapping[str, str], cache: Path | None = None, listener: Listener | None = None
+    ) -> Remote | None:
+        """What the environment names; None if nothing. Raises `UsageError`."""
+        tiers = parse_tiers(env.get(abi.ENV_REMOTE, ""))
+        if not tiers:
+            return None
+        sign_key = env.get(abi.ENV_SIGN_KEY, "")
+        signer = read_signer(Path(sign_key)) if sign_key else None
+        # What one signs oneself, one believes.
+        keys = Keys(read_trusted(env.get(abi.ENV_TRUST, "")) | ({signer.public} if signer else set()), signer)
+        return cls(tiers, keys, read_times(env), cache or cache_dir(env), listener)
+
+    # -- entries --------------------------------------------------------------------------------------------------
+
+    def fetch(self, entry: EntryName, to: Path) -> Fetched | None:
+        """Get an entry out of the nearest tier that has one to believe; `to` appears whole, for this user alone."""
+        for number, place in enumerate(self.places):
+            with self._passing_over():
+                record = self.find(place, entry)
+                if record is not None and self._fetch_contents(place, record, to):
+                    return Fetched(place.label, number, record)
+        return None
+
+    def find(self, place: Place, entry: EntryName) -> Record | None:
+        """The entry's record at a tier, if there is one to believe. Raises `TierDown`."""
+        data = place.read(entry.record, LARGEST_RECORD)
+        if data is None:
+            return None
+        try:
+            record = decode(data)
+        except FormatError as e:
+            self._refuse(place, entry, f"its record: {e.message}")
+            return None
+        if record is None or record.sha256 in self._bad:
+            return None
+        if record.entry != entry:
+            self._refuse(place, entry, "its record is another entry's")
+            return None
+        if place.tier.is_trusted or self.keys.believe(record):
+            return record
+        signed = "is not signed by anybody that is trusted" if record.signatures else "is not signed"
+        self._refuse(place, entry, f"it {signed}; {_HINT}")
+        return None
+
+    def refuse(self, fetched: Fetched) -> None:
+        """The caller found that what it got is no good: it is not taken again, and a push replaces it."""
+        self._bad.add(fetched.record.sha256)
+
+    def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
+        """Put an entry into every tier that may be written, that of the leases first; the labels of those that have it
+        now. Raises `OSError` if the file cannot be read."""
+        with _opened(path) as contents:
+            record = Record(entry, contents.sha256, contents.size, seconds, peak_kib)
+            if self.keys.signer:
+                record = record.with_signatures((self.keys.signer.sign(record.statement),))
+            places = [p for p in self.places if self.may_push(p)]
+            return self._push_to(sorted(places, key=lambda p: p is not self.shared_place()), record, contents)
+
+    def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
+        """Put what was fetched, which lies at `path`, into the tiers that are nearer than where it came from."""
+        with _opened(path) as contents:
+            if contents.sha256 != fetched.record.sha256:
+                return ()
+            nearer = [p for p in self.places[: fetched.number] if not p.tier.is_read_only]
+            believed = self.keys.believe(fetched.record)
+            return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents)
+
+    # -- leases ---------------------------------------------------------------------------------------------------
+
+    def may_push(self, place: Place) -> bool:
+        """Whether what this process makes may be put there, and would be believed by those who trust its key."""
+        return not place.tier.is_read_only and (place.tier.is_trusted or self.keys.signer is not None)
+
+    def shared_place(self) -> Place | None:
+        """Where leases are: the farthest tier that may be written and is up, since that is what most hosts share."""
+        return next((p for p in reversed(self.places) if self.may_push(p) and not p.why_down(for_writes=True)), None)
+
+    def lease(self, entry: EntryName) -> Lease | None:
+        """This process's part in the entry's lease; None where there is no place for one."""
+        place = self.shared_place()
+        return Lease(place, entry, self.times.lease, socket.gethostname()) if place else None
+
+    # -- contents by their digest ---------------------------------------------------------------------------------
+
+    def put_contents(self, path: Path) -> str:
+        """Put a file into every tier that may be written; its SHA-256, by which `get_contents` finds it. Raises
+        `RemoteError` if no tier took it."""
+        with _opened(path) as contents:
+            taken = 0
+            for place in (p for p in self.places if not p.tier.is_read_only):
+                with self._passing_over():
+                    self._put(place, contents)
+                    taken += 1
+            if not taken:
+                raise RemoteError(f"no remote took {path}", f"see that a tier of {abi.ENV_REMOTE} may be written")
+            return contents.sha256
+
+    def get_contents(self, sha256: str, to: Path) -> bool:
+        """Get what has this digest; `to` appears whole. False: no tier has it."""
+        name = contents_name(sha256)
+        for place in self.places:
+            with self._passing_over():
+                size = place.size(name)
+                if size is None:
+                    continue
+                if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
+                    return True
+                self._bad.add(sha256)
+                self._listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
+        return False
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _passing_over(self) -> Iterator[None]:
+        try:
+            yield
+        except TierDown as e:
+            self._listener.skipped(e.message)
+
+    def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
+        text = f"{entry.name} of {place.label}: {why}"
+        if text not in self._refused:  # who waits for an entry looks again and again
+            self._refused.add(text)
+            self._listener.refused(text)
+
+    def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
+        def problem_of(path: Path) -> str:
+            try:
+                is_right = key_in(path) == record.entry.key_id
+            except FormatError:
+                is_right = False
+            return "" if is_right else "its contents are an entry for something else"
+
+        problem = self._fetch_file(place, record.sha256, record.size, to, problem_of)
+        if problem and problem != _ABSENT:
+            self._bad.add(record.sha256)
+            self._refuse(place, record.entry, problem)
+        return not problem
+
+    def _fetch_file(self, place: Place, sha256: str, size: int, to: Path, problem_of: Callable[[Path], str]) -> str:
+        """Get contents; what is wrong with them, or ""."""
+        part = to.with_name(f".{to.name}.{secrets.token_hex(6)}")
+        try:
+            found = place.fetch(contents_name(sha256), size, part)
+            if found is None:
+                return _ABSENT
+            problem = problem_of(part) if found == sha256 else "its contents are not what its record says"
+            if not problem:
+                part.chmod(0o600)
+                part.replace(to)
+            return problem
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _push_to(self, places: list[Place], record: Record, contents: Contents) -> tuple[str, ...]:
+        has_it = []
+        for place in places:
+            with self._passing_over():
+                self._push_one(place, record, contents)
+                has_it.append(place.label)
+        return tuple(has_it)
+
+    def _push_one(self, place: Place, record: Record, contents: Contents) -> None:
+        there = self._record_there(place, record.entry)
+        if there and there.sha256 == record.sha256:
+            record = there.with_signatures(record.signatures)
+        elif there and self._is_good(place, there, record):
+            return
+        self._put(place, contents)
+        if there != record:
+            place.write(record.entry.record, encode(record))
+
+    def _record_there(self, place: Place, entry: EntryName) -> Record | None:
+        data = place.read(entry.record, LARGEST_RECORD)
+        try:
+            there = decode(data) if data is not None else None
+        except FormatError:
+            return None
+        return there if there and there.entry == entry else None
+
+    def _is_good(self, place: Place, there: Record, ours: Record) -> bool:
+        """Whether another host's contents stay: those that would be believed, unless ours alone are signed."""
+        if there.sha256 in self._bad:
+            return False
+        stays_unsigned = place.tier.is_trusted and (there.signatures or not ours.signatures)
+        if not self.keys.believe(there) and not stays_unsigned:
+            return False
+        return place.size(contents_name(there.sha256)) == there.size
+
+    def _put(self, place: Place, contents: Contents) -> None:
+        name = contents_name(contents.sha256)
+        if contents.sha256 in self._bad or place.size(name) != contents.size:
+            place.write_file(name, contents.path, contents.size)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Contents]:
+    """A file as it is now, whatever becomes of its name."""
+    with open(path, "rb") as f:
+        h = hashlib.sha256()
+        while part := f.read(1 << 20):
+            h.update(part)
+        yield Contents(f"/proc/{os.getpid()}/fd/{f.fileno()}", h.hexdigest(), f.tell())

@@ -1,0 +1,67 @@
+"""Waiting for one's turn: of many hosts that miss an entry at the same time, one compiles, the others wait for it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.remote.lease import Lease, State
+from lazyck.remote.names import EntryName
+from lazyck.remote.place import TierDown
+from lazyck.remote.remote import Fetched, Remote
+
+_SHORTEST, _LONGEST = 0.2, 2.0  # seconds between two looks
+_FIRST_WORD, _NEXT_WORD = 5.0, 30.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How the waiting ended: with the entry, or with leave to compile, under a lease if there is one."""
+
+    fetched: Fetched | None = None
+    lease: Lease | None = None
+
+
+def wait_for_turn(
+    remote: Remote,
+    entry: EntryName,
+    to: Path,
+    patience: float,
+    sleep: Callable[[float], None],
+    say: Callable[[str], None],
+) -> Turn:
+    """Wait until the entry can be fetched, or is this process's to compile; `patience` seconds at most.
+
+    `sleep` may raise, if the caller is not there any more. A remote that fails meanwhile ends the waiting.
+    """
+    began = time.monotonic()
+    next_word = began + _FIRST_WORD
+    # Each time a tier fails the next one may do.
+    for _ in remote.places:
+        lease = remote.lease(entry)
+        if lease is None:
+            break
+        try:
+            while True:
+                state = lease.look()
+                if state is State.HOPELESS:
+                    return Turn(lease=lease)
+                is_taken = state is State.FREE and lease.take()
+                # Also with the lease: its last holder may have been done just before.
+                if remote.find(lease.place, entry) is not None and (fetched := remote.fetch(entry, to)):
+                    if lease.is_held:
+                        lease.release(True)
+                    return Turn(fetched)
+                now = time.monotonic()
+                if is_taken or now - began > patience:
+                    return Turn(lease=lease)
+                if now > next_word:
+                    next_word = now + _NEXT_WORD
+                    say(f"waiting for {lease.holder or 'another host'}, which compiles it ({now - began:.0f} s)")
+                sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
+        except TierDown:
+            continue
+    return Turn()
