@@ -33,7 +33,7 @@ BODY = "std::map<int, std::string> all; all[{n}] = std::to_string(args.x); retur
 
 def measure(quick: bool) -> list[Row]:
     """Throughput, and the cost of a blob that is there."""
-    count = 16 if quick else 64
+    count = 16 if quick else 128
     with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as name:
         project = LazyProject(Path(name))
         texts = kernel_blobs(count, 1, BODY)

@@ -34,6 +34,7 @@ NAMES = (
     "many_processes",
     "memory",
     "large_cache",
+    "ck",
 )
 PAGE = REPOSITORY / "docs" / "performance.md"
 PICTURE = REPOSITORY / "docs" / "performance.svg"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +33,17 @@ def seconds(argv: list[str], env: dict[str, str]) -> float:
     return spent
 
 
+def bear_seconds(bear: str, tmp: Path, env: dict[str, str], calls: int) -> float:
+    """Wall time that Bear adds to each start of a program: of a build of so many and of none, with it and without."""
+    shell = str(shutil.which("sh"))
+    spent = {}
+    for count in (0, calls):
+        build = [shell, "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true -c x.c; i=$((i+1)); done"]
+        wrapped = [bear, "--output", str(tmp / "bear.json"), "--", *build]
+        spent[count] = statistics.median(seconds(wrapped, env) - seconds(build, env) for _ in range(5))
+    return (spent[calls] - spent[0]) / calls
+
+
 def write_headers(where: Path, count: int) -> list[str]:
     """`count` headers in forty directories, of which a blob's first leads to all; the options that name them."""
     names = [f"d{i % 40}/include/h{i}.h" for i in range(count)]
@@ -51,7 +63,7 @@ pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_text(json.dumps(sys.argv)
 
 
 def measure(quick: bool) -> list[Row]:
-    """An intercepted blob without headers and with many, a shim in Python, and a hit of ccache if there is one."""
+    """An intercepted blob without headers and with many, a shim in Python, hits of ccache and sccache, and Bear."""
     calls = 100 if quick else 1000
     with tempfile.TemporaryDirectory(prefix="lazyck-shim-") as name:
         tmp = Path(name)
@@ -75,6 +87,10 @@ def measure(quick: bool) -> list[Row]:
         env = {**made.env, "CCACHE_DIR": str(tmp / "ccache")}
         if ccache := shutil.which("ccache"):
             commands["ccache"] = [ccache, str(shutil.which("c++")), *words, str(plain)]
+        if sccache := shutil.which("sccache"):
+            commands["sccache"] = [sccache, str(shutil.which("c++")), *words, str(plain)]
+            env |= {"SCCACHE_DIR": str(tmp / "sccache"), "SCCACHE_SERVER_PORT": "4297"}
+            env.pop("SCCACHE_RECACHE", None)  # with it nothing is a hit
         for argv in commands.values():
             seconds(argv, env)  # the first reads the headers, and fills ccache
         seconds(commands["deep"], env)
@@ -84,6 +100,10 @@ def measure(quick: bool) -> list[Row]:
         taken = in_turns({what: ways[what] for what in ours}, calls)
         # by themselves: they would have the caches full of what is theirs
         taken |= in_turns({what: way for what, way in ways.items() if what not in ours}, calls // 10)
+        if sccache:
+            subprocess.run([sccache, "--stop-server"], env=env, check=True, capture_output=True)
+        if bear := shutil.which("bear"):
+            taken["Bear, added to /bin/true"] = [bear_seconds(bear, tmp, env, calls // 10)]
     if listed != HEADERS:
         raise SystemExit(f"the depfile names {listed} headers, not {HEADERS}")
     times = ", ".join(f"{what} {spread(spent, 1e3, ' ms')}" for what, spent in taken.items())

@@ -71,6 +71,8 @@ ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"
 ENV_TRUST = "LAZYCK_TRUST"
 
 DEFAULT_CACHE_NAME = "lazyck"
+# the program that speaks with remote caches, looked for in PATH
+REMOTE_HELPER = "lazyck-remote"
 
 
 def archs_in_name(archs: str) -> str:

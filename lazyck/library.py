@@ -44,6 +44,9 @@ class Stats:
     failures: int
     damaged: int
     compile_ns: int
+    remote_hits: int
+    remote_refused: int
+    remote_skipped: int
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def sample_ahead_of_time(built: Built, work: Path, home: Path, count: int) -> tu
             if re.search(r"_d[0-9]", source.name):
                 commands[source] = words
 
-    def compile_one(blob: Path) -> float:
+    def compile_one(blob: Path) -> sampling.Compiled:
         words = [str(home / "bin" / "hipcc"), *commands[blob][1:]]
         words[words.index("-o") + 1] = str(work / "sample.o")
         cpu = sources.cpu_of_children()
@@ -226,7 +226,7 @@ def sample_ahead_of_time(built: Built, work: Path, home: Path, count: int) -> tu
             failed.append(blob)
         said = "" if status == 0 else ", and then the compiler refuses it: aiter's own compiler is ROCm's, not this one"
         say(f"ahead of time: {blob.name[:80]}: {cpu:.1f} s CPU{said}")
-        return cpu
+        return sampling.Compiled(cpu, 0 if status else sampling.loaded_size(work / "sample.o"))
 
     return sampling.take(sorted(commands), count, compile_one), len(failed)
 

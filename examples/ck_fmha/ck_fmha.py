@@ -1,6 +1,6 @@
 """AMD's Composable Kernel fused attention, lazily: fetch, generate, build under lazyck, call, measure, tabulate.
 
-    python examples/ck_fmha/ck_fmha.py --work DIR [--limit N] [--samples N] [--all-dims] [--table FILE] [--row FILE]
+    python examples/ck_fmha/ck_fmha.py --work DIR [--samples N] [--all-dims] [--table FILE] [--json FILE] [--row FILE]
 
 Every number of the table in the README comes from here. Needs the packages that `rocm_home.missing_packages`
 names; needs no GPU: a stand-in for the HIP runtime answers for the device and records the launches.
@@ -202,12 +202,13 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
     includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
     hipcc = [str(home / "bin" / "hipcc"), *FLAGS, f"--offload-arch={ARCH}", *includes]
 
-    def compile_one(blob: Path) -> float:
+    def compile_one(blob: Path) -> sampling.Compiled:
         cpu = cpu_of_children()
         subprocess.run([*hipcc, "-c", str(blob), "-o", str(build / "sample.o")], check=True)
         cpu = cpu_of_children() - cpu
-        say(f"ahead of time: {blob.name[:70]}: {cpu:.1f} s CPU")
-        return cpu
+        size = sampling.loaded_size(build / "sample.o")
+        say(f"ahead of time: {blob.name[:70]}: {cpu:.1f} s CPU, {size / 1024:.0f} KB")
+        return sampling.Compiled(cpu, size)
 
     return sampling.take(blobs, count, compile_one)
 
@@ -293,6 +294,22 @@ def project_row(m: Measured, count: int, all_dims: bool) -> dict[str, object]:
     }
 
 
+def figures(m: Measured) -> dict[str, float]:
+    """What `benchmarks/ck.py` tells, in seconds and bytes."""
+    libraries = list(m.libraries.values())
+    return {
+        "files": sum(m.files.values()),
+        "symbols": sum(lib["symbols"] for lib in libraries),
+        "own_cpu": sum(lib["cpu_seconds"] for lib in libraries) + m.intercept,
+        "cpu": m.cpu,
+        "wall": m.wall,
+        "size": sum(lib["library_bytes"] + lib["bundle_bytes"] for lib in libraries),
+        "ahead_cpu": sampling.extrapolate(m.sample) if m.sample.count else 0,
+        "ahead_size": sampling.extrapolate(m.sample, lambda c: c.size) if m.sample.count else 0,
+        "sampled": m.sample.count,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("ck-fmha-work"), help="where everything goes (some 300 MB)")
@@ -304,6 +321,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16, help="blobs to compile ahead of time for the extrapolation")
     parser.add_argument("--hdim", default="128", help="head dim of the variants that are called")
     parser.add_argument("--table", type=Path, help="write the table here too")
+    parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
     args = parser.parse_args()
     if rocm_home.missing_packages():
@@ -348,6 +366,8 @@ def main() -> None:
     print(text)
     if args.table:
         args.table.write_text(text + "\n")
+    if args.json:
+        args.json.write_text(json.dumps(figures(m), indent=1) + "\n")
     if args.row:
         args.row.write_text(json.dumps(project_row(m, len(blobs), args.all_dims), indent=1) + "\n")
 

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What one blob took: CPU seconds, and bytes of its object that a process would load."""
+
+    seconds: float
+    size: int
+
+
 @dataclass
 class Sample:
-    """`classes`: how many blobs each class has; `seconds`: CPU seconds of those of them that were compiled."""
+    """`classes`: how many blobs each class has; `compiled`: what those of them took that were compiled."""
 
     classes: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    compiled: dict[str, list[Compiled]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        return sum(len(s) for s in self.seconds.values())
+        return sum(len(s) for s in self.compiled.values())
+
+
+def loaded_size(objects: Path) -> int:
+    """Bytes of an object file that end up in memory: its allocated sections."""
+    argv = ["readelf", "--section-headers", "--wide", str(objects)]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line.partition("]")[2].split() for line in lines if line.lstrip().startswith("[")]
+    return sum(int(row[4], 16) for row in rows if len(row) > 6 and row[1] != "NOBITS" and "A" in row[6])
 
 
 def blob_class(file: Path) -> str:
@@ -43,8 +60,8 @@ def sampling_order(classes: Mapping[str, int]) -> list[str]:
     return [*largest.values(), *(c for c in by_size if c not in largest.values())]
 
 
-def take(blobs: Sequence[Path], count: int, compile_one: Callable[[Path], float]) -> Sample:
-    """Compile `count` of `blobs`, spread over the classes by their weight; `compile_one` returns its CPU seconds."""
+def take(blobs: Sequence[Path], count: int, compile_one: Callable[[Path], Compiled]) -> Sample:
+    """Compile `count` of `blobs`, spread over the classes by their weight."""
     by_class: dict[str, list[Path]] = defaultdict(list)
     for blob in blobs:
         by_class[blob_class(blob)].append(blob)
@@ -53,21 +70,22 @@ def take(blobs: Sequence[Path], count: int, compile_one: Callable[[Path], float]
     order = sampling_order(sample.classes)
     for i in range(count):
         name = order[i % len(order)]
-        sample.seconds.setdefault(name, []).append(compile_one(chooser.choice(by_class[name])))
+        sample.compiled.setdefault(name, []).append(compile_one(chooser.choice(by_class[name])))
     return sample
 
 
-def extrapolate(sample: Sample) -> float:
-    """CPU seconds of all blobs ahead of time: each class by its own samples, else by those of its kind, else by all."""
+def extrapolate(sample: Sample, value: Callable[[Compiled], float] = lambda c: c.seconds) -> float:
+    """The sum of `value` over all blobs ahead of time, CPU seconds unless told otherwise: each class by its own
+    samples, else by those of its kind, else by all."""
 
-    def mean(seconds: list[float]) -> float:
-        return sum(seconds) / len(seconds)
+    def mean(some: Sequence[Compiled]) -> float:
+        return sum(map(value, some)) / len(some)
 
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for name, seconds in sample.seconds.items():
-        by_kind[kind_of(name)] += seconds
-    everything = [s for seconds in sample.seconds.values() for s in seconds]
+    by_kind: dict[str, list[Compiled]] = defaultdict(list)
+    for name, some in sample.compiled.items():
+        by_kind[kind_of(name)] += some
+    everything = [c for some in sample.compiled.values() for c in some]
     return sum(
-        count * mean(sample.seconds.get(name) or by_kind.get(kind_of(name)) or everything)
+        count * mean(sample.compiled.get(name) or by_kind.get(kind_of(name)) or everything)
         for name, count in sample.classes.items()
     )

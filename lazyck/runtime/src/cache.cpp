@@ -200,6 +200,12 @@ void Cache::make_directories_for(const EntryKey& key) {
     if (!m_is_cleaned.exchange(true)) remove_left_over(staging);
 }
 
+void publish(int directory, const char* name, const std::string& path) {
+    const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    if (renameat(directory, name, to.get(), file_name_of(path).c_str()) == 0) return;
+    fail_system("cannot publish '" + path + "'", errno);
+}
+
 void prepare_cache_root(const std::string& path) { make_private(path); }
 
 }  // namespace lazyck::rt

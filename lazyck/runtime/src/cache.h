@@ -102,6 +102,9 @@ class Cache {
     std::atomic<bool> m_is_cleaned{false};  // of what killed processes left
 };
 
+// Puts the file `name` of the open `directory` at `path` of the cache, at once and whole. Throws CompileError.
+void publish(int directory, const char* name, const std::string& path);
+
 // Makes `path` a usable cache root. Throws CompileError.
 void prepare_cache_root(const std::string& path);
 

@@ -79,7 +79,7 @@ class Compilation {
         }
         seal_entry(output.get(), m_key.id());
         keep_log();
-        publish("blob.so", m_entry);
+        publish(m_staging.fd(), "blob.so", m_entry);
         say(Level::info, "compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
         return output;
     }
@@ -185,16 +185,9 @@ class Compilation {
         fail(message, parts);
     }
 
-    // Puts `name` at `path` of the cache, at once and whole. Throws CompileError.
-    void publish(const char* name, const std::string& path) const {
-        const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
-        if (renameat(m_staging.fd(), name, to.get(), file_name_of(path).c_str()) == 0) return;
-        fail_system("cannot publish '" + path + "'", errno);
-    }
-
     void keep_log() const {
         try {
-            publish("log", m_log);
+            publish(m_staging.fd(), "log", m_log);
         } catch (const CompileError&) {
             // A log that cannot be kept is no reason to fail.
         }

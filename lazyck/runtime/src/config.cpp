@@ -189,6 +189,9 @@ Config read_config() {
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
+    config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();
+    config.remote_helper = environment(LAZYCK_ENV_REMOTE_HELPER);
+    if (config.remote_helper.empty()) config.remote_helper = LAZYCK_REMOTE_HELPER;
     config.launcher = split(environment(LAZYCK_ENV_LAUNCHER), " \t\n");
     config.salt = environment(LAZYCK_ENV_EXTRA_CACHE_KEY);
     config.lock_timeout = read_seconds(LAZYCK_ENV_LOCK_TIMEOUT, config.lock_timeout);

@@ -15,6 +15,8 @@ struct Config {
     bool is_jit_disabled = false;
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // compilers at a time
+    bool has_remote = false;         // whether there are remote caches; which, their helper reads
+    std::string remote_helper;       // a path, or a name to look for in PATH
     Strings launcher;                // words that go in front of a compiler's command
     std::string salt;                // the user's own part of the key
     double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by what compiles took

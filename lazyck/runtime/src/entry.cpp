@@ -227,16 +227,31 @@ std::string find_damage(const std::string& path) {
     return problem.empty() ? ElfView(file.data(), trailer.image_size).problem() : problem;
 }
 
+namespace {
+
+// Which of `symbols` the library lacks, in words, or "".
+std::string find_missing(const ElfView& elf, const Strings& symbols) {
+    for (const std::string& name : symbols) {
+        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
+    }
+    return "";
+}
+
+}  // namespace
+
+std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols) {
+    MappedFile file;
+    if (const int error = file.map(fd)) return system_text(error);
+    const std::string problem = check(file, key.id(), key.machine);
+    return problem.empty() ? find_missing(ElfView(file.data(), file.size()), symbols) : problem;
+}
+
 std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols) {
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     const ElfView elf(file.data(), file.size());
     const std::string problem = problem_of(elf, machine);
-    if (!problem.empty()) return problem;
-    for (const std::string& name : symbols) {
-        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
-    }
-    return "";
+    return problem.empty() ? find_missing(elf, symbols) : problem;
 }
 
 void seal_entry(int fd, const Digest& key) {

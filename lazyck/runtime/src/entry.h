@@ -16,7 +16,7 @@ namespace lazyck::rt {
 // A verified entry: where it lies and where its functions are.
 struct Entry {
     std::string path;
-    std::string origin;  // "cache", "tier <root>" or "compiled"
+    std::string origin;  // "cache", "tier <root>", "remote <URL>" or "compiled"
     double seconds = 0;  // that compiling took, if this process did it
     long peak_kib = 0;
     std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
@@ -45,6 +45,9 @@ EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Str
 // What is wrong with the entry at `path`, whoever's it is, or "": reads all of it. Throws CompileError for a directory
 // on the way that others could write.
 std::string find_damage(const std::string& path);
+
+// What keeps the file that is open as `fd` from being the entry of `key`, or "": reads all of it.
+std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols);
 
 // What keeps the library that is open as `fd` from being an entry for `machine` that defines and exports `symbols`, or
 // "". Throws CompileError when it cannot be read.

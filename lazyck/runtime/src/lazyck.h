@@ -17,15 +17,18 @@ extern "C" {
  * adds members at the end and fills no more than `size` bytes. */
 typedef struct lazyck_stats {
     uint64_t size;
-    uint64_t blobs;      /* in the manifest */
-    uint64_t symbols;    /* that go through slots */
-    uint64_t loaded;     /* blobs whose slots are stored */
-    uint64_t hits;       /* blobs found in the cache */
-    uint64_t misses;     /* blobs not found at the first look */
-    uint64_t compiles;   /* compilers' runs that succeeded */
-    uint64_t failures;   /* compilers' runs that failed */
-    uint64_t damaged;    /* entries that were moved aside */
-    uint64_t compile_ns; /* wall time of all compiles */
+    uint64_t blobs;          /* in the manifest */
+    uint64_t symbols;        /* that go through slots */
+    uint64_t loaded;         /* blobs whose slots are stored */
+    uint64_t hits;           /* blobs found in the cache */
+    uint64_t misses;         /* blobs not found at the first look */
+    uint64_t compiles;       /* compilers' runs that succeeded */
+    uint64_t failures;       /* compilers' runs that failed */
+    uint64_t damaged;        /* entries that were moved aside */
+    uint64_t compile_ns;     /* wall time of all compiles */
+    uint64_t remote_hits;    /* blobs that came from a remote cache */
+    uint64_t remote_refused; /* entries of remote caches that were not what they should be, or not signed */
+    uint64_t remote_skipped; /* times that a remote cache was down or slow */
 } lazyck_stats;
 
 /* Version of this interface (2). */

@@ -618,6 +618,9 @@ lazyck_stats Library::stats() {
     out.failures = counters.failures;
     out.damaged = counters.damaged;
     out.compile_ns = counters.compile_ns;
+    out.remote_hits = counters.remote.hits;
+    out.remote_refused = counters.remote.refused;
+    out.remote_skipped = counters.remote.skipped;
     const std::lock_guard<std::mutex> guard(m_mutex);
     for (const auto& state : m_states) out.loaded += state.second.is_loaded ? 1 : 0;
     return out;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
+#include <set>
 
 #include "config.h"
 #include "failure.h"
@@ -86,6 +88,16 @@ void say(Level level, const std::string& line) {
     const UniqueFd file = log.file.empty() ? UniqueFd() : open_log(log.file);
     if (file && write_all(file.get(), text)) return;
     write_all(2, text);
+}
+
+void say_once(const std::string& what, const std::string& line) {
+    static std::mutex* const s_mutex = new std::mutex;
+    static auto* const s_said = new std::set<std::string>;
+    {
+        const std::lock_guard<std::mutex> guard(*s_mutex);
+        if (!s_said->insert(what).second) return;
+    }
+    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0));
 }
 
 void silence() { g_silent.store(true, std::memory_order_relaxed); }

@@ -16,6 +16,9 @@ bool is_said(Level level);
 // LAZYCK_LOG_FORMAT=json an object with the members time, level, pid, rank and message.
 void say(Level level, const std::string& line);
 
+// A warning, the first time in this process that it is about `what`.
+void say_once(const std::string& what, const std::string& line);
+
 // Silences `say` (for `lazyck-rt --quiet`, whose caller reports).
 void silence();
 

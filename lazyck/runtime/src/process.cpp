@@ -71,6 +71,7 @@ struct Start {
     char* const* argv;
     char* const* environment;
     int directory;
+    int input;
     int output;
     int reports;
     long parent;  // the process that starts the watcher
@@ -128,7 +129,8 @@ LAZYCK_BARE int become_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
     // Above the standard ones first: the host may have closed its own, so that ours have their numbers.
     const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
-    const long null = bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
+    const long null =
+        start.input >= 0 ? start.input : bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
     const long in = bare(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3), out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
     const long where = start.directory < 0 ? start.directory : bare(SYS_fcntl, start.directory, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
@@ -197,8 +199,9 @@ class Running {
         }
         m_reports = UniqueFd(ends[0]);
         m_to_us = UniqueFd(ends[1]);
-        m_start = {program.c_str(), m_argv.data(), m_environment.data(), command.directory, command.output,
-                   ends[1],         getpid(),      m_program_stack.top()};
+        m_start = {program.c_str(),   m_argv.data(), m_environment.data(),
+                   command.directory, command.input, command.output,
+                   ends[1],           getpid(),      m_program_stack.top()};
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);

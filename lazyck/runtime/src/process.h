@@ -14,6 +14,7 @@ struct Command {
     Strings argv;
     Strings environment;         // NAME=value
     int directory = -1;          // where it runs; -1: here
+    int input = -1;              // stdin; -1: /dev/null
     int output = -1;             // stdout and stderr
     double timeout_seconds = 0;  // after that it is killed, with all that it started; 0: never
     std::function<void(pid_t)> started = [](pid_t) {};
@@ -36,7 +37,7 @@ struct Outcome {
     int exit_status = 0;         // of one that exited by itself
 };
 
-// Runs a command to its end: stdin /dev/null, signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),
+// Runs a command to its end: signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),
 // in this process's group, so that Ctrl-C at a terminal reaches it. Calls `beat` after five seconds and then every half
 // minute, with the seconds since the start. The command is killed when the calling thread or process ends before it.
 Outcome run_command(const Command& command);

@@ -9,8 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "compile.h"
@@ -81,17 +79,6 @@ std::string first_line_of(const std::exception& e) {
     const std::string text = e.what();
     const std::string line = text.substr(0, text.find('\n'));
     return line.rfind("lazyck: ", 0) == 0 ? line.substr(8) : line;
-}
-
-// A warning about `what`, the first time in this process.
-void say_once(const std::string& what, const std::string& line) {
-    static std::mutex* const s_mutex = new std::mutex;
-    static auto* const s_said = new std::set<std::string>;
-    {
-        const std::lock_guard<std::mutex> guard(*s_mutex);
-        if (!s_said->insert(what).second) return;
-    }
-    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0));
 }
 
 }  // namespace
@@ -237,7 +224,7 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
         found = std::move(here);
     }
     ++m_counters.misses;
-    if (m_is_jit_forbidden) fail_frozen(blob, key, *caches->own(), found);
+    if (m_is_jit_forbidden && !m_config.has_remote) fail_frozen(blob, key, *caches->own(), found);
     return compile_somewhere(manifest, blob, key, symbols, *caches);
 }
 
@@ -283,6 +270,20 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
         ++m_counters.damaged;
         quarantine(path, found.problem);
     }
+    const double remote_begin = now_seconds();
+    std::optional<RemoteEntry> remote = ask_remotes(what, guess, key, cache);
+    if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
+        const std::string origin = "remote " + remote->label();
+        tell_wait(event, origin.c_str(), remote_begin, cache);
+        found = read_entry(std::move(fetched), cache, key, symbols);
+        if (found.state != EntryState::ready)
+            fail("lazyck: '" + path + "' was fetched and is damaged: " + found.problem);
+        found.entry.origin = origin;
+        bound(cache);
+        return std::move(found.entry);
+    }
+    if (remote) tell_wait(event, "the remote caches", remote_begin, cache);
+    if (m_is_jit_forbidden) fail_frozen(blob, key, cache, found);
     CompileRequest request;
     request.blob = blob.name;
     request.arch_label = key.arch_label();
@@ -345,8 +346,21 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     found.entry.origin = "compiled";
     found.entry.seconds = cost.seconds;
     found.entry.peak_kib = cost.peak_kib;
+    if (remote) remote->made();
     bound(cache);
     return std::move(found.entry);
+}
+
+std::optional<RemoteEntry> Store::ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+                                              Cache& cache) {
+    if (!m_config.has_remote) return std::nullopt;
+    RemoteRequest request;
+    request.helper = m_config.remote_helper;
+    request.what = what;
+    request.expected_seconds = guess.blob.seconds;
+    request.longest_wait = patience(m_config, guess);
+    request.may_compile = !m_is_jit_forbidden;
+    return std::optional<RemoteEntry>(std::in_place, request, cache, key, m_counters.remote);
 }
 
 void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {
@@ -374,8 +388,8 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, 
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
-             cache.root() +
-             "', and " LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " + cache.entry_path(key) +
+             cache.root() + (m_config.has_remote ? "' and in the remote caches, and " : "', and ") +
+             LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " + cache.entry_path(key) +
              "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),
          {blob.name, "", ""});
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "cache.h"
@@ -15,11 +16,13 @@
 #include "entry.h"
 #include "events.h"
 #include "manifest_view.h"
+#include "remote.h"
 
 namespace lazyck::rt {
 
 struct Counters {
     std::atomic<std::uint64_t> hits{0}, misses{0}, compiles{0}, failures{0}, damaged{0}, compile_ns{0};
+    RemoteCounters remote;
 };
 
 // Bounds the compilers of this process.
@@ -85,6 +88,8 @@ class Store {
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
                   Cache& cache);
+    std::optional<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+                                           Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache,

@@ -1,0 +1,81 @@
+"""CK's fused attention out of flash-attn, forward and backward: lazyck's share of the build, and the sizes.
+
+    python benchmarks/ck.py [--quick]        (needs hipcc and what `examples/ck_fmha` names; a quarter of an hour)
+
+`examples/ck_fmha/ck_fmha.py` does the work; what the same library would take ahead of time is extrapolated from a
+random sample of its blobs, spread over kinds of kernels and head dims. CPU seconds of all processes: another load on
+the machine does not change them much.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import REPOSITORY, Benchmark, Row, main, number
+
+EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
+SAMPLES = 16
+
+
+def missing() -> str:
+    """The packages that are not here."""
+    sys.path.insert(0, str(EXAMPLE))
+    import rocm_home  # type: ignore[import-not-found]
+
+    packages = rocm_home.missing_packages()
+    return f"needs {packages}" if packages else ""
+
+
+def measure(quick: bool) -> list[Row]:
+    """Both libraries; --quick: the few files of one direction."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-ck-") as name:
+        found = Path(name) / "figures.json"
+        words = ["--work", name, "--json", str(found), "--samples", str(2 if quick else SAMPLES)]
+        if quick:
+            words += ["--libraries", "fwd", "--only", "fwd_appendkv"]
+        done = subprocess.run([sys.executable, str(EXAMPLE / "ck_fmha.py"), *words], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"ck_fmha.py ended with status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        at = json.loads(found.read_text())
+    against = f"ahead of time, extrapolated from {at['sampled']} blobs"
+    what = f"CK forward and backward, {at['files']:,} files"
+    return [
+        Row(
+            "ck-own",
+            f"lazyck's own CPU in `build full` of {what}",
+            at["own_cpu"],
+            "s",
+            30,
+            "",
+            f"the whole build {number(at['cpu'])} s CPU, {number(at['wall'])} s wall; {at['symbols']:,} symbols",
+        ),
+        Row(
+            "ck-cpu",
+            "CPU of that whole build, its dispatchers with it",
+            at["ahead_cpu"] / at["cpu"],
+            "× less",
+            250,
+            against,
+            f"{number(at['ahead_cpu'] / 3600)} core-hours",
+            is_floor=True,
+        ),
+        Row(
+            "ck-size",
+            "size of the lazy libraries and their bundle",
+            at["size"] / at["ahead_size"] * 100,
+            "%",
+            10,
+            f"{against}, one arch",
+            f"{at['size'] / 1e6:.1f} MB; {at['ahead_size'] / 1e6:.0f} MB of code and data in objects",
+        ),
+    ]
+
+
+BENCHMARK = Benchmark("ck", measure, missing)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

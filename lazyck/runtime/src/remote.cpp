@@ -1,0 +1,181 @@
+#include "remote.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "compile.h"
+#include "entry.h"
+#include "failure.h"
+#include "lazyck_abi.h"
+#include "messages.h"
+#include "process.h"
+#include "recipe.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr double k_start_seconds = 60;         // until the helper is ready to speak: Python may come from a slow disk
+constexpr int k_silence_ms = 300 * 1000;       // it bounds what it does itself, and speaks while it waits
+constexpr std::size_t k_longest_line = 4096;   // bytes
+constexpr std::size_t k_most_lines = 100'000;  // before an answer
+constexpr unsigned k_most_bad = 16;            // answers that turn out to be no entries
+constexpr const char k_fetched[] = "fetched.so";
+
+std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
+
+// The rest of `line` after `word` and a blank.
+bool begins(const std::string& line, const char* word, std::string& rest) {
+    const std::string lead = std::string(word) + " ";
+    if (line.compare(0, lead.size(), lead) != 0) return false;
+    rest = line.substr(lead.size());
+    return true;
+}
+
+}  // namespace
+
+RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters)
+    : m_request(request),
+      m_cache(cache),
+      m_key(key),
+      m_counters(counters),
+      m_staging(cache.staging_prefix(key), k_depth_of_staging) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        give_up(system_text(errno));
+        return;
+    }
+    m_socket = UniqueFd(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
+    Command command;
+    command.argv = {m_request.helper, "entry",
+                    "--key",          key.id().hex(),
+                    "--name",         Cache::entry_name(key),
+                    "--cache",        cache.root(),
+                    "--expect",       seconds_word(m_request.expected_seconds),
+                    "--wait",         seconds_word(m_request.longest_wait)};
+    if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
+    CompilePlan plan;
+    plan.unset = {"PYTHONHOME"};  // of a program that has a Python of its own
+    command.environment = plan_environment(plan);
+    command.directory = m_staging.fd();
+    command.input = theirs.get();
+    command.output = log.get();
+    command.timeout_seconds = k_start_seconds;
+    // What goes on is a process of its own: it may have something to send when this one has long ended.
+    const Outcome outcome = run_command(command);
+    if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
+    const std::string said = read_text(log.get(), 0, k_longest_line);
+    give_up(outcome.has_started
+                ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
+                : outcome.text +
+                      "; install it (pip install 'lazyck[remote]'), or name it with " LAZYCK_ENV_REMOTE_HELPER);
+}
+
+// From now on it is a miss.
+void RemoteEntry::give_up(const std::string& reason) {
+    m_socket = UniqueFd();
+    ++m_counters.skipped;
+    say_once("remote " + reason, "the remote caches (" LAZYCK_ENV_REMOTE ") are not asked for " + m_request.what +
+                                     ": " + m_request.helper + ": " + reason);
+}
+
+// Without its end. False: there is none any more.
+bool RemoteEntry::read_line(std::string& line) {
+    while (m_socket) {
+        const std::size_t end = m_read.find('\n');
+        if (end != std::string::npos) {
+            line = m_read.substr(0, end);
+            m_read.erase(0, end + 1);
+            return true;
+        }
+        if (m_read.size() >= k_longest_line) {
+            give_up("it said a line that is too long");
+            return false;
+        }
+        pollfd wanted = {m_socket.get(), POLLIN, 0};
+        const int ready = poll(&wanted, 1, k_silence_ms);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) {
+            give_up(ready == 0 ? "it said nothing for five minutes" : system_text(errno));
+            return false;
+        }
+        char buffer[1024];
+        const ssize_t size = recv(m_socket.get(), buffer, sizeof buffer, 0);
+        if (size < 0 && errno == EINTR) continue;
+        if (size <= 0) {
+            give_up("it ended without an answer");
+            return false;
+        }
+        m_read.append(buffer, static_cast<std::size_t>(size));
+    }
+    return false;
+}
+
+void RemoteEntry::send(const std::string& line) {
+    const std::string text = line + "\n";
+    // A helper that is gone is no error any more, and its SIGPIPE would be the program's.
+    if (m_socket) ::send(m_socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+RemoteEntry::Answer RemoteEntry::next_answer() {
+    std::string line, text;
+    for (std::size_t lines = 0; read_line(line); ++lines) {
+        if (line == "compile" || line == "miss") return Answer::miss;
+        if (begins(line, "hit", text)) {
+            m_label = text.substr(0, text.rfind(' '));
+            return Answer::hit;
+        }
+        if (begins(line, "refused", text)) {
+            ++m_counters.refused;
+            say(Level::warn, text);
+        } else if (begins(line, "skipped", text)) {
+            ++m_counters.skipped;
+            say_once("remote " + text, text);
+        } else if (begins(line, "note info", text)) {
+            say(Level::info, text);
+        } else if (begins(line, "note warn", text)) {
+            say_once("remote " + text, text);
+        } else if (line != "alive") {
+            give_up("it said '" + visible(line) + "'");
+        }
+        if (lines == k_most_lines) give_up("it said too much");
+    }
+    return Answer::miss;
+}
+
+UniqueFd RemoteEntry::fetch(const Strings& symbols) {
+    for (unsigned bad = 0; next_answer() == Answer::hit; ++bad) {
+        UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
+        const std::string fault = file ? find_entry_fault(file.get(), m_key, symbols) : system_text(errno);
+        if (fault.empty()) {
+            struct stat st;
+            const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
+            if (!is_ours || fsync(file.get()) != 0) fail_system("cannot keep what was fetched", errno);
+            const std::string path = m_cache.entry_path(m_key);
+            const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
+            if (log && write_all(log.get(), "[fetched from " + visible(m_label) + "]\n"))
+                publish(m_staging.fd(), "log", m_cache.log_path(m_key));
+            publish(m_staging.fd(), k_fetched, path);
+            ++m_counters.hits;
+            send("kept " + path);
+            return file;
+        }
+        ++m_counters.refused;
+        say(Level::warn, "what " + m_label + " has for " + m_request.what + " is refused: " + fault);
+        send("bad " + fault.substr(0, k_longest_line / 2));
+        if (bad == k_most_bad) give_up("it offers one bad entry after the other");
+    }
+    return UniqueFd();
+}
+
+void RemoteEntry::made() { send("made " + m_cache.entry_path(m_key)); }
+
+}  // namespace lazyck::rt
