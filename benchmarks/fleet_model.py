@@ -28,7 +28,7 @@ class Parameters:
     """Seconds, bytes, and requests a second. `atomic`: the remote creates a lease in one request, as Redis does."""
 
     blobs: Sequence[float]  # seconds of each blob's compile
-    size: float = 300e3  # of an entry
+    size: float = 140e3  # of an entry
     ranks: int = 8
     parallel: int = 1  # blobs that a host is after at a time: 1 by first calls, LAZYCK_JOBS by LAZYCK_PREFETCH
     streams: int = 8  # of `lazyck cache pull`
@@ -42,7 +42,6 @@ class Parameters:
     timeout: float = 10.0
     fetch_bound: float = 60.0
     down: float = 60.0
-    claim: float = 0.3  # between writing a lease and looking whether it is still one's own
     first_poll: float = 0.2
     last_poll: float = 2.0
     jitter: float = 0.25  # share of the compile by which a start is delayed, at most
@@ -66,12 +65,12 @@ class Remote:
         self.down_link = Link(self.env, self.p, self.bytes)
         self.up_link = Link(self.env, self.p, self.bytes)
 
-    def ask(self) -> float:
-        """Queue one request; the seconds until its answer."""
+    def ask(self, count: int = 1) -> float:
+        """Queue requests, one after the other; the seconds until the last answer."""
         now = self.env.now
-        self.requests[int(now)] = self.requests.get(int(now), 0) + 1
-        self.free_at = max(self.free_at, now) + 1 / self.p.requests
-        return self.free_at - now + self.p.round_trip
+        self.requests[int(now)] = self.requests.get(int(now), 0) + count
+        self.free_at = max(self.free_at, now) + count / self.p.requests
+        return self.free_at - now + count * self.p.round_trip
 
 
 class Link:
@@ -232,11 +231,11 @@ class _Host:
         self.fleet.compiles += 1
         yield self.env.timeout(seconds)
 
-    def ask(self) -> Steps:
-        """One request; whether it was answered in time."""
+    def ask(self, count: int = 1) -> Steps:
+        """Requests; whether they were answered in time."""
         if self.env.now < self.down_until:
             return False
-        wait = self.remote.ask()
+        wait = self.remote.ask(count)
         if wait <= self.p.timeout:
             yield self.env.timeout(wait)
             return True
@@ -266,32 +265,44 @@ class _Host:
         return False
 
     def push(self, blob: int) -> Steps:
-        if not (yield from self.ask()):
+        if not (yield from self.ask(3)):  # is there a record, are there contents? here they are
             return
         _, done = self.remote.up_link.transfer(self.p.size)
         yield done
         if (yield from self.ask()):
             self.remote.has.setdefault(blob, self.env.now)
+            if self.fleet.policy == "leases":
+                yield from self.release(blob)
 
     def wait_for_others(self, blob: int) -> Steps:
-        """Whether somebody else made it; else the lease is this host's, or the remote does not answer."""
-        pause = self.p.first_poll
+        """Whether somebody else made it; else the lease is this host's, or the remote does not answer. As
+        lazyck/remote/turn.py does it."""
+        began = self.env.now
+        leases = self.remote.leases
         while True:
-            if not (yield from self.ask()):  # who has the lease? where leases are atomic: mine, if nobody has
+            if not (yield from self.ask()):  # who has the lease?
                 return False
-            if blob not in self.remote.leases:
-                if self.p.atomic:
-                    self.remote.leases[blob] = id(self)
+            is_mine = False
+            if blob not in leases:
+                if not (yield from self.ask()):
                     return False
-                yield from self.ask()
-                self.remote.leases[blob] = id(self) if blob not in self.remote.has else 0
-                yield self.env.timeout(self.p.claim * self.random.uniform(0.5, 1.5))
-                yield from self.ask()
-                if self.remote.leases[blob] == id(self):
-                    return False
-            yield self.env.timeout(pause * self.random.uniform(0.5, 1.0))
-            pause = min(1.5 * pause, self.p.last_poll)
+                if not self.p.atomic or blob not in leases:
+                    leases[blob] = id(self)  # without conditions the last one to write has it
+                if not self.p.atomic:
+                    yield self.env.timeout(self.random.uniform(0.15, 0.25) + 2 * self.p.round_trip)
+                    yield from self.ask()
+                is_mine = leases.get(blob) == id(self)
             if (yield from self.fetch(blob)):
+                if is_mine:
+                    yield from self.release(blob)
                 return True
-            if self.env.now < self.down_until:
+            if is_mine or self.env.now < self.down_until:
                 return False
+            waited = self.env.now - began
+            pause = min(max(self.p.first_poll, waited / 10), self.p.last_poll)
+            yield self.env.timeout(pause * self.random.uniform(0.5, 1.5))
+
+    def release(self, blob: int) -> Steps:
+        yield from self.ask(2)  # is it still mine? then away with it
+        if self.remote.leases.get(blob) == id(self):
+            del self.remote.leases[blob]

@@ -5,8 +5,8 @@ python benchmarks/fleet_simulation.py --compare fleet.json     (what benchmarks/
 
 A simulation (SimPy; benchmarks/fleet_model.py has the model), not a measurement. Its defaults are measured:
 
-- compiles: 12 to 61 s, those of CK's forward attention for one arch on one core, at even steps (examples/ck_fmha)
-- size: 300 kB, the middle one of these entries
+- compiles: 15 to 60 s, as CK's attention kernels take for one arch on one core, at even steps (examples/ck_fmha)
+- size: 140 kB, an entry of CK's forward attention
 - look: starting the helper and asking a remote that is near (benchmarks/fleet.py)
 - requests: what one nginx answered of GETs that find nothing, on one core (wrk, as docs/scale.md has it)
 - link: 10 Gbit/s, and the same for each host
@@ -125,7 +125,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few hosts")
     parser.add_argument("--hosts", default=",".join(map(str, HOSTS)), help="numbers of hosts")
     parser.add_argument("--blobs", type=int, default=30, help="how many blobs each needs")
-    parser.add_argument("--compile", default="12:61", metavar="FIRST:LAST", help="seconds of the compiles")
+    parser.add_argument("--compile", default="15:60", metavar="FIRST:LAST", help="seconds of the compiles")
     parser.add_argument("--prefetch", type=int, default=16, help="LAZYCK_JOBS where blobs are prefetched")
     parser.add_argument("--picture", type=Path, help="draw it here (SVG)")
     parser.add_argument("--table", type=Path, help="write the tables here too")
