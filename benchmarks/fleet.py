@@ -223,6 +223,7 @@ def read(o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], req
     policy = "no remote" if not scenario.remote else "pulled before" if scenario.is_warm else "leases"
     parameters = {
         "blobs": [o.seconds] * o.blobs, "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
+        "cores": os.cpu_count(),
         "size": statistics.mean(entries) if entries else 0, "atomic": scenario.remote is fleet_remotes.Redis,
     }  # fmt: skip
     return Outcome(

@@ -34,9 +34,10 @@ class Parameters:
     streams: int = 8  # of `lazyck cache pull`
     start: float = 2.0  # within this all ranks start
     noise: float = 0.1  # by which compiles of the same blob differ
-    look: float = 0.15  # of starting the helper and asking
+    look: float = 0.1  # of starting the helper
+    cores: int = 0  # on which all helpers start, where the hosts are one machine; 0: each host has enough of its own
     round_trip: float = 1e-3
-    requests: float = 10e3  # that the remote answers in a second
+    requests: float = 20e3  # that the remote answers in a second
     link: float = 1.25e9
     host_link: float = 1.25e9
     timeout: float = 10.0
@@ -168,6 +169,7 @@ class Fleet:
         self.env = simpy.Environment()
         self.policy, self.hosts, self.p = policy, hosts, p
         self.remote = Remote(self.env, p)
+        self.cores = simpy.Resource(self.env, p.cores) if p.cores else None
         self.random = random.Random(p.seed)
         self.compiles = 0
         self.skipped = 0
@@ -214,8 +216,8 @@ class _Host:
         if policy == "no remote":
             yield from self.compile(seconds)
             return
-        if policy != "pulled before":
-            yield self.env.timeout(self.p.look)
+        if policy != "pulled before" or self.fleet.cores:
+            yield from self.start_helper()
         if (yield from self.fetch(blob)):
             return
         if policy == "jittered start":
@@ -226,6 +228,14 @@ class _Host:
             return
         yield from self.compile(seconds)
         self.env.process(self.push(blob))
+
+    def start_helper(self) -> Steps:
+        if self.fleet.cores is None:
+            yield self.env.timeout(self.p.look)
+            return
+        with self.fleet.cores.request() as turn:
+            yield turn
+            yield self.env.timeout(self.p.look)
 
     def compile(self, seconds: float) -> Steps:
         self.fleet.compiles += 1

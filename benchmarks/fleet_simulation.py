@@ -7,8 +7,8 @@ A simulation (SimPy; benchmarks/fleet_model.py has the model), not a measurement
 
 - compiles: 15 to 60 s, as CK's attention kernels take for one arch on one core, at even steps (examples/ck_fmha)
 - size: 140 kB, an entry of CK's forward attention
-- look: starting the helper and asking a remote that is near (benchmarks/fleet.py)
-- requests: what one nginx answered of GETs that find nothing, on one core (wrk, as docs/scale.md has it)
+- look: starting the helper, 0.1 s of a core
+- requests: one nginx on one core answered 54,000 GETs a second over connections that stay, 17,000 over new ones (wrk)
 - link: 10 Gbit/s, and the same for each host
 - polls, time limits: as lazyck/remote has them
 """
