@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,49 +24,9 @@ from typing import Any
 
 import fleet_net
 import fleet_remotes
-from common import NINJA, REPOSITORY, LazyProject, kernel_blobs, kernel_table, ninja_build
 from fleet_net import Host
+from fleet_ranks import Figures, Options, build, start_ranks, time_compile, time_helper
 from fleet_remotes import Remote
-
-# Where a compile is a sleep: it must not be one while the library is built.
-COMPILER = """#!/bin/sh
-if [ -n "$FLEET_SECONDS" ]; then
-    case " $* " in *" -c "*) echo "$FLEET_HOST" >> "$FLEET_LOG"; sleep "$FLEET_SECONDS";; esac
-fi
-exec {cxx} "$@"
-"""
-RANK = r"""
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-extern "C" float run(int, float);
-int main(int argc, char** argv) {  // the moment of the start, how many kernels to call
-    int wrong = 0;
-    for (int i = 0; i < std::atoi(argv[2]); ++i) {
-        try {
-            if (run(i, 2) != 2 * i) ++wrong;
-        } catch (const std::exception& e) {
-            std::fprintf(stderr, "RANK FAILED: %s\n", e.what());
-            ++wrong;
-        }
-    }
-    using namespace std::chrono;
-    const double now = duration<double>(system_clock::now().time_since_epoch()).count();
-    std::printf("%.3f %d\n", now - std::atof(argv[1]), wrong);
-}
-"""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Of all runs."""
-
-    hosts: int
-    ranks: int
-    blobs: int
-    seconds: float
-    work: Path
 
 
 @dataclass(frozen=True)
@@ -137,48 +95,7 @@ SCENARIOS = (
 )
 
 
-def build(o: Options) -> Path:
-    """The lazy library and the program of a rank; the program."""
-    tools = o.work / "bin"
-    tools.mkdir()
-    compiler = tools / "c++"
-    compiler.write_text(COMPILER.replace("{cxx}", str(shutil.which("g++"))))
-    compiler.chmod(0o755)
-    helper = tools / "lazyck-remote"
-    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
-    helper.write_text(f"#!{sys.executable}\n{start}")
-    helper.chmod(0o755)
-    project = LazyProject(o.work / "project")
-    project.work.mkdir()
-    texts = {**kernel_blobs(o.blobs, 1), "dispatch.cpp": kernel_table(o.blobs), "rank.cpp": RANK}
-    project.write({**texts, "build.ninja": ninja_build(o.blobs)})
-    project.build(*NINJA, env={"PATH": f"{tools}:{os.environ['PATH']}"})
-    here = project.work
-    argv = ["g++", "-O1", str(here / "rank.cpp"), "-o", str(here / "rank"), f"-L{here}", "-lk", f"-Wl,-rpath,{here}"]
-    subprocess.run(argv, check=True)
-    return here / "rank"
-
-
-def start_ranks(o: Options, program: Path, hosts: Sequence[Host], where: Path, env: dict[str, str]) -> list[Any]:
-    """All at once; one shell for each host."""
-    begin = f"{time.time():.3f}"
-    script = 'i=0; while [ $i -lt $1 ]; do "$2" "$3" "$4" > "rank$i" 2> "log$i" & i=$((i+1)); done; wait'
-    running = []
-    for host in hosts:
-        home = where / host.name
-        home.mkdir(parents=True)
-        own = {
-            "HOME": str(home), "LAZYCK_CACHE_DIR": str(home / "cache"), "FLEET_HOST": host.name,
-            "FLEET_LOG": str(where / "compiles"), "FLEET_SECONDS": str(o.seconds), "LAZYCK_LOG": "info",
-            "LAZYCK_REMOTE_HELPER": str(o.work / "bin" / "lazyck-remote"), "LAZYCK_JOBS": str(o.ranks),
-        }  # fmt: skip
-        argv = host.argv(["sh", "-c", script, "sh", str(o.ranks), str(program), begin, str(o.blobs)])
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("LAZYCK_")}
-        running.append(subprocess.Popen(argv, cwd=home, env={**clean, **own, **env}))
-    return running
-
-
-def run(o: Options, program: Path, scenario: Scenario) -> Outcome:
+def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outcome:
     """One cold start."""
     where = o.work / scenario.name
     where.mkdir()
@@ -206,10 +123,12 @@ def run(o: Options, program: Path, scenario: Scenario) -> Outcome:
         finally:
             if remote:
                 remote.kill()
-    return read(o, scenario, where / "run", hosts, requests, sum(traffic))
+    return read(o, scenario, where / "run", hosts, requests, sum(traffic), figures)
 
 
-def read(o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int) -> Outcome:
+def read(
+    o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int, figures: Figures
+) -> Outcome:
     """What the ranks have left."""
     times, errors, text = [], 0, ""
     for host in hosts:
@@ -222,8 +141,8 @@ def read(o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], req
     entries = [p.stat().st_size for p in where.glob("*/cache/v1/*/*/*.so")]
     policy = "no remote" if not scenario.remote else "pulled before" if scenario.is_warm else "leases"
     parameters = {
-        "blobs": [o.seconds] * o.blobs, "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
-        "cores": os.cpu_count(),
+        "blobs": [o.seconds + figures.compile] * o.blobs, "look": figures.helper, "cores": os.cpu_count(),
+        "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
         "size": statistics.mean(entries) if entries else 0, "atomic": scenario.remote is fleet_remotes.Redis,
     }  # fmt: skip
     return Outcome(
@@ -267,9 +186,11 @@ def main() -> None:
         work.mkdir(exist_ok=True)
         o = Options(args.hosts, args.ranks, args.blobs, args.seconds, work)
         program = build(o)
+        figures = Figures(time_helper(o), time_compile(o))
+        print(f"a helper's answer takes {figures.helper:.2f} s, a compile {figures.compile:.2f} s and its sleep")
         outcomes = []
         for scenario in chosen:
-            outcomes.append(run(o, program, scenario))
+            outcomes.append(run(o, program, scenario, figures))
             print(table(outcomes[-1:], o).splitlines()[-1], flush=True)
     print(f"\n{table(outcomes, o)}")
     if args.table:

@@ -148,7 +148,9 @@ class StallingNginx(BadNginx):
 
 
 class Redis(Remote):
-    """Without persistence."""
+    """Without persistence. Commands of a connection's beginning count as requests here."""
+
+    before: int = 0  # what it was asked before it was killed
 
     def start(self) -> None:
         self.url = f"redis://{self.host.address}:{PORT}/0"
@@ -160,7 +162,11 @@ class Redis(Remote):
         argv = self.host.argv(["redis-cli", "-h", self.host.address, "-p", str(PORT), "info", "stats"])
         shown = subprocess.run(argv, capture_output=True, text=True).stdout
         found = re.search(r"total_commands_processed:(\d+)", shown)
-        return int(found[1]) if found else 0
+        return self.before + (int(found[1]) if found else 0)
+
+    def kill(self) -> None:
+        self.before = self.requests()
+        super().kill()
 
 
 class S3(Remote):

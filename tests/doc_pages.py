@@ -25,6 +25,7 @@ WHY_NOT = (
     "needs a HIP compiler",
     "needs docker",
     "needs Slurm",
+    "needs Kubernetes",
     "needs the network",
     "needs a project of yours",
     "needs a chroot of another distribution",

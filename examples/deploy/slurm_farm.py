@@ -3,8 +3,8 @@
     pip install 'lazyck[farm]' dask-jobqueue
     LAZYCK_REMOTE=http://cache:8080 python slurm_farm.py --queue cpu --workers 8 -- --manifest libattention.so --all
 
-What follows `--` goes to `lazyck prebuild build`. The scheduler runs where this runs: on a login node, or in a small job.
-With --show it prints the script of a worker's job and ends.
+What follows `--` goes to `lazyck prebuild build`. The scheduler runs where this runs: on a login node, or in a small
+job. With --show it prints the script of a worker's job and ends.
 """
 
 from __future__ import annotations

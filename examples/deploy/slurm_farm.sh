@@ -11,7 +11,7 @@
 #SBATCH --time=02:00:00
 set -eu
 
-port=${LAZYCK_FARM_PORT:-8786}
+port=${FARM_PORT:-8786}
 cores=${SLURM_CPUS_PER_TASK:-2}
 export LAZYCK_JOBS=$cores
 host=$(hostname)

@@ -23,7 +23,7 @@ from lazyck.errors import BuildError, LazyckError, UsageError
 from lazyck.manifest import Manifest, encode
 from lazyck.prebuild.build import failure_of, signals_interrupting
 from lazyck.prebuild.farm.cluster import connected
-from lazyck.prebuild.farm.crew import Crew, Member
+from lazyck.prebuild.farm.crew import Crew, Member, answer_of
 from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
 from lazyck.prebuild.farm.parcel import pack, parcel_files
@@ -37,6 +37,7 @@ _TRIES = 3
 _TICK = 0.2
 _LOOK = 1.0  # seconds between two looks at who is there
 _PATIENCE = 600.0  # seconds without anybody to do the work
+_GRACE = 5.0
 _FETCHES = 4  # entries that come back at the same time
 
 
@@ -161,20 +162,20 @@ class Farm:
             now = time.monotonic()
             if now >= next_look:
                 self._let_go(crew.look())
-                self.state.parallel = crew.places
                 next_look = time.monotonic() + _LOOK
+            crew.hear()
+            self.state.parallel = crew.places
             self._give(client, crew, digest)
-            if crew.members or self._run.coming:
+            if crew.members or crew.asking or self._run.coming:
                 idle_since = time.monotonic()
             self._check_patience(crew, time.monotonic() - idle_since)
             self._take_in(pool)
             self._reporter.show(self.state, time.monotonic(), 0)
 
     def _check_patience(self, crew: Crew, idle: float) -> None:
-        if crew.members or self._run.coming or (idle < self._options.patience and not crew.refused):
+        # where some are refused, others may be on their way
+        if idle < (min(_GRACE, self._options.patience) if crew.refused else self._options.patience):
             return
-        if crew.refused and idle < min(5.0, self._options.patience):
-            return  # others may be on their way
         told = [f"  {address}: {why}" for address, why in sorted(crew.refused.items())]
         text = "all workers of the cluster are refused:" if told else "the cluster has no workers"
         raise BuildError("\n".join([text, *told]), "start workers that have the library's toolchain (docs/scale.md)")
@@ -217,10 +218,10 @@ class Farm:
             return  # of a worker that is gone: done with already
         del self._run.given[future.key]
         given.member.busy -= 1
-        if future.status == "error":
-            self._again(given.number, f"{given.member.address}: {future.exception()!r}"[:300])
+        made = answer_of(future)
+        if not isinstance(made, Made):
+            self._again(given.number, f"{given.member.address}: {made!r}"[:300])
             return
-        made: Made = future.result()
         if made.is_stopped:
             return
         if made.problem:

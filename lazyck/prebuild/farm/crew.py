@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from lazyck.prebuild.farm.worker import visit
 from lazyck.runtime.build import source_digest
 from lazyck.visible import visible
 
+_GATHER_SECONDS = 30  # results are small; one whose worker is gone never comes
 _VISIT_SECONDS = 900  # a worker may have to compile lazyck-rt first
 
 
@@ -23,6 +25,24 @@ class Member:
     host: str
     places: int
     busy: int = 0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A worker that was asked, and has not answered yet."""
+
+    future: Any
+    threads: int
+    since: float
+
+
+def answer_of(future: Any) -> object:
+    """What a future that has ended gives: its result, or what was raised, also because its worker is gone since."""
+    try:
+        result: object = future.result(timeout=_GATHER_SECONDS)
+    except Exception as e:
+        return e
+    return result
 
 
 @dataclass
@@ -37,6 +57,7 @@ class Crew:
     say: Callable[[str], None]
     members: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    asking: dict[str, _Asked] = field(default_factory=dict)
 
     def look(self) -> list[str]:
         """See who has come, and ask them; the addresses of members that have gone."""
@@ -44,25 +65,30 @@ class Crew:
         gone = [a for a in self.members if a not in threads]
         for address in gone:
             del self.members[address]
-        new = [a for a in threads if a not in self.members and a not in self.refused]
-        if new:
-            self._ask(new, threads)
+        self.asking = {a: asked for a, asked in self.asking.items() if a in threads}
+        for address in threads:
+            if address not in self.members and address not in self.refused and address not in self.asking:
+                name = f"lazyck-visit-{self.asked.run}-{address}"
+                future = self.client.submit(visit, self.asked, key=name, workers=[address], pure=False)
+                self.asking[address] = _Asked(future, threads[address], time.monotonic())
         return gone
 
-    def _ask(self, addresses: Sequence[str], threads: Mapping[str, int]) -> None:
-        answers = self.client.run(visit, self.asked, workers=list(addresses), on_error="return")
-        for address in addresses:
-            answer = answers.get(address)
-            if answer is None:
-                continue  # it has gone meanwhile
+    def hear(self) -> None:
+        """Take in the answers that have come by now."""
+        for address, asked in list(self.asking.items()):
+            answer: object = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
+            if asked.future.status in ("finished", "error"):
+                answer = answer_of(asked.future)
+            elif time.monotonic() - asked.since < _VISIT_SECONDS:
+                continue
+            del self.asking[address]
             problem = self._problem(answer)
+            host = visible(answer.host) if isinstance(answer, Report) else ""
             if problem:
                 self.refused[address] = problem
-                host = f" ({visible(answer.host)})" if isinstance(answer, Report) else ""
-                self.say(f"refused worker {address}{host}: {problem}")
+                self.say(f"refused worker {address}{f' ({host})' if host else ''}: {problem}")
             else:
-                places = self.jobs or max(1, threads[address])
-                self.members[address] = Member(address, answer.host, places)
+                self.members[address] = Member(address, host, self.jobs or max(1, asked.threads))
 
     def _problem(self, answer: object) -> str:
         if isinstance(answer, ModuleNotFoundError | AttributeError | ImportError):
