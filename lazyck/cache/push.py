@@ -52,11 +52,9 @@ def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Ite
     todo: list[Item] = []
 
     def look(item: Item) -> Outcome:
-        is_lacking = remote.shared_place() is not None and bool(remote.lacking(item.entry))
-        if remote.shared_place() is None:
-            return Outcome(PUSHED, left=1)
-        if not is_lacking:
-            return Outcome(PUSHED, there=1)
+        if not (remote.shared_place() and remote.lacking(item.entry)):
+            is_down = any(p.why_down(for_writes=True) for p in remote.places if remote.may_push(p))
+            return Outcome(PUSHED, left=1) if is_down else Outcome(PUSHED, there=1)
         if share.dry_run:
             return Outcome(PUSHED, done=(item.entry.name,), bytes=size_of(item.path))
         todo.append(item)

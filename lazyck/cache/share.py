@@ -64,11 +64,13 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
 
 
 def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
-    """The remote of the environment. Raises `UsageError` if it names none."""
+    """The remote of the environment. Raises `LazyckError` if it names none, or one that needs what is not here."""
     # What first calls remember of tiers that were down is not for a user who asks now.
     remote = Remote.from_environment(env, None, listener, remembers=False)
     if remote is None:
         raise UsageError("no remote", f"set {abi.ENV_REMOTE} (docs/remote.md)")
+    for place in remote.places:
+        place.open()
     return remote
 
 

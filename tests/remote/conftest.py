@@ -40,8 +40,9 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Credentials that moto takes, and no proxies, no ~/.netrc, no ~/.aws."""
-    monkeypatch.setenv("HOME", str(tmp_path))
+    """Credentials that moto takes, and nothing of the user's own."""
+    for name in ("NETRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

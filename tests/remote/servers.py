@@ -1,4 +1,4 @@
-"""Real servers for the tests of remotes, each on a port of its own: nginx, Redis, moto's S3, and one that misbehaves."""
+"""Real servers, each on a port of its own: nginx, Redis, moto's S3, and one that misbehaves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ events {{ }}
 http {{
     access_log {root}/access.log;
     client_body_temp_path {root}/body;
-    proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
+    proxy_temp_path {root}/proxy;
+    fastcgi_temp_path {root}/fastcgi;
+    uwsgi_temp_path {root}/uwsgi;
+    scgi_temp_path {root}/scgi;
     server {{
         listen 127.0.0.1:{port};
         root {root}/objects;
@@ -89,7 +92,6 @@ http {{
             dav_methods PUT DELETE;
             create_full_put_path on;
         }}
-        location /closed/ {{ deny all; }}
     }}
 }}
 """

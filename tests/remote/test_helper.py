@@ -1,4 +1,4 @@
-"""The helper's protocol over a real socket, with each backend: what the runtime hears, and what is in the remote then."""
+"""The helper's protocol over a real socket, with each backend: what the runtime hears, and what the remote has then."""
 
 from __future__ import annotations
 
