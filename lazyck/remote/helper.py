@@ -3,8 +3,9 @@
     lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache> [--expect SECONDS] [--wait SECONDS]
                         [--only-fetch]
 
-It works in the working directory, which is the caller's for this one entry, and talks over the socket that is its
-standard input. Lines of UTF-8, at most 4,000 bytes with their end:
+It goes on in a process of its own: when the first one ends, that has begun. It works in the working directory, which is
+the caller's for this one entry, and talks over the socket that is its standard input. Lines of UTF-8, at most 4,000
+bytes with their end:
 
     to the caller                                       from the caller
     note info|warn <text>   to be logged                made <path>   it is compiled, and published there
@@ -208,6 +209,9 @@ def main() -> NoReturn:
     except (FormatError, LazyckError, OSError) as e:
         sys.stderr.write(f"lazyck-remote: {e}\n")
         sys.exit(2)
+    # The caller waits for this process to end, and would kill it at its own end: there may be something to send then.
+    if os.fork():
+        os._exit(0)
     # A key at the terminal is for the program that called a function, not for what it waits for.
     with contextlib.suppress(OSError):
         os.setsid()
