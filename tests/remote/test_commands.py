@@ -16,6 +16,8 @@ from bundles import Bundle, build, entries, make_bundle
 from servers import Hostile
 from support import REPOSITORY, Lazyck
 
+from lazyck.remote import EntryName, Remote
+
 BLOBS = ["one", "two", "three"]
 
 
@@ -163,8 +165,6 @@ def test_what_is_pulled_must_be_signed_and_whole(
     data = bytearray(bad.read_bytes())
     data[100] ^= 1
     bad.write_bytes(data)
-    from lazyck.remote import EntryName, Remote
-
     remote = Remote.from_environment(env)
     assert remote and remote.push(EntryName.of_file(cache, bad), bad)
     shutil.rmtree(cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -78,8 +79,6 @@ def test_a_wrong_signature_is_refused(what: str, shared: Path, tmp_path: Path, k
         change(shared, signatures=[{"key": key[1], "signature": signature.signature}])
     elif what == "contents":
         data = entry_bytes(body=b"evil")
-        import hashlib
-
         digest = hashlib.sha256(data).hexdigest()
         (shared / "cas" / digest).write_bytes(data)
         change(shared, sha256=digest, size=len(data))
