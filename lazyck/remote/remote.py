@@ -149,7 +149,7 @@ class Remote:
         """Put an entry into every tier that may be written, that of the leases first; the labels of those that have it
         now. Raises `OSError` if the file cannot be read."""
         with _opened(path) as contents:
-            record = Record(entry, contents.sha256, contents.size, seconds, peak_kib)
+            record = Record(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
             if self.keys.signer:
                 record = record.with_signatures((self.keys.signer.sign(record.statement),))
             places = [p for p in self.places if self.may_push(p)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from driver import ENTRY, KEY, Host, entry_bytes, entry_file
 
-from lazyck.errors import UsageError
+from lazyck.errors import FormatError, UsageError
 from lazyck.remote import Listener, Remote
 from lazyck.remote.record import Record, Signature, decode, encode
 from lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
@@ -192,3 +192,40 @@ def test_a_record_says_the_same_after_a_round_trip() -> None:
     record = Record(ENTRY, "ab" * 32, 5, 1.5, 7, (Signature("A" * 43 + "=", "A" * 86 + "=="),))
     assert decode(encode(record)) == record
     assert decode(encode(record).replace(b'"lazyck": 1', b'"lazyck": 2')) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", "[" * 60_000, '{"lazyck": true}', '{"lazyck": 1}', "\xff", "1" * 5000, '{"lazyck": 1.0}',
+        " " * 100_000,
+    ],
+)  # fmt: skip
+def test_a_record_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        decode(text.encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"size": 0}, {"size": -1}, {"size": True}, {"size": "5"}, {"size": 1 << 40}, {"size": 5.0},
+        {"sha256": "AB" * 32}, {"sha256": "ab" * 32 + "\n"}, {"sha256": None}, {"key": "0" * 31},
+        {"name": "../../etc/x-0123456789abcdef.so"}, {"name": "a/b/c"}, {"name": "a/.b/c-0123456789abcdef.so"},
+        {"name": f"a/{'b' * 2000}/c-0123456789abcdef.so"}, {"name": "a/b/c-0123456789abcdef.so\n"},
+        {"signatures": [{}] * 17}, {"signatures": [{}]}, {"signatures": {}}, {"signatures": [{"key": "A" * 44}]},
+        {"signatures": [{"key": "A" * 42 + "B=", "signature": "A" * 86 + "=="}]},
+    ],
+)  # fmt: skip
+def test_a_record_with_a_member_that_makes_no_sense_is_refused(members: dict[str, object]) -> None:
+    good = json.loads(encode(Record(ENTRY, "ab" * 32, 5)))
+    assert decode(json.dumps(good).encode())
+    with pytest.raises(FormatError):
+        decode(json.dumps(good | members).encode())
+
+
+@pytest.mark.parametrize("figure", ["-1", "NaN", "Infinity", "1e400", "9" * 400, '"x"', "null", "[]", "true"])
+def test_figures_that_nothing_depends_on_are_not_known(figure: str) -> None:
+    text = encode(Record(ENTRY, "ab" * 32, 5)).decode().replace('"seconds": 0.0', f'"seconds": {figure}')
+    record = decode(text.encode())
+    assert record and record.seconds == 0.0
