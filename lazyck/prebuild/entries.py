@@ -24,13 +24,15 @@ _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 @dataclass(frozen=True)
 class Entry:
     """One blob for one set of archs: where it is, or would be, in the cache. `archs` is what was asked for
-    (none: the runtime's own choice)."""
+    (none: the runtime's own choice). `key` and `place` (below `v1/`) are what any cache, near or far, has it under."""
 
     name: str
     archs: tuple[str, ...]
     shown_arch: str
     path: Path
     cached: bool
+    key: str = ""
+    place: str = ""
 
     @property
     def root(self) -> Path:
@@ -88,7 +90,7 @@ def entries(
         argv = [*rt_words(rt, "status", manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
-    return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"])) for r in rows]
+    return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]) for r in rows]
 
 
 def all_entries(
