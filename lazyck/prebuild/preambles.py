@@ -1,6 +1,6 @@
 """Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
 
-Measured on Composable Kernel: they are 16 to 31 % of a blob's compile (docs/prebuild.md). Only while a prebuild runs,
+Measured on Composable Kernel: they are 16 to 58 % of a blob's compile (docs/cli.md). Only while a prebuild runs,
 which knows that there are many; a call at run time waits for one blob.
 """
 
