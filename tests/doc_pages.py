@@ -26,6 +26,7 @@ WHY_NOT = (
     "needs docker",
     "needs Slurm",
     "needs the network",
+    "needs a server of its own",
     "needs a project of yours",
     "needs a chroot of another distribution",
     "takes minutes",

@@ -124,7 +124,8 @@ def take_remote(data: bytes, file: Path) -> None:
     assert held.seconds > 0 and held.failures >= 0 and held.host.isprintable()
     with only_known_errors():
         for tier in parse_tiers(data.decode("utf-8", "surrogateescape")):
-            assert tier.label.isprintable() and "@" not in tier.label.partition("://")[2].partition("/")[0]
+            assert tier.label.isprintable()
+            assert tier.scheme == "file" or "@" not in tier.label.partition("://")[2].partition("/")[0]
 
 
 TARGETS: dict[str, Target] = {

@@ -70,7 +70,7 @@ def running(server: Server) -> Iterator[Server]:
         server.kill()
 
 
-_NGINX = """\
+NGINX_CONF = """\
 daemon off;
 worker_processes 1;
 pid {root}/pid;
@@ -101,7 +101,7 @@ def nginx(root: Path) -> Server:
     (root / "objects").mkdir(parents=True)
     port = free_port()
     user = "user root;" if os.geteuid() == 0 else ""
-    (root / "nginx.conf").write_text(_NGINX.format(root=root, port=port, user=user))
+    (root / "nginx.conf").write_text(NGINX_CONF.format(root=root, port=port, user=user))
     argv = [str(NGINX), "-p", str(root), "-c", str(root / "nginx.conf"), "-e", str(root / "error.log")]
     return Server(f"http://127.0.0.1:{port}", port, argv, root)
 
