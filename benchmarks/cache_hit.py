@@ -31,8 +31,8 @@ WHY_LATER = (
     "make: its directory, the file and its note are opened and looked at, and the loader gets a longer name"
 )
 WHY_FIRST = (
-    "once per process come the directories above the entry, the environment, some 40 µs in which the loader binds the "
-    "C and C++ library's functions that the runtime calls, and its pages"
+    "once per process come the directories above the entry, the environment, and some twenty page faults: nobody has "
+    "touched the runtime's pages, or those of the C++ library that it uses, before"
 )
 OTHER = 1  # the blob that is called before a later one
 SIZES = {16: "16 KB", 1024: "1 MB", 10240: "10 MB"}  # by KB of code and data

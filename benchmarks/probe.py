@@ -65,7 +65,7 @@ def measure(quick: bool) -> list[Row]:
     main_size = AITER if AITER in found else sizes[-1]
     at = found[main_size]
     assert at["symbols"] == main_size * FUNCTIONS, at
-    per_blob = [found[n]["probe_seconds"] / n for n in sizes]
+    per_blob = [found[n]["cpu_seconds"] / n for n in sizes]
     probes = ", ".join(f"{n:,}: {number(found[n]['probe_seconds'])} s" for n in sizes)
     links = ", ".join(f"{n * FUNCTIONS:,}: {number(found[n]['link_seconds'])} s" for n in sizes)
     per_symbol = (bytes_of[sizes[1]] - bytes_of[sizes[0]]) / ((sizes[1] - sizes[0]) * FUNCTIONS)
@@ -84,12 +84,14 @@ def measure(quick: bool) -> list[Row]:
         Row("probe-memory", "lazyck's peak memory in that", at["peak_rss_kib"] / 2**20, "GB", 1.5, "", ""),
         Row(
             "probe-growth",
-            "probe seconds per blob, of the largest size to the one before",
+            "lazyck's CPU per blob of the largest size, to that of the size before",
             per_blob[-1] / per_blob[-2],
             "×",
             1.25,
             "the size before",
-            f"by blobs: {probes}",
+            "CPU of probe, bundle and link by blobs: "
+            + ", ".join(f"{n:,}: {number(found[n]['cpu_seconds'])} s" for n in sizes)
+            + f"; memory {number(found[sizes[-1]]['peak_rss_kib'] / 2**20)} GB",
         ),
         Row(
             "link-20k",

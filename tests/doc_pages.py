@@ -27,6 +27,7 @@ WHY_NOT = (
     "needs Slurm",
     "needs Kubernetes",
     "needs the network",
+    "needs a server of its own",
     "needs a project of yours",
     "needs a chroot of another distribution",
     "takes minutes",

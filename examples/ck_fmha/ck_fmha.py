@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,17 @@ def write_ninja(build: Path, ck: Path, files: dict[str, list[Path]], libraries: 
 # -- building, calling, measuring -------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of code and data, without symbols for debuggers, and as a wheel has them: deflated."""
+
+    lazy: float = 0.0
+    lazy_shipped: float = 0.0
+    ahead: float = 0.0
+    ahead_shipped: float = 0.0
+    dispatchers: float = 0.0  # which are in both
+
+
 @dataclass
 class Measured:
     """What the table shows."""
@@ -107,6 +118,7 @@ class Measured:
     libraries: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: list[calls.Call] = field(default_factory=list)
     sample: sampling.Sample = field(default_factory=sampling.Sample)
+    sizes: Sizes = field(default_factory=lambda: Sizes())
 
 
 def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
@@ -204,13 +216,40 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
 
     def compile_one(blob: Path) -> sampling.Compiled:
         cpu = cpu_of_children()
-        subprocess.run([*hipcc, "-c", str(blob), "-o", str(build / "sample.o")], check=True)
+        made = build / f"sample{len(list(build.glob('sample*.o')))}.o"
+        subprocess.run([*hipcc, "-c", str(blob), "-o", str(made)], check=True)
         cpu = cpu_of_children() - cpu
-        size = sampling.loaded_size(build / "sample.o")
+        size = sampling.loaded_size(made)
         say(f"ahead of time: {blob.name[:70]}: {cpu:.1f} s CPU, {size / 1024:.0f} KB")
         return sampling.Compiled(cpu, size)
 
     return sampling.take(blobs, count, compile_one)
+
+
+def measure_sizes(build: Path, home: Path, m: Measured) -> Sizes:
+    """The lazy libraries with their bundle, and what the sample says of the same ahead of time."""
+
+    def stripped(library: Path) -> Path:
+        out = build / f"{library.stem}.stripped"
+        subprocess.run(["strip", "-o", str(out), str(library)], check=True)
+        return out
+
+    objects = sorted(build.glob("sample*.o"))
+    linked = build / "sample.so"
+    subprocess.run([str(home / "bin" / "hipcc"), "-shared", "-o", str(linked), *map(str, objects)], check=True)
+    repeated = sampling.shared_size([sampling.loaded_size(o) for o in objects], sampling.loaded_size(linked))
+    dispatchers = sum(sampling.loaded_size(o) for o in build.glob("obj/*/*_api.o"))
+    blobs = sampling.extrapolate(m.sample, lambda c: c.size) - repeated * sum(m.sample.classes.values())
+    share = sampling.deflated_size([stripped(linked)]) / stripped(linked).stat().st_size
+    libraries = [stripped(p) for p in sorted((build / "install").glob("*.so"))]
+    bundle = [p for p in (build / "install" / "lazyck").rglob("*") if p.is_file()]
+    return Sizes(
+        lazy=sum(p.stat().st_size for p in [*libraries, *bundle]),
+        lazy_shipped=sampling.deflated_size([*libraries, *bundle]),
+        ahead=blobs + dispatchers,
+        ahead_shipped=(blobs + dispatchers) * share,
+        dispatchers=dispatchers,
+    )
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -303,9 +342,8 @@ def figures(m: Measured) -> dict[str, float]:
         "own_cpu": sum(lib["cpu_seconds"] for lib in libraries) + m.intercept,
         "cpu": m.cpu,
         "wall": m.wall,
-        "size": sum(lib["library_bytes"] + lib["bundle_bytes"] for lib in libraries),
         "ahead_cpu": sampling.extrapolate(m.sample) if m.sample.count else 0,
-        "ahead_size": sampling.extrapolate(m.sample, lambda c: c.size) if m.sample.count else 0,
+        **asdict(m.sizes),
         "sampled": m.sample.count,
     }
 
@@ -340,6 +378,8 @@ def main() -> None:
     say("generated " + ", ".join(f"{d}: {n}" for d, n in m.files.items()))
     for old in ("obj", "install", "lazyck", "cache"):
         shutil.rmtree(build / old, ignore_errors=True)
+    for sample in build.glob("sample*.o"):
+        sample.unlink()
     (build / ".ninja_log").unlink(missing_ok=True)
     write_ninja(build, ck, files, libraries)
     build_lazily(work, build, home, m)
@@ -362,6 +402,7 @@ def main() -> None:
     blobs = [f for d in directions for f in files[d] if not f.name.endswith("_api.cpp")]
     if args.samples:
         m.sample = sample_ahead_of_time(build, ck, home, blobs, args.samples)
+        m.sizes = measure_sizes(build, home, m)
     text = table(m)
     print(text)
     if args.table:

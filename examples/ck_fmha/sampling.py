@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def sampling_order(classes: Mapping[str, int]) -> list[str]:
     for name in by_size:
         largest.setdefault(kind_of(name), name)
     return [*largest.values(), *(c for c in by_size if c not in largest.values())]
+
+
+def deflated_size(files: Iterable[Path]) -> int:
+    """Bytes of these files as a wheel has them, each deflated by itself."""
+    return sum(len(zlib.compress(path.read_bytes())) for path in files)
+
+
+def shared_size(sizes: Sequence[int], linked: int) -> float:
+    """Bytes that each object repeats of the others: `sizes` of some, which are `linked` bytes in one library."""
+    return max(0.0, (sum(sizes) - linked) / max(1, len(sizes) - 1))
 
 
 def take(blobs: Sequence[Path], count: int, compile_one: Callable[[Path], Compiled]) -> Sample:

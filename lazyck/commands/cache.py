@@ -12,6 +12,7 @@ import click
 
 from lazyck import abi
 from lazyck.cache import entries, explain, stats, sweep
+from lazyck.commands import share
 from lazyck.config import environment
 from lazyck.costs import read_costs
 from lazyck.errors import UsageError
@@ -105,3 +106,7 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
         same = [o for o in others if o.blob == stem]
         found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
         click.echo(explain.render(found, now))
+
+
+for command in share.COMMANDS:
+    group.add_command(command)

@@ -24,6 +24,7 @@ from lazyck.files import write_atomic
 from lazyck.prebuild.entries import rt_words
 from lazyck.prebuild.memory import tree_rss_kib
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from lazyck.prebuild.preambles import Preamble, directories, find_preambles
 from lazyck.prebuild.progress import Reporter, State
 from lazyck.visible import visible
 
@@ -54,8 +55,12 @@ def build(
     own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing of it may go while the rest is being compiled
     start = time.monotonic()
     is_interrupted = False
-    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
-        text = render_ninja(rt, manifest_file, plan.jobs)
+    groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
+    with (
+        tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work,
+        directories(groups, plan.jobs) as preambles,
+    ):
+        text = render_ninja(rt, manifest_file, plan.jobs, preambles)
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
         argv = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", work, "-j", str(options.parallel)]
         argv += ["-k", "0" if options.keeps_going else "1", *(["-v"] if options.verbose else [])]
@@ -167,8 +172,11 @@ def signals_interrupting() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job]) -> str:
-    """A ninja file with one edge per job. The outputs are names that never exist: what is cached is not in here."""
+def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Preamble] = ()) -> str:
+    """A ninja file with one edge per job. The outputs are names that never exist: what is cached is not in here.
+
+    Precompiled preambles come first, and nothing waits for them: what is compiled meanwhile does without.
+    """
 
     def quoted(words: Sequence[str]) -> str:
         return " ".join("'" + w.replace("'", "'\\''") + "'" for w in words).replace("$", "$$")
@@ -180,8 +188,18 @@ def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job]) -> str:
         "  description = $name",
         "",
     ]
+    where = {number: str(p.directory) for p in preambles for number in p.jobs}
+    if preambles:
+        lines += ["rule preamble", "  command = $words > $log 2>&1 || :", "  description = $out", ""]
+    for i, p in enumerate(preambles):
+        entry = jobs[p.jobs[0]].entry
+        words = [*rt_words(rt, "preamble", manifest_file, entry.archs), "--preamble", str(p.directory)]
+        lines += [f"build preamble{i}: preamble", f"  words = {quoted([*words, '--', entry.name])}"]
+        lines += [f"  log = {quoted([f'{p.directory}.log'])}", ""]
     for i, job in enumerate(jobs):
-        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", "--", job.entry.name]
+        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet"]
+        words += ["--preamble", where[i]] if i in where else []
+        words += ["--", job.entry.name]
         lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
         lines += [f"  name = {job.title.replace('$', '$$')}", ""]
     return "\n".join(lines)

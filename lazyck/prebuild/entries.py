@@ -6,7 +6,7 @@ import contextlib
 import json
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 @dataclass(frozen=True)
 class Entry:
     """One blob for one set of archs: where it is, or would be, in the cache. `archs` is what was asked for
-    (none: the runtime's own choice); `key` and `entry_name` are what any cache, a remote one too, has it under."""
+    (none: the runtime's own choice). `key` and `place` (below `v1/`) are what any cache, near or far, has it under."""
 
     name: str
     archs: tuple[str, ...]
@@ -32,7 +32,7 @@ class Entry:
     path: Path
     cached: bool
     key: str = ""
-    entry_name: str = ""
+    place: str = ""
 
     @property
     def root(self) -> Path:
@@ -86,10 +86,8 @@ def entries(
             f"{manifest_file}: a blob is called '{broken[0]}', and a name is one line",
             "the manifest is damaged, or not written by lazyck",
         )
-    with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
-        f.write("".join(f"{n}\n" for n in names))
-        f.flush()
-        argv = [*rt_words(rt, "status", manifest_file, archs), "--blob-list", f.name]
+    with blob_list(names) as words:
+        argv = [*rt_words(rt, "status", manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
     return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]) for r in rows]
@@ -105,6 +103,15 @@ def all_entries(
         for entry in entries(rt, manifest_file, selection, archs, env):
             found.setdefault(entry.path, entry)
     return list(found.values())
+
+
+@contextlib.contextmanager
+def blob_list(names: Iterable[str]) -> Iterator[list[str]]:
+    """Words of a `lazyck-rt` command that name many blobs, by way of a file."""
+    with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
+        f.write("".join(f"{n}\n" for n in names))
+        f.flush()
+        yield ["--blob-list", f.name]
 
 
 def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work there.
-_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen")
+_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote")
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:

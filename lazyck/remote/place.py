@@ -29,6 +29,12 @@ class Place:
         self._times = times
         self._memory = memory
         self._store: Store | None = None
+        self._unusable = ""  # a library or a token is missing: no matter of time
+
+    def open(self) -> None:
+        """Make its backend ready. Raises `LazyckError` if that needs what is not here."""
+        if self._store is None:
+            self._store = open_store(self.tier, self._times)
 
     def read(self, name: str, most: int) -> bytes | None:
         """A small object; None: there is none. One that is longer is a failure."""
@@ -84,21 +90,23 @@ class Place:
 
     def why_down(self, for_writes: bool = False) -> str:
         """Why it is not asked; "" if it is."""
-        why = self._memory.why(self.label, ALL) or (self._memory.why(self.label, WRITES) if for_writes else "")
+        why = self._unusable or self._memory.why(self.label, ALL)
+        why = why or (self._memory.why(self.label, WRITES) if for_writes else "")
         return f"{self.label}: {why}" if why else ""
 
     def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL) -> T:
         if why := self.why_down(what == WRITES):
             raise TierDown(why)
         try:
-            if self._store is None:
-                self._store = open_store(self.tier, self._times)
+            self.open()
             store = self._store
+            assert store is not None
             return _Bounded(lambda: work(store)).result(seconds)
         except StoreError as e:
             raise self._failed(what, e.message) from e
-        except LazyckError as e:  # a library or a token that is missing: no matter of time
-            raise TierDown(f"{self.label}: {e.render()}".replace("\n", ";")) from e
+        except LazyckError as e:
+            self._unusable = e.render().replace("\n", ";")
+            raise TierDown(f"{self.label}: {self._unusable}") from e
         except TimeoutError as e:
             raise self._failed(what, f"made no end within {seconds:.1f} s") from e
         # Each backend's library has errors of its own, and their texts may hold URLs with passwords.

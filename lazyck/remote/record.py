@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +63,7 @@ def encode(record: Record) -> bytes:
     """The record's text."""
     members: dict[str, object] = {
         "lazyck": RECORD_VERSION, "key": record.entry.key_id, "name": record.entry.name,
-        "sha256": record.sha256, "size": record.size, "seconds": round(record.seconds, 3), "peak_kib": record.peak_kib,
+        "sha256": record.sha256, "size": record.size, "seconds": record.seconds, "peak_kib": record.peak_kib,
         "signatures": [{"key": s.key, "signature": s.signature} for s in record.signatures],
     }  # fmt: skip
     return json.dumps(members).encode() + b"\n"
@@ -96,8 +95,9 @@ def decode(data: bytes) -> Record | None:
 
 def _number(value: object) -> float:
     """A figure that nothing depends on: what makes no sense is not known."""
-    is_number = type(value) in (int, float) and math.isfinite(value) and 0 <= value < 1e12  # type: ignore[arg-type,operator]
-    return float(value) if is_number else 0.0  # type: ignore[arg-type]
+    if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
+        return 0.0
+    return round(float(value), 3)  # type: ignore[arg-type]
 
 
 def _signatures(rows: Any) -> tuple[Signature, ...]:

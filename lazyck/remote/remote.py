@@ -73,14 +73,19 @@ class Remote:
         self.keys = keys
         self.times = times
         self._listener = listener or Listener()
-        self._refused: set[str] = set()
+        self._refused: dict[str, list[str]] = {}
         self._bad: set[str] = set()  # contents that were not what their record says, by the SHA-256 that it names
 
     @classmethod
     def from_environment(
-        cls, env: Mapping[str, str], cache: Path | None = None, listener: Listener | None = None
+        cls,
+        env: Mapping[str, str],
+        cache: Path | None = None,
+        listener: Listener | None = None,
+        remembers: bool = True,
     ) -> Remote | None:
-        """What the environment names; None if nothing. Raises `UsageError`."""
+        """What the environment names; None if nothing. Which tiers are down is remembered in the cache, unless not
+        `remembers`: then for this object only. Raises `UsageError`."""
         tiers = parse_tiers(env.get(abi.ENV_REMOTE, ""))
         if not tiers:
             return None
@@ -88,7 +93,7 @@ class Remote:
         signer = read_signer(Path(sign_key)) if sign_key else None
         # What one signs oneself, one believes.
         keys = Keys(read_trusted(env.get(abi.ENV_TRUST, "")) | ({signer.public} if signer else set()), signer)
-        return cls(tiers, keys, read_times(env), cache or cache_dir(env), listener)
+        return cls(tiers, keys, read_times(env), (cache or cache_dir(env)) if remembers else None, listener)
 
     # -- entries --------------------------------------------------------------------------------------------------
 
@@ -126,11 +131,25 @@ class Remote:
         """The caller found that what it got is no good: it is not taken again, and a push replaces it."""
         self._bad.add(fetched.record.sha256)
 
+    def problems_of(self, entry: EntryName) -> list[str]:
+        """Why what tiers had of it was refused."""
+        return self._refused.get(entry.name, [])
+
+    def lacking(self, entry: EntryName) -> tuple[Place, ...]:
+        """The tiers that may be written and have no such entry yet, as far as they answer."""
+        found = []
+        for place in filter(self.may_push, self.places):
+            with self._passing_over():
+                there = self._record_there(place, entry)
+                if there is None or not self._is_good(place, there, is_signed=self.keys.signer is not None):
+                    found.append(place)
+        return tuple(found)
+
     def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
         """Put an entry into every tier that may be written, that of the leases first; the labels of those that have it
         now. Raises `OSError` if the file cannot be read."""
         with _opened(path) as contents:
-            record = Record(entry, contents.sha256, contents.size, seconds, peak_kib)
+            record = Record(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
             if self.keys.signer:
                 record = record.with_signatures((self.keys.signer.sign(record.statement),))
             places = [p for p in self.places if self.may_push(p)]
@@ -200,8 +219,9 @@ class Remote:
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
-        if text not in self._refused:  # who waits for an entry looks again and again
-            self._refused.add(text)
+        said = self._refused.setdefault(entry.name, [])
+        if text not in said:  # who waits for an entry looks again and again
+            said.append(text)
             self._listener.refused(text)
 
     def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
@@ -245,7 +265,7 @@ class Remote:
         there = self._record_there(place, record.entry)
         if there and there.sha256 == record.sha256:
             record = there.with_signatures(record.signatures)
-        elif there and self._is_good(place, there, record):
+        elif there and self._is_good(place, there, is_signed=bool(record.signatures)):
             return
         self._put(place, contents)
         if there != record:
@@ -259,11 +279,11 @@ class Remote:
             return None
         return there if there and there.entry == entry else None
 
-    def _is_good(self, place: Place, there: Record, ours: Record) -> bool:
-        """Whether another host's contents stay: those that would be believed, unless ours alone are signed."""
+    def _is_good(self, place: Place, there: Record, is_signed: bool) -> bool:
+        """Whether what is there stays: what would be believed, unless ours alone is signed."""
         if there.sha256 in self._bad:
             return False
-        stays_unsigned = place.tier.is_trusted and (there.signatures or not ours.signatures)
+        stays_unsigned = place.tier.is_trusted and (there.signatures or not is_signed)
         if not self.keys.believe(there) and not stays_unsigned:
             return False
         return place.size(contents_name(there.sha256)) == there.size

@@ -87,11 +87,11 @@ def _parse(word: str, number: int) -> Tier:
         port = f":{parts.port}" if parts.port else ""
     except ValueError as e:
         raise _wrong(number, "not a URL") from e
-    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme) or "://" not in url:
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme) or not url.startswith(f"{parts.scheme}://"):
         raise _wrong(number, "not a URL")
     if any(c.isspace() or not c.isprintable() for c in url):
         raise _wrong(number, "it holds blanks or control characters")
-    if parts.scheme in (*HTTP, *REDIS) and not host:
+    if parts.scheme != DIRECTORY and not host:
         raise _wrong(number, "it names no host")
     if parts.scheme == DIRECTORY and (host or not parts.path.startswith("/") or ".." in parts.path.split("/")):
         raise _wrong(number, "a directory is an absolute path without `..`")

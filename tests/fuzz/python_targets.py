@@ -19,6 +19,9 @@ from lazyck.interceptor.compile_commands import export, load
 from lazyck.interceptor.log import read_log
 from lazyck.manifest import decode, decode_records
 from lazyck.postbuild import elf
+from lazyck.remote import lease, record
+from lazyck.remote.sign import Keys
+from lazyck.remote.tiers import parse_tiers
 from lazyck.toolchains import ALL
 from lazyck.toolchains.options import join
 
@@ -110,6 +113,21 @@ def join_words(words: Sequence[str]) -> bytes:
     return b"\0".join(map(os.fsencode, words))
 
 
+def take_remote(data: bytes, file: Path) -> None:
+    """What a remote answers: a record or a lease, whichever was asked for; and what LAZYCK_REMOTE may say."""
+    with only_known_errors():
+        found = record.decode(data)
+        if found is not None:
+            assert record.decode(record.encode(found)) == found
+            assert not Keys(frozenset(s.key for s in found.signatures[:1])).believe(found) or found.statement
+    held = lease.decode(data, 15.0)
+    assert held.seconds > 0 and held.failures >= 0 and held.host.isprintable()
+    with only_known_errors():
+        for tier in parse_tiers(data.decode("utf-8", "surrogateescape")):
+            assert tier.label.isprintable()
+            assert tier.scheme == "file" or "@" not in tier.label.partition("://")[2].partition("/")[0]
+
+
 TARGETS: dict[str, Target] = {
     "py_manifest": take_manifest,
     "py_record": take_record,
@@ -118,6 +136,7 @@ TARGETS: dict[str, Target] = {
     "py_compile_commands": take_compile_commands,
     "py_log": take_log,
     "py_words": take_words,
+    "py_remote": take_remote,
 }
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -64,7 +64,7 @@ build() { # target, sources
 }
 base="$src/failure.cpp $src/text.cpp $src/hash.cpp $src/files.cpp"
 native="manifest elf entry shim_words shim_includes shim_headers"
-decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words"
+decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words py_remote"
 missing=
 for target in ${@:-$native $decoders}; do
     case " $native $decoders " in *" $target "*) ;; *) echo "no target $target" && exit 2 ;; esac

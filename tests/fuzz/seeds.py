@@ -18,6 +18,8 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.interceptor.conf import SharedConf, ShimConf, render
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.remote import EntryName, lease
+from lazyck.remote import record as remote_record
 from lazyck.toolchains import ALL, by_name
 
 MANIFEST = Manifest(
@@ -26,6 +28,11 @@ MANIFEST = Manifest(
             (("A", "b"),)),),
     (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value")),),
     (("eager", "why"),), "seed", "d", "x86_64",
+)  # fmt: skip
+
+RECORD = remote_record.Record(
+    EntryName("0123456789abcdef" * 2, "libdemo/gfx942-hip-1/add-0123456789abcdef.so"), "ab" * 32, 12345, 20.5, 70000,
+    (remote_record.Signature("A" * 43 + "=", "A" * 86 + "=="),),
 )  # fmt: skip
 
 INCLUDES = {
@@ -127,6 +134,11 @@ def corpus(directory: Path) -> None:
         "py_words": {
             "odd": b"a.cpp\0-\0--\0@x\0-@y\0-Wl,@z,,\0=\0\0-I\xff\0-o",
             "archs": b"--offload-arch=gfx942:xnack-,native\0-gencode\0arch=compute_90a,code=sm_90a\0-arch\0native",
+        },
+        "py_remote": {
+            "record": remote_record.encode(RECORD),
+            "lease": lease.Holder("0" * 32, "host", 7, 15.0, 1).encode(),
+            "tiers": b"http://u:p@[::1]:80/x?y|trusted|token-file=/t,/mnt/x|read-only,s3://b/p|endpoint=http://h",
         },
     }
     for target, files in seeds.items():

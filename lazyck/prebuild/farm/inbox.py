@@ -17,7 +17,7 @@ def fetch(remote: Remote, entry: Entry) -> bool:
     entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(entry.path.parents[:3]):
         directory.mkdir(mode=0o700, exist_ok=True)
-    return remote.fetch(EntryName(entry.key, entry.entry_name), entry.path) is not None
+    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
 
 
 def keep_log(entry: Entry, made: Made) -> str:

@@ -62,7 +62,7 @@ class Compilation {
         const double expected = m_request.expected_seconds;
         say(Level::info,
             "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
-        run_step("compile", m_plan.compile, "blob.o");
+        if (!is_compiled_faster()) run_step("compile", m_plan.compile, "blob.o");
         run_step("link", m_plan.link, "blob.so");
         UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
@@ -85,13 +85,20 @@ class Compilation {
     }
 
  private:
-    void run_step(const char* name, const Strings& argv, const char* product) {
-        if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
+    bool is_compiled_faster() {
+        if (m_request.faster.empty() || m_plan.compile.empty()) return false;
+        Strings argv = m_plan.compile;
+        argv.insert(argv.end(), m_request.faster.begin(), m_request.faster.end());
+        const Outcome outcome = run(argv);
+        if (outcome.ending == Ending::succeeded && is_file_in(m_staging.fd(), "blob.o")) return true;
+        write_all(m_log_fd.get(), "[" + outcome.text + "; the plain command:]\n");
+        return false;
+    }
+
+    Outcome run(const Strings& argv) {
         const std::string line = shell_join(argv);
         say(Level::debug, line);
         write_all(m_log_fd.get(), "$ " + line + "\n");
-        struct stat log_before = {};
-        fstat(m_log_fd.get(), &log_before);
         Command command;
         command.argv = argv;
         command.environment = plan_environment(m_plan);
@@ -106,6 +113,14 @@ class Compilation {
         };
         const Outcome outcome = run_command(command);
         m_request.ended(outcome);
+        return outcome;
+    }
+
+    void run_step(const char* name, const Strings& argv, const char* product) {
+        if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
+        struct stat log_before = {};
+        fstat(m_log_fd.get(), &log_before);
+        const Outcome outcome = run(argv);
         const bool has_product = is_file_in(m_staging.fd(), product);
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && has_product) return;

@@ -21,9 +21,10 @@ struct CompileRequest {
     std::string library;  // the lazy library's path
     Strings archs;
     Strings launcher;
-    Strings symbols;                                                    // that the entry must define
-    double timeout_seconds = 0;                                         // of each step; 0: none
-    double expected_seconds = 0;                                        // for messages; 0: not known
+    Strings faster;               // words for the compile step that it is tried with first, and repeated without
+    Strings symbols;              // that the entry must define
+    double timeout_seconds = 0;   // of each step; 0: none
+    double expected_seconds = 0;  // for messages; 0: not known
     std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process
     std::function<void(const Outcome&)> ended = [](const Outcome&) {};  // and of how it ended
     std::function<std::string()> find_change;  // in what the compiler read, since the library was built; "" if none

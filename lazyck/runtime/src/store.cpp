@@ -18,6 +18,7 @@
 #include "lock.h"
 #include "messages.h"
 #include "places.h"
+#include "preamble.h"
 #include "process.h"
 #include "slots.h"
 #include "trim.h"
@@ -228,6 +229,39 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     return compile_somewhere(manifest, blob, key, symbols, *caches);
 }
 
+Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob) const {
+    check_source(blob);
+    if (blob.source[0] == '/') return {m_places.roots[0], blob.source, false};
+    const std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
+    return {root, root + "/" + blob.source, true};
+}
+
+std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    const BlobRow blob = manifest.blob(index);
+    const std::string path = source_of(manifest, blob).path;
+    const std::string text = read_text(path);
+    const std::string_view preamble = preamble_of(text);
+    if (preamble.empty()) return "";
+    const std::string recipe = std::to_string(blob.recipe) + " " + join(archs, "+");
+    return hash(recipe + "\n" + directory_of(path) + "\n" + std::string(preamble)).hex();
+}
+
+std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs,
+                                 const std::string& directory) {
+    const BlobRow blob = manifest.blob(index);
+    const Source source = source_of(manifest, blob);
+    PreambleRequest request;
+    request.recipe = manifest.recipe(blob.recipe);
+    request.values.source = source.path;
+    request.values.root = source.root;
+    request.values.library = m_places.library;
+    request.values.toolchain = find_toolchain(request.recipe);
+    request.values.archs = archs;
+    request.text = preamble_of(read_text(source.path));
+    request.directory = directory;
+    return rt::make_preamble(request);
+}
+
 // In the next place if the one cannot be written.
 Entry Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                const Strings& symbols, Caches& caches) {
@@ -288,10 +322,11 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.blob = blob.name;
     request.arch_label = key.arch_label();
     request.recipe = manifest.recipe(blob.recipe);
-    const bool is_in_bundle = blob.source[0] != '/';
-    check_source(blob);
-    request.root = is_in_bundle ? root_of_blob(m_places.roots, m_places.library, manifest, blob) : m_places.roots[0];
-    request.source = is_in_bundle ? request.root + "/" + blob.source : blob.source;
+    const Source source = source_of(manifest, blob);
+    request.root = source.root;
+    request.source = source.path;
+    // With a launcher the command is one that it knows: what it keeps is found by the command.
+    if (!m_preamble.empty() && m_config.launcher.empty()) request.faster = preamble_words(m_preamble, source.path);
     request.library = m_places.library;
     request.archs = key.archs;
     request.launcher = m_config.launcher;
@@ -302,7 +337,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.timeout_seconds = m_config.compile_timeout;
     request.expected_seconds = guess.blob.seconds;
     request.find_change = [&]() -> std::string {
-        return is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
+        return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
     const double slot_begin = now_seconds();
     const HeldSlot slot(*m_jobs);

@@ -58,6 +58,14 @@ class Store {
     // What its entry is looked up by.
     EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
 
+    // What blobs have in common that can share a precompiled preamble (see preamble.h); "": it has none.
+    std::string preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // Makes that of blob `index` in `directory`; "" or what failed. Throws CompileError.
+    std::string make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs,
+                              const std::string& directory);
+    // From now on compiles take it from there, where it is theirs.
+    void use_preamble(std::string directory) { m_preamble = std::move(directory); }
+
     // Throws CompileError when `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
 
@@ -84,6 +92,11 @@ class Store {
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
     std::string name_of(const ManifestView& manifest) const;
+    struct Source {
+        std::string root, path;
+        bool is_in_bundle;
+    };
+    Source source_of(const ManifestView& manifest, const BlobRow& blob) const;
     Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
@@ -105,6 +118,7 @@ class Store {
     std::mutex m_mutex;                // held for moments only
     std::shared_ptr<Caches> m_caches;  // made at the first use
     std::string m_given;               // by set_cache_dir
+    std::string m_preamble;            // a directory; "": none
     const bool m_may_stand_in;
 };
 

@@ -28,11 +28,14 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|status|path --from LIBRARY|MANIFEST [--library LIBRARY] [--arch ARCH]...\n"
-    "                 [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
+    "usage: lazyck-rt compile|status|path|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--preamble DIRECTORY] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry, which any cache has it under\n"
     "  path      where each blob's entry is or would be, one a line\n"
+    "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
+    "null\n"
+    "  preamble  makes the precompiled one of a blob in that directory, from which compile takes it\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each: path, problem. Status 1 if there is one\n"
@@ -44,6 +47,7 @@ struct Options {
     std::string from;
     std::string library;
     std::string archs;
+    std::string preamble;
     Strings blobs;
     bool is_quiet = false;
     bool has_blobs = false;
@@ -53,7 +57,8 @@ Options parse(int argc, char** argv) {
     Options options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    if (options.verb != "compile" && options.verb != "status" && options.verb != "path") fail(k_usage);
+    const Strings verbs = {"compile", "status", "path", "preambles", "preamble"};
+    if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
         const std::string word = argv[i];
@@ -76,6 +81,8 @@ Options parse(int argc, char** argv) {
             if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
             for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
             options.has_blobs = true;
+        } else if (word == "--preamble") {
+            options.preamble = absolute(value());
         } else if (word == "--quiet") {
             options.is_quiet = true;
         } else if (word == "--") {
@@ -161,6 +168,13 @@ int run(const Options& options) {
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
     const std::vector<std::uint32_t> blobs = choose(manifest, options);
     const auto archs_of = [&](std::uint32_t i) { return archs_for(manifest, manifest.blob(i).recipe, asked, false); };
+    store.use_preamble(options.preamble);
+    if (options.verb == "preamble") {
+        if (blobs.size() != 1 || options.preamble.empty()) fail(k_usage);
+        const std::string problem = store.make_preamble(manifest, blobs[0], archs_of(blobs[0]), options.preamble);
+        if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
+        return 0;
+    }
     if (options.verb == "compile") {
         std::atomic<int> failures{0};
         for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
@@ -176,6 +190,12 @@ int run(const Options& options) {
     std::string out;
     for (const std::uint32_t i : blobs) {
         const Strings archs = archs_of(i);
+        if (options.verb == "preambles") {
+            const std::string preamble = store.preamble_key(manifest, i, archs);
+            out += "{\"name\": " + json_string(manifest.blob(i).name) +
+                   ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
+            continue;
+        }
         std::string path;
         const bool is_cached = store.is_cached(manifest, i, archs, path);
         if (options.verb == "path") {

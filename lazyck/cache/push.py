@@ -1,0 +1,80 @@
+"""Pushing entries of the local cache to a remote."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.cache import sweep
+from lazyck.cache.share import Messages, Share, open_remote, size_of
+from lazyck.cache.transfer import Item, Outcome, Quiet, run
+from lazyck.costs import read_last
+from lazyck.errors import RemoteError
+from lazyck.remote import Listener, Remote
+
+PUSHED = "pushed"
+
+
+def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcome:
+    """Push what the remote lacks. `unverified`: the cache that the items are of, if nobody has read them yet. Raises
+    `RemoteError`."""
+    skipped = Messages()
+    remote = open_remote(share.env, Listener(skipped=skipped.add))
+    if not any(map(remote.may_push, remote.places)):
+        raise RemoteError(
+            f"no tier of {abi.ENV_REMOTE} may be written",
+            f"one that is not read-only, and trusted or with {abi.ENV_SIGN_KEY} set",
+        )
+    todo, outcome = _look(share, remote, items)
+    reporter = share.reporter(len(todo))
+    try:
+        damaged: dict[str, str] = {}
+        if unverified and todo:
+            damaged = dict(sweep.verify(share.rt(), unverified, share.env).problems)
+
+        def send(item: Item) -> Outcome:
+            if problem := damaged.get(str(item.path)):
+                reporter.note(f"lazyck: refused: {item.path}: {problem}")
+                return Outcome(PUSHED, refused=(f"{item.path}: {problem}",))
+            return _send(remote, item)
+
+        return outcome + run(todo, send, share.jobs, reporter)
+    finally:
+        reporter.close()
+        for text in skipped.texts:
+            reporter.note(f"lazyck: {text}")
+
+
+def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Item], Outcome]:
+    """Those that some tier lacks, and what is to be said of the others."""
+    todo: list[Item] = []
+
+    def look(item: Item) -> Outcome:
+        if not (remote.shared_place() and remote.lacking(item.entry)):
+            is_down = any(p.why_down(for_writes=True) for p in remote.places if remote.may_push(p))
+            return Outcome(PUSHED, left=1) if is_down else Outcome(PUSHED, there=1)
+        if share.dry_run:
+            return Outcome(PUSHED, done=(item.entry.name,), bytes=size_of(item.path))
+        todo.append(item)
+        return Outcome(PUSHED)
+
+    outcome = Outcome(PUSHED) + run(items, look, share.jobs, Quiet())
+    return sorted(todo, key=lambda i: i.entry.name), outcome
+
+
+def _send(remote: Remote, item: Item) -> Outcome:
+    if remote.shared_place() is None:
+        return Outcome(PUSHED, left=1)
+    e = item.entry
+    took = None
+    with contextlib.suppress(OSError):
+        took = read_last(item.path.parents[3], e.library, e.blob, e.archs)
+    try:
+        has_it = remote.push(e, item.path, *(took or (0.0, 0)))
+    except OSError as error:
+        return Outcome(PUSHED, failed=(f"{item.path}: {error.strerror}",))
+    if len(has_it) < sum(map(remote.may_push, remote.places)):
+        return Outcome(PUSHED, failed=(e.name,))
+    return Outcome(PUSHED, (e.name,), size_of(item.path))

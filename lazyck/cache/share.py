@@ -1,0 +1,95 @@
+"""What pushing and pulling entries have in common: which entries, which remote, what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.cache.entries import read_entries
+from lazyck.cache.transfer import Item, Reporter
+from lazyck.errors import FormatError, UsageError
+from lazyck.manifest import Manifest
+from lazyck.prebuild import names
+from lazyck.prebuild.entries import Entry
+from lazyck.profile import Profile
+from lazyck.remote import EntryName, Listener, Remote
+
+
+@dataclass(frozen=True)
+class Share:
+    """How it is done. `rt` gives `lazyck-rt`, when it is needed."""
+
+    env: Mapping[str, str]
+    jobs: int
+    dry_run: bool
+    rt: Callable[[], Path]
+    reporter: Callable[[int], Reporter]
+
+
+def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence[Profile]) -> names.Selection:
+    """The blobs that patterns and profiles name; all without either. Raises `LazyckError` for what names none."""
+    # A profile's lines of other libraries are theirs.
+    given = [u.blob for p in profiles for u in p.uses if u.library in ("", manifest.library)]
+    for pattern in patterns:
+        found = [b.name for b in manifest.blobs if fnmatch.fnmatchcase(b.name, pattern)]
+        given += found or [pattern]  # as the other commands take names, or an error
+    return names.select(manifest, given, not patterns and not profiles)
+
+
+def items_of(found: Sequence[Entry]) -> list[Item]:
+    """The entries of a library's blobs."""
+    return [Item(EntryName(e.key, e.place), e.path) for e in found]
+
+
+def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[Item]:
+    """The entries of the cache, whichever libraries', whose blobs fit. Raises `UsageError` for a pattern that fits
+    none."""
+    wanted = {(u.library, u.blob) for p in profiles for u in p.uses}
+    unused = set(patterns)
+    items = []
+    for e in read_entries(cache):
+        fits = [p for p in patterns if fnmatch.fnmatchcase(e.blob, p)]
+        unused -= set(fits)
+        if fits or {(e.library, e.blob), ("", e.blob)} & wanted or not (patterns or profiles):
+            with contextlib.suppress(FormatError, OSError):  # damaged: `cache verify` says so
+                items.append(Item(EntryName.of_file(cache, e.path), e.path))
+    if unused:
+        raise UsageError(f"no entry of {cache} is of a blob {sorted(unused)[0]!r}", "`lazyck cache list` has the names")
+    return items
+
+
+def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
+    """The remote of the environment. Raises `LazyckError` if it names none, or one that needs what is not here."""
+    # What first calls remember of tiers that were down is not for a user who asks now.
+    remote = Remote.from_environment(env, None, listener, remembers=False)
+    if remote is None:
+        raise UsageError("no remote", f"set {abi.ENV_REMOTE} (docs/remote.md)")
+    for place in remote.places:
+        place.open()
+    return remote
+
+
+class Messages:
+    """Texts that threads say, each once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.texts: list[str] = []
+
+    def add(self, text: str) -> None:
+        """One more."""
+        with self._lock:
+            if text not in self.texts:
+                self.texts.append(text)
+
+
+def size_of(path: Path) -> int:
+    """Of a file; 0 if it has gone."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0

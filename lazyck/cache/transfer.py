@@ -1,0 +1,192 @@
+"""Many entries between the local cache and a remote: several at a time, with a bar, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from tqdm import tqdm
+
+from lazyck.quantities import counted, show_seconds, show_size
+from lazyck.remote import EntryName
+from lazyck.visible import visible
+
+_PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry, and where it is, or is to be, in the local cache."""
+
+    entry: EntryName
+    path: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Names of the entries that were transferred; how many were there already, are nowhere, or were left when there was
+    no remote any more; why others were refused or failed."""
+
+    verb: str
+    done: tuple[str, ...] = ()
+    bytes: int = 0
+    there: int = 0
+    absent: int = 0
+    left: int = 0
+    refused: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all that could be transferred was."""
+        return not (self.refused or self.failed or self.left)
+
+    def without(self, name: str, size: int) -> Outcome:
+        """The same, but one entry came to nothing."""
+        return replace(self, done=tuple(n for n in self.done if n != name), bytes=self.bytes - size)
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.verb, self.done + other.done, self.bytes + other.bytes, self.there + other.there,
+            self.absent + other.absent, self.left + other.left, self.refused + other.refused,
+            self.failed + other.failed,
+        )  # fmt: skip
+
+
+def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: Reporter) -> Outcome:
+    """Do the work on each item, `jobs` at a time, and add up. An interruption lets those under way end."""
+    if not items:
+        return Outcome("")
+    outcomes = []
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(work, item) for item in items}
+        try:
+            while running:
+                done, running = wait(running, 0.5, FIRST_COMPLETED)
+                for future in done:
+                    outcomes.append(future.result())
+                    reporter.ended(outcomes[-1])
+                reporter.show()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    total = outcomes[0]
+    for outcome in outcomes[1:]:
+        total += outcome
+    return total
+
+
+class Reporter(Protocol):
+    """Shows how far it is."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """One more is done."""
+
+    def show(self) -> None:
+        """Time has passed."""
+
+    def note(self, line: str) -> None:
+        """Something to say between."""
+
+    def close(self) -> None:
+        """No more."""
+
+
+class Bar:
+    """A bar at the foot of a terminal."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._stream = stream
+        self._bytes = 0
+        form = "{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}"
+        self._bar: tqdm = tqdm(total=total, file=stream, desc="lazyck", leave=False, bar_format=form)
+
+    def ended(self, outcome: Outcome) -> None:
+        self._bytes += outcome.bytes
+        self._bar.set_postfix_str(show_size(self._bytes), refresh=False)
+        self._bar.update(1)
+
+    def show(self) -> None:
+        pass
+
+    def note(self, line: str) -> None:
+        self._bar.write(line, file=self._stream)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class Lines:
+    """For logs: a line every few seconds at most."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._stream = stream
+        self._total = total
+        self._count = self._bytes = 0
+        self._lock = threading.Lock()
+        self._next = time.monotonic() + _PLAIN_INTERVAL
+
+    def ended(self, outcome: Outcome) -> None:
+        self._count += 1
+        self._bytes += outcome.bytes
+
+    def show(self) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _PLAIN_INTERVAL
+            self.note(f"lazyck: [{self._count}/{self._total}] {show_size(self._bytes)}")
+
+    def note(self, line: str) -> None:
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class Quiet:
+    """For what is fast."""
+
+    def ended(self, outcome: Outcome) -> None:
+        pass
+
+    def show(self) -> None:
+        pass
+
+    def note(self, line: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def reporter(total: int) -> Reporter:
+    """The one that suits stderr."""
+    return Bar(sys.stderr, total) if sys.stderr.isatty() else Lines(sys.stderr, total)
+
+
+def render(outcome: Outcome, seconds: float, dry_run: bool) -> str:
+    """The outcome for people, in a line; what was refused and failed has been said."""
+    verb = f"would be {outcome.verb}" if dry_run else outcome.verb
+    parts = [f"{counted(len(outcome.done), 'entry', 'entries')} ({show_size(outcome.bytes)}) {verb}"]
+    parts += [f"{outcome.there} there already"] if outcome.there else []
+    parts += [f"{outcome.absent} in no remote"] if outcome.absent else []
+    parts += [f"{len(outcome.refused)} refused"] if outcome.refused else []
+    parts += [f"{len(outcome.failed)} failed"] if outcome.failed else []
+    parts += [f"{outcome.left} left"] if outcome.left else []
+    text = f"{', '.join(parts)}; {show_seconds(seconds)}"
+    return "\n".join([*(visible(name) for name in outcome.done), text]) if dry_run else text
+
+
+def to_json(outcome: Outcome) -> dict[str, object]:
+    """The outcome for programs."""
+    return {
+        outcome.verb: list(outcome.done), "bytes": outcome.bytes, "there": outcome.there, "absent": outcome.absent,
+        "left": outcome.left, "refused": list(outcome.refused), "failed": list(outcome.failed),
+    }  # fmt: skip

@@ -1,0 +1,141 @@
+"""`lazyck cache push|pull|sync|keygen`: the local cache and those of other machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lazyck.cache import entries, pull, push, transfer
+from lazyck.cache.share import Share, items_of, local_items, select_blobs
+from lazyck.cache.transfer import Outcome
+from lazyck.config import environment
+from lazyck.inspect import read_manifest
+from lazyck.prebuild.entries import Entry, all_entries, tool
+from lazyck.profile import Profile, read_profile
+from lazyck.remote.sign import make_key, read_signer
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FILE = click.Path(path_type=Path)
+
+
+def share_options(command: F) -> F:
+    """Options of all three."""
+    decorators = [
+        click.option(
+            "--profile", "profiles", type=_FILE, multiple=True, metavar="FILE",
+            help="The blobs of a profile or blob list; may be repeated.",
+        ),
+        click.option(
+            "--gpu-archs", "--arch", default="", metavar="LIST",
+            help="Archs of the library. [default: LAZYCK_ARCHS, else the build's]",
+        ),
+        click.option(
+            "--jobs", type=click.IntRange(1, 64), default=8, show_default=True, help="Parallel transfers."
+        ),
+        click.option("--dry-run", is_flag=True, help="Name what would be transferred; transfer nothing."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.argument("blobs", nargs=-1, metavar="[BLOB]..."),
+    ]  # fmt: skip
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+LIBRARY = click.option(
+    "--manifest", "library", type=_FILE, required=True, metavar="LIBRARY", help="A lazy library, or its manifest."
+)
+
+
+@click.command("push")
+@click.option(
+    "--manifest", "library", type=_FILE, metavar="LIBRARY", help="Only entries that this lazy library would take."
+)
+@share_options
+def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
+    """Put the cache's entries (all, or those of blobs that fit the shell patterns) into the tiers of LAZYCK_REMOTE.
+
+    What is there already is left alone, so an interrupted push goes on where it was. Status 1 if any was refused or
+    failed.
+    """
+    share, profiles = _prepare(how)
+    began = time.monotonic()
+    if library is None:
+        cache = entries.cache_of(share.env)
+        done = push.push(share, local_items(cache, blobs, profiles), cache)
+    else:
+        done = _push_of(share, _entries_of(share, library, blobs, profiles, how))
+    _finish([done], began, share.dry_run, as_json)
+
+
+@click.command("pull")
+@LIBRARY
+@share_options
+def pull_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
+    """Get a library's entries that the cache lacks (all, or those of blobs that fit) from the tiers of LAZYCK_REMOTE.
+
+    Each is verified, then published. Status 1 if any was refused, or a tier was down.
+    """
+    share, profiles = _prepare(how)
+    began = time.monotonic()
+    done = pull.pull(share, _entries_of(share, library, blobs, profiles, how))
+    _finish([done], began, share.dry_run, as_json)
+
+
+@click.command("sync")
+@LIBRARY
+@share_options
+def sync_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
+    """Pull a library's entries that the cache lacks, then push those that the remote lacks."""
+    share, profiles = _prepare(how)
+    began = time.monotonic()
+    pulled = pull.pull(share, _entries_of(share, library, blobs, profiles, how))
+    pushed = _push_of(share, _entries_of(share, library, blobs, profiles, how))
+    _finish([pulled, pushed], began, share.dry_run, as_json)
+
+
+@click.command("keygen")
+@click.argument("file", type=_FILE)
+@click.option("--public", is_flag=True, help="Print the public key of FILE, which is there; make nothing.")
+def keygen_command(file: Path, public: bool) -> None:
+    """Make a private key in FILE, for LAZYCK_SIGN_KEY, and print the public one, for LAZYCK_TRUST."""
+    signer = read_signer(file.absolute()) if public else make_key(file)
+    click.echo(signer.public)
+
+
+COMMANDS = (push_command, pull_command, sync_command, keygen_command)
+
+
+def _prepare(how: dict[str, Any]) -> tuple[Share, list[Profile]]:
+    env = environment()
+    share = Share(env, how["jobs"], how["dry_run"], lambda: tool(env), transfer.reporter)
+    return share, [read_profile(path) for path in how["profiles"]]
+
+
+def _entries_of(
+    share: Share, library: Path, blobs: Sequence[str], profiles: Sequence[Profile], how: dict[str, Any]
+) -> list[Entry]:
+    chosen = select_blobs(read_manifest(library), blobs, profiles)
+    return all_entries(share.rt(), library, chosen, how["gpu_archs"], share.env)
+
+
+def _push_of(share: Share, found: Sequence[Entry]) -> Outcome:
+    """The entries of a library that are there: the runtime has just verified them."""
+    return push.push(share, items_of([e for e in found if e.cached]), None)
+
+
+def _finish(outcomes: Sequence[Outcome], began: float, dry_run: bool, as_json: bool) -> None:
+    seconds = time.monotonic() - began
+    if as_json:
+        rows = [transfer.to_json(o) for o in outcomes]
+        click.echo(json.dumps(rows[0] if len(rows) == 1 else dict(zip(("pull", "push"), rows, strict=True)), indent=1))
+    else:
+        for outcome in outcomes:
+            click.echo(transfer.render(outcome, seconds, dry_run))
+    if not all(o.is_good for o in outcomes):
+        sys.exit(1)

@@ -1,0 +1,79 @@
+"""Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
+
+Measured on Composable Kernel: they are 16 to 58 % of a blob's compile (docs/cli.md). Only while a prebuild runs,
+which knows that there are many; a call at run time waits for one blob.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.prebuild.entries import blob_list, rt_words
+from lazyck.prebuild.plan import Job
+
+# What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
+_LEAST = 8
+_MOST = 8  # a precompiled preamble of CK takes 90 MB for one arch
+
+
+@dataclass(frozen=True)
+class Preamble:
+    """One to make in `directory`, by the first of the jobs (their numbers) that share it."""
+
+    directory: Path
+    jobs: tuple[int, ...]
+
+
+def find_preambles(
+    rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel: int, env: Mapping[str, str]
+) -> list[tuple[int, ...]]:
+    """Numbers of jobs that can share a precompiled preamble, where that is worth it: the largest groups first."""
+    if len(jobs) < max(_LEAST, 2 * parallel) or env.get(abi.ENV_LAUNCHER):
+        return []
+    by_archs: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, job in enumerate(jobs):
+        by_archs[job.entry.archs].append(number)
+    groups: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
+    for archs, numbers in by_archs.items():
+        with blob_list(jobs[n].entry.name for n in numbers) as words:
+            done = proc.run([*rt_words(rt, "preambles", manifest_file, archs), *words], env=env)
+        if done.status != 0:
+            return []  # what is wrong, the compiles will say
+        for number, line in zip(numbers, done.stdout.splitlines(), strict=True):
+            if preamble := json.loads(line)["preamble"]:
+                groups[archs, preamble].append(number)
+    large = [tuple(g) for g in groups.values() if len(g) >= max(_LEAST, 2 * parallel)]
+    return sorted(large, key=len, reverse=True)[:_MOST]
+
+
+@contextmanager
+def directories(groups: Sequence[tuple[int, ...]], jobs: Sequence[Job]) -> Iterator[list[Preamble]]:
+    """A directory for each group below the cache's own for such things, gone in the end. Those of a killed process the
+    runtime removes, which is why they are named after it (runtime/src/staging.cpp)."""
+    if not groups:
+        yield []
+        return
+    staging = jobs[groups[0][0]].entry.root / ".staging"
+    for path in (staging.parent, staging):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
+    own = staging / f"preambles-{os.getpid()}@{host}-{secrets.token_hex(3)}"
+    own.mkdir(mode=0o700)
+    try:
+        found = [Preamble(own / str(i), group) for i, group in enumerate(groups)]
+        for preamble in found:
+            preamble.directory.mkdir(mode=0o700)
+        yield found
+    finally:
+        shutil.rmtree(own, ignore_errors=True)

@@ -1,0 +1,141 @@
+// <directory>/preamble<suffix of the source>: the text; <directory>/pch/: one file for each arch and one for the host,
+// of which clang takes the one that fits; <directory>/ready: the blobs' directory and the text, put there when all of
+// them are.
+#include "preamble.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "failure.h"
+#include "files.h"
+#include "process.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_ready[] = "/ready", k_compiled[] = "/pch";
+
+std::string suffix_of(const std::string& path) {
+    const std::string name = file_name_of(path);
+    const std::size_t dot = name.rfind('.');
+    return dot == std::string::npos ? "" : name.substr(dot);
+}
+
+std::string ready_text(const std::string& source, std::string_view preamble) {
+    return directory_of(source) + "\n" + std::string(preamble);
+}
+
+bool write_file(const std::string& path, std::string_view text) {
+    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    return fd && write_all(fd.get(), text);
+}
+
+// One of the files: `side` are the words that choose what for. "" or what failed.
+std::string compile_one(const PreambleRequest& request, const std::string& name, const Strings& archs,
+                        const Strings& side) {
+    const std::string output = request.directory + k_compiled + "/" + name;
+    RecipeValues values = request.values;
+    const std::string own = directory_of(values.source);  // where the includes in quotes are looked for first
+    values.source = request.directory + "/preamble" + suffix_of(values.source);
+    values.object = output;
+    values.archs = archs;
+    const CompilePlan plan = make_plan(request.recipe, values);
+    if (plan.compile.empty()) return "its recipe has no compile step";
+    Command command;
+    command.argv = plan.compile;
+    const Strings first = {"-iquote", own};
+    command.argv.insert(command.argv.begin() + 1, first.begin(), first.end());
+    command.argv.insert(command.argv.end(), side.begin(), side.end());
+    for (const char* word : {"-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang"}) {
+        command.argv.emplace_back(word);
+    }
+    command.argv.push_back(output);
+    command.environment = plan_environment(plan);
+    const UniqueFd log = open_file(request.directory + "/log", O_RDWR | O_CREAT | O_APPEND, 0600);
+    const UniqueFd where = open_file(request.directory, O_RDONLY | O_DIRECTORY);
+    command.output = log.get();
+    command.directory = where.get();
+    write_all(log.get(), "$ " + shell_join(command.argv) + "\n");
+    const Outcome outcome = run_command(command);
+    if (outcome.ending == Ending::succeeded && is_file(output)) return "";
+    return outcome.text + "; log: " + request.directory + "/log";
+}
+
+}  // namespace
+
+std::string_view preamble_of(std::string_view source) {
+    std::size_t end = 0;  // of the last include's line
+    bool is_comment = false;
+    for (std::size_t at = 0; at < source.size();) {
+        const std::size_t newline = source.find('\n', at);
+        if (newline == std::string_view::npos) break;
+        std::string_view line = source.substr(at, newline - at);
+        at = newline + 1;
+        if (!line.empty() && line.back() == '\\') break;
+        // What is left of the line beside comments.
+        std::string rest;
+        while (!line.empty()) {
+            if (is_comment) {
+                const std::size_t close = line.find("*/");
+                is_comment = close == std::string_view::npos;
+                line.remove_prefix(is_comment ? line.size() : close + 2);
+            } else if (line.substr(0, 2) == "//") {
+                line = {};
+            } else if (line.substr(0, 2) == "/*") {
+                is_comment = true;
+                line.remove_prefix(2);
+            } else {
+                if (line[0] != ' ' && line[0] != '\t' && line[0] != '\r') rest += line[0];
+                line.remove_prefix(1);
+            }
+            // A path may hold what looks like a comment.
+            if (rest == "#include\"" || rest == "#include<") break;
+        }
+        if (rest.empty()) continue;
+        if (rest != "#include\"" && rest != "#include<") break;
+        if (line.find("/*") != std::string_view::npos) break;
+        end = at;
+    }
+    return source.substr(0, end);
+}
+
+std::string make_preamble(const PreambleRequest& request) {
+    const std::string text_path = request.directory + "/preamble" + suffix_of(request.values.source);
+    if (mkdir((request.directory + k_compiled).c_str(), 0700) != 0 || !write_file(text_path, request.text)) {
+        return system_text(errno);
+    }
+    const Strings& archs = request.values.archs;
+    std::string problem;
+    if (request.recipe.toolchain == "rocm") {
+        for (const std::string& arch : archs) {
+            if (problem.empty()) problem = compile_one(request, arch + ".pch", {arch}, {"--cuda-device-only"});
+        }
+        if (problem.empty()) problem = compile_one(request, "host.pch", archs, {"--cuda-host-only"});
+    } else {
+        problem = compile_one(request, "host.pch", archs, {});
+    }
+    if (!problem.empty()) return problem;
+    const std::string ready = request.directory + k_ready;
+    if (!write_file(ready + ".new", ready_text(request.values.source, request.text)) ||
+        rename((ready + ".new").c_str(), ready.c_str()) != 0) {
+        return system_text(errno);
+    }
+    return "";
+}
+
+Strings preamble_words(const std::string& directory, const std::string& source) {
+    const std::string ready = read_text(directory + k_ready);
+    const std::string text = read_text(source);
+    const std::string_view own = preamble_of(text);
+    if (own.empty() || ready != ready_text(source, own)) return {};
+    return {"-Xclang", "-include-pch",
+            "-Xclang", directory + k_compiled,
+            "-Xclang", "-preamble-bytes=" + std::to_string(own.size()) + ",1"};
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,81 @@
+"""Servers that tests of remotes share, and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
+
+from lazyck.remote.sign import make_key
+
+BACKENDS = [
+    "directory",
+    pytest.param("nginx", marks=pytest.mark.skipif(not NGINX, reason="no nginx (Debian: nginx-light)")),
+    pytest.param("redis", marks=pytest.mark.skipif(not REDIS, reason="no redis-server (Debian: redis-server)")),
+    "s3",
+]
+
+
+@pytest.fixture(scope="session")
+def nginx_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(nginx(tmp_path_factory.mktemp("nginx") / "root")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(redis(tmp_path_factory.mktemp("redis") / "root")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("moto", reason="no moto (pip install lazyck[test])")
+    with running(moto(tmp_path_factory.mktemp("s3") / "root")) as server:
+        make_bucket(server.port)
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials that moto takes, and nothing of the user's own."""
+    for name in ("NETRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+_count = 0
+
+
+@pytest.fixture(params=BACKENDS)
+def tier(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A tier of each kind, in which there is nothing yet."""
+    global _count
+    _count += 1
+    if request.param == "directory":
+        (tmp_path / "shared").mkdir()
+        return str(tmp_path / "shared")
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    if request.param == "redis":
+        return server.url[:-1] + str(_count % 16)
+    url, bar, rest = server.url.partition("|")
+    return f"{url}/{_count}{bar}{rest}"
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    with hostile_server() as server:
+        yield server
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> tuple[Path, str]:
+    """A private key's file, and the public one."""
+    path = tmp_path / "key.pem"
+    return path, make_key(path).public
