@@ -20,6 +20,7 @@ from lazyck.remote.names import EntryName, contents_name, key_in
 from lazyck.remote.place import Place, TierDown
 from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, decode, encode
 from lazyck.remote.sign import Keys, read_signer, read_trusted
+from lazyck.remote.store import UNKNOWN_SIZE
 from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
 
 _HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trusted (docs/remote.md)"
@@ -202,6 +203,7 @@ class Remote:
                 size = place.size(name)
                 if size is None:
                     continue
+                size = LARGEST_ENTRY if size == UNKNOWN_SIZE else size
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
                     return True
                 self._bad.add(sha256)
@@ -286,11 +288,11 @@ class Remote:
         stays_unsigned = place.tier.is_trusted and (there.signatures or not is_signed)
         if not self.keys.believe(there) and not stays_unsigned:
             return False
-        return place.size(contents_name(there.sha256)) == there.size
+        return place.size(contents_name(there.sha256)) in (there.size, UNKNOWN_SIZE)
 
     def _put(self, place: Place, contents: Contents) -> None:
         name = contents_name(contents.sha256)
-        if contents.sha256 in self._bad or place.size(name) != contents.size:
+        if contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)
 
 

@@ -251,6 +251,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _redirect(self, body: bytes) -> None:
         self._say(302, Location=self.path)
 
+    def _bazel(self, body: bytes) -> None:
+        """As bazel-remote does: no DELETE, and HEAD tells no size."""
+        if self.command == "DELETE":
+            self._say(405)
+        elif self.command == "HEAD" and self.path in self.hostile.objects:
+            self.send_response(200)
+            self.end_headers()
+            self.close_connection = True
+        else:
+            self._behave(body)
+
     def _unpack(self, body: bytes) -> None:
         import gzip
 

@@ -230,3 +230,18 @@ def two_is_fine(host: Host, whole: bytes) -> bool:
     runtime = host.miss("--wait", "0")
     verdict = runtime.verdict()
     return verdict == "compile" or host.keep(runtime) == whole
+
+
+def test_a_server_that_cannot_delete_and_tells_no_sizes_will_do(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.mood = "bazel"
+    host = Host(tmp_path / "1", f"{hostile.url}|trusted")
+    runtime = host.miss()
+    assert runtime.verdict() == "compile"
+    host.make(runtime)
+    assert b"\nfree\n" in hostile.objects["/" + ENTRY.lease]
+    assert not runtime.of("skipped")
+    assert Host(tmp_path / "2", f"{hostile.url}|trusted").miss().verdict() == "hit"
+    remote = Remote.from_environment(host.env, tmp_path)
+    assert remote and not remote.lacking(ENTRY)
+    digest = remote.put_contents(entry_file(tmp_path / "bundle"))
+    assert remote.get_contents(digest, tmp_path / "got")
