@@ -73,7 +73,7 @@ class Remote:
         self.places = tuple(Place(tier, times, memory) for tier in tiers)
         self.keys = keys
         self.times = times
-        self._listener = listener or Listener()
+        self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
         self._bad: set[str] = set()  # contents that were not what their record says, by the SHA-256 that it names
 
@@ -207,7 +207,7 @@ class Remote:
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
                     return True
                 self._bad.add(sha256)
-                self._listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
+                self.listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
         return False
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -217,14 +217,14 @@ class Remote:
         try:
             yield
         except TierDown as e:
-            self._listener.skipped(e.message)
+            self.listener.skipped(e.message)
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
         said = self._refused.setdefault(entry.name, [])
         if text not in said:  # who waits for an entry looks again and again
             said.append(text)
-            self._listener.refused(text)
+            self.listener.refused(text)
 
     def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
         def problem_of(path: Path) -> str:

@@ -142,6 +142,7 @@ class Hostile:
     sent: int = 0
     authorizations: list[str] = field(default_factory=list)
     url: str = ""
+    elsewhere: str = ""
     ends: threading.Event = field(default_factory=threading.Event)
 
 
@@ -261,6 +262,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._behave(body)
+
+    def _elsewhere(self, body: bytes) -> None:
+        self._say(302, Location=self.hostile.elsewhere + self.path)
 
     def _unpack(self, body: bytes) -> None:
         import gzip
