@@ -38,8 +38,8 @@ class Event:
     rank -1.
 
     `start` is in seconds since 1970, `seconds` what it took, `what` of a failure why, of a wait for what, of a load
-    from where ("cache", "tier <root>", "compiled"); `peak_kib` is of the compiler's largest process, `size` the
-    entry's, in bytes.
+    from where ("cache", "tier <root>", "remote <URL>", "compiled"); `peak_kib` is of the compiler's largest process,
+    `size` the entry's, in bytes.
     """
 
     kind: str

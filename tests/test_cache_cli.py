@@ -98,18 +98,20 @@ def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache:
         event("load", "a", 0.001, "cache"),
         event("load", "old", 0.001, "cache"),
         event("load", "a", 0.001, "compiled"),
+        event("load", "b", 0.002, "remote https://cache.example/v1"),
         '{"t": 1.7e9, "s"',
     )
     (cache / ".history" / "host.1").write_text(json.dumps(event("load", "a", 0.1, "cache")) + "\n")
     found = json.loads(said(lazyck, "stats", "--json"))
     size = sum(p.stat().st_size for p in entries(cache).values())
     assert found["shares"] == [{"library": "libtiny", "arch": "gfx942", "entries": 2, "bytes": size}]
-    assert {k: found[k] for k in ("entries", "bytes", "hits", "misses", "failures", "waits")} == {
-        "entries": 2, "bytes": size, "hits": 4, "misses": 1, "failures": 1, "waits": 1,
+    assert {k: found[k] for k in ("entries", "bytes", "hits", "fetched", "misses", "failures", "waits")} == {
+        "entries": 2, "bytes": size, "hits": 4, "fetched": 1, "misses": 1, "failures": 1, "waits": 1,
     }  # fmt: skip
     assert (found["seconds_spent"], found["seconds_saved"], found["seconds_waited"]) == (50.0, 67.0, 2.5)
     text = said(lazyck, "stats")
-    assert "hits      4 (80 % of 5)" in text
+    assert "hits      4 (67 % of 6)" in text
+    assert "fetched   1 from remote caches" in text
     assert "compiles  50.0 s spent, 67.0 s saved by hits" in text
     assert f"cache     {cache}" in text
 

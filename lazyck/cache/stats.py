@@ -24,12 +24,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Stats:
-    """`hits` are loads out of the cache, `misses` compiles that succeeded, of whichever process."""
+    """`hits` are loads out of the cache, `fetched` those that a remote cache had, `misses` compiles that succeeded, of
+    whichever process."""
 
     entries: int
     bytes: int
     shares: tuple[Share, ...]
     hits: int
+    fetched: int
     misses: int
     failures: int
     waits: int
@@ -47,14 +49,17 @@ def add_up(entries: Iterable[CacheEntry], events: Sequence[Event], known: Costs)
         shares[entry.library, entry.archs] = (count + 1, size + entry.size)
     compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
     took = known.with_events(events)
-    hits = [e for e in events if e.kind == "load" and not e.has_failed and e.what.startswith("cache")]
+    loads = [e for e in events if e.kind == "load" and not e.has_failed]
+    hits = [e for e in loads if e.what.startswith("cache")]
+    fetched = [e for e in loads if e.what.startswith("remote ")]
     waits = [e for e in events if e.kind == "wait"]
-    saved = (took.of(e.library, e.blob, e.arch) or 0.0 for e in hits)
+    saved = (took.of(e.library, e.blob, e.arch) or 0.0 for e in [*hits, *fetched])
     return Stats(
         entries=sum(count for count, _ in shares.values()),
         bytes=sum(size for _, size in shares.values()),
         shares=tuple(Share(*key, *shares[key]) for key in sorted(shares)),
         hits=len(hits),
+        fetched=len(fetched),
         misses=len(compiles),
         failures=sum(e.has_failed for e in events),
         waits=len(waits),
@@ -73,12 +78,13 @@ def render(stats: Stats, now: float) -> str:
         lines.append(f"  {where}: {counted(s.entries, 'entry', 'entries')}, {show_size(s.bytes)}")
     if not stats.since:
         return "\n".join([*lines, "history   none"])
-    asked = stats.hits + stats.misses
+    asked = stats.hits + stats.fetched + stats.misses
     rate = f" ({100 * stats.hits / asked:.0f} % of {asked})" if asked else ""
     return "\n".join([
         *lines,
         f"history   of the last {show_seconds(max(0, round(now - stats.since)))}",
         f"hits      {stats.hits}{rate}",
+        *([f"fetched   {stats.fetched} from remote caches"] if stats.fetched else []),
         f"misses    {stats.misses} compiled",
         f"failures  {stats.failures}",
         f"waits     {stats.waits}, {show_seconds(stats.seconds_waited)}",
