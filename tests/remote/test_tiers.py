@@ -22,9 +22,9 @@ def test_tiers_with_their_attributes_in_order() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "cache.example.org/x", "relative/path", "http://", "http:/u:secret@h/x", "s3:/u:secret@b", "file://h/x", "/a/../b",
-        "ftp://u:secret@h/x", "http://h:port/", "http://h/a b", "http://[::1", "http://h|trust", "/x|token-file=/secret",
-        "http://h|token-file=secret", "s3://b|endpoint=secret", ",".join(["/x"] * 9), "http://h/\x1b[1m",
+        "cache.example.org/x", "relative", "http://", "http:/u:secret@h/x", "s3:/u:secret@b", "file://h/x", "/a/../b",
+        "ftp://u:secret@h/x", "http://h:port/", "http://h/a b", "http://[::1", "http://h|trust",
+        "/x|token-file=/secret", "http://h|token-file=secret", "s3://b|endpoint=secret", ",".join(["/x"] * 9), "http://h/\x1b[1m",
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_without_its_secrets(text: str) -> None:
