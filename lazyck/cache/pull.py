@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache import sweep
-from lazyck.cache.share import Messages, Share, items_of, open_remote, size_of
-from lazyck.cache.transfer import Item, Outcome, Reporter, run
+from lazyck.cache.share import Messages, Share, items_of, open_remote
+from lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
 from lazyck.errors import LazyckError, RemoteError
 from lazyck.prebuild.entries import Entry
 from lazyck.remote import EntryName, Listener, Remote
@@ -29,15 +29,15 @@ def pull(share: Share, found: Sequence[Entry]) -> Outcome:
     reporter = share.reporter(len(todo))
     skipped = Messages()
     puller = _Puller(share, open_remote(share.env, Listener(lambda _: None, skipped.add)), reporter)
-    total = Outcome(PULLED, there=len(found) - len(todo))
+    outcomes = [Outcome(PULLED, there=len(found) - len(todo))]
     try:
         for at in range(0, len(todo), _BATCH):
-            total += puller.pull(todo[at : at + _BATCH])
+            outcomes += puller.pull(todo[at : at + _BATCH])
     finally:
         reporter.close()
         for text in skipped.texts:
             reporter.note(f"lazyck: {text}")
-    return total
+    return add_up(PULLED, outcomes)
 
 
 class _Puller:
@@ -46,27 +46,26 @@ class _Puller:
         self._remote = remote
         self._reporter = reporter
 
-    def pull(self, batch: Sequence[Entry]) -> Outcome:
+    def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
         """Some entries, from the first question to their names in the cache."""
         if self._share.dry_run:
-            return Outcome(PULLED) + run(items_of(batch), self._ask, self._share.jobs, self._reporter)
+            return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
         with staging(root) as stage:
             staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
-            outcome = Outcome(PULLED) + run(staged, self._fetch, self._share.jobs, self._reporter)
-            if not outcome.done:
-                return outcome
+            outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
+            fetched = {name for o in outcomes for name in o.done}
+            if not fetched:
+                return outcomes
             problems = dict(sweep.verify(self._share.rt(), stage, self._share.env).problems)
+            bad = {}
             for item in staged:
                 name = item.entry.name
-                if name not in outcome.done:
-                    continue
                 if problem := problems.get(str(item.path)):
-                    refused = self._refused(f"{name}: {problem}")
-                    outcome = outcome.without(name, size_of(item.path)) + refused
-                else:
+                    bad[name] = f"{name}: {problem}"
+                elif name in fetched:
                     publish(item.path, root, name)
-            return outcome
+            return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:
         size = offered(self._remote, item.entry)
@@ -80,7 +79,7 @@ class _Puller:
     def _without(self, item: Item) -> Outcome:
         """Nobody gave it: why."""
         if problems := self._remote.problems_of(item.entry):
-            return Outcome(PULLED) + self._refused(problems[0])
+            return self._refused(problems[0])
         if any(place.why_down() for place in self._remote.places):
             return Outcome(PULLED, left=1)
         return Outcome(PULLED, absent=1)

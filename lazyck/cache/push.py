@@ -9,7 +9,7 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.cache import sweep
 from lazyck.cache.share import Messages, Share, open_remote, size_of
-from lazyck.cache.transfer import Item, Outcome, Quiet, run
+from lazyck.cache.transfer import Item, Outcome, Quiet, add_up, run
 from lazyck.costs import read_last
 from lazyck.errors import RemoteError
 from lazyck.remote import Listener, Remote
@@ -27,7 +27,7 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
             f"no tier of {abi.ENV_REMOTE} may be written",
             f"one that is not read-only, and trusted or with {abi.ENV_SIGN_KEY} set",
         )
-    todo, outcome = _look(share, remote, items)
+    todo, looked = _look(share, remote, items)
     reporter = share.reporter(len(todo))
     try:
         damaged: dict[str, str] = {}
@@ -40,7 +40,7 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
                 return Outcome(PUSHED, refused=(f"{item.path}: {problem}",))
             return _send(remote, item)
 
-        return outcome + run(todo, send, share.jobs, reporter)
+        return add_up(PUSHED, [looked, *run(todo, send, share.jobs, reporter)])
     finally:
         reporter.close()
         for text in skipped.texts:
@@ -60,8 +60,8 @@ def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Ite
         todo.append(item)
         return Outcome(PUSHED)
 
-    outcome = Outcome(PUSHED) + run(items, look, share.jobs, Quiet())
-    return sorted(todo, key=lambda i: i.entry.name), outcome
+    looked = add_up(PUSHED, run(items, look, share.jobs, Quiet()))
+    return sorted(todo, key=lambda i: i.entry.name), looked
 
 
 def _send(remote: Remote, item: Item) -> Outcome:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -47,39 +49,38 @@ class Outcome:
         """Whether all that could be transferred was."""
         return not (self.refused or self.failed or self.left)
 
-    def without(self, name: str, size: int) -> Outcome:
-        """The same, but one entry came to nothing."""
-        return replace(self, done=tuple(n for n in self.done if n != name), bytes=self.bytes - size)
 
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            self.verb, self.done + other.done, self.bytes + other.bytes, self.there + other.there,
-            self.absent + other.absent, self.left + other.left, self.refused + other.refused,
-            self.failed + other.failed,
-        )  # fmt: skip
-
-
-def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: Reporter) -> Outcome:
-    """Do the work on each item, `jobs` at a time, and add up. An interruption lets those under way end."""
-    if not items:
-        return Outcome("")
-    outcomes = []
+def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: Reporter) -> list[Outcome]:
+    """Do the work on each item, `jobs` at a time. An interruption lets those under way end."""
+    outcomes: list[Outcome] = []
+    ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(work, item) for item in items}
         try:
-            while running:
-                done, running = wait(running, 0.5, FIRST_COMPLETED)
-                for future in done:
-                    outcomes.append(future.result())
+            for item in items:
+                pool.submit(work, item).add_done_callback(ended.put)
+            while len(outcomes) < len(items):
+                with contextlib.suppress(queue.Empty):
+                    outcomes.append(ended.get(timeout=0.5).result())
                     reporter.ended(outcomes[-1])
                 reporter.show()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    total = outcomes[0]
-    for outcome in outcomes[1:]:
-        total += outcome
-    return total
+    return outcomes
+
+
+def add_up(verb: str, outcomes: Sequence[Outcome]) -> Outcome:
+    """All of them together."""
+    return Outcome(
+        verb,
+        tuple(name for o in outcomes for name in o.done),
+        sum(o.bytes for o in outcomes),
+        sum(o.there for o in outcomes),
+        sum(o.absent for o in outcomes),
+        sum(o.left for o in outcomes),
+        tuple(text for o in outcomes for text in o.refused),
+        tuple(text for o in outcomes for text in o.failed),
+    )
 
 
 class Reporter(Protocol):

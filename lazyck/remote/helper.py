@@ -180,7 +180,8 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         word, path = caller.hear()
         if word == "made":
             seconds, peak_kib = took(task)
-            is_made = bool(remote.push(task.entry, Path(path), seconds, peak_kib))
+            has_it = remote.push(task.entry, Path(path), seconds, peak_kib)
+            is_made = lease is not None and lease.place.label in has_it
     finally:
         stop.set()
         renewing.join(2 * remote.times.whole())

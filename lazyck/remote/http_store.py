@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, StoreError, read_token
+from lazyck.remote.store import CHUNK, UNKNOWN_SIZE, StoreError, read_token
 from lazyck.remote.tiers import Tier, Times
 
 _MOST_REDIRECTS = 4
@@ -52,9 +52,8 @@ class HttpStore:
             return None
         response.close()
         length = response.headers.get("Content-Length", "")
-        if not length.isdigit() or len(length) > 15:
-            raise StoreError("tells no size")
-        return int(length)
+        # bazel-remote says of some only that they are there.
+        return int(length) if length.isdigit() and len(length) < 16 else UNKNOWN_SIZE
 
     def write(self, name: str, data: bytes) -> None:
         self._put(name, data)

@@ -20,6 +20,7 @@ from lazyck.remote.names import EntryName, contents_name, key_in
 from lazyck.remote.place import Place, TierDown
 from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, decode, encode
 from lazyck.remote.sign import Keys, read_signer, read_trusted
+from lazyck.remote.store import UNKNOWN_SIZE
 from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
 
 _HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trusted (docs/remote.md)"
@@ -72,7 +73,7 @@ class Remote:
         self.places = tuple(Place(tier, times, memory) for tier in tiers)
         self.keys = keys
         self.times = times
-        self._listener = listener or Listener()
+        self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
         self._bad: set[str] = set()  # contents that were not what their record says, by the SHA-256 that it names
 
@@ -202,10 +203,11 @@ class Remote:
                 size = place.size(name)
                 if size is None:
                     continue
+                size = LARGEST_ENTRY if size == UNKNOWN_SIZE else size
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
                     return True
                 self._bad.add(sha256)
-                self._listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
+                self.listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
         return False
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -215,14 +217,14 @@ class Remote:
         try:
             yield
         except TierDown as e:
-            self._listener.skipped(e.message)
+            self.listener.skipped(e.message)
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
         said = self._refused.setdefault(entry.name, [])
         if text not in said:  # who waits for an entry looks again and again
             said.append(text)
-            self._listener.refused(text)
+            self.listener.refused(text)
 
     def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
         def problem_of(path: Path) -> str:
@@ -286,11 +288,11 @@ class Remote:
         stays_unsigned = place.tier.is_trusted and (there.signatures or not is_signed)
         if not self.keys.believe(there) and not stays_unsigned:
             return False
-        return place.size(contents_name(there.sha256)) == there.size
+        return place.size(contents_name(there.sha256)) in (there.size, UNKNOWN_SIZE)
 
     def _put(self, place: Place, contents: Contents) -> None:
         name = contents_name(contents.sha256)
-        if contents.sha256 in self._bad or place.size(name) != contents.size:
+        if contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)
 
 

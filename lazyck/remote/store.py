@@ -9,6 +9,7 @@ from lazyck.errors import RemoteError
 from lazyck.remote.tiers import DIRECTORY, HTTP, REDIS, Tier, Times
 
 CHUNK = 1 << 20
+UNKNOWN_SIZE = -1
 
 
 class StoreError(RemoteError):
@@ -22,7 +23,7 @@ class Store(Protocol):
         """The object's first `most` bytes, in parts; None if there is none. No more than that is read."""
 
     def size(self, name: str) -> int | None:
-        """The object's size; None if there is none."""
+        """The object's size, or UNKNOWN_SIZE; None if there is none."""
 
     def write(self, name: str, data: bytes) -> None:
         """Make it so."""

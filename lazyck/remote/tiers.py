@@ -112,7 +112,7 @@ def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | 
             found[known[word]] = True
         elif name == "token-file" and scheme in (*HTTP, *REDIS) and value.startswith("/"):
             found["token_file"] = value
-        elif name == "endpoint" and scheme == "s3" and urlsplit(value).scheme in HTTP and urlsplit(value).hostname:
+        elif name == "endpoint" and scheme == "s3" and re.fullmatch(r"https?://[\w.:\[\]-]+/?", value, re.ASCII):
             found["endpoint"] = value
         else:
             shown = f"{name}=…" if is_given else name

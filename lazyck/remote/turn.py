@@ -62,6 +62,6 @@ def wait_for_turn(
                     next_word = now + _NEXT_WORD
                     say(f"waiting for {lease.holder or 'another host'}, which compiles it ({now - began:.0f} s)")
                 sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
-        except TierDown:
-            continue
+        except TierDown as e:
+            remote.listener.skipped(e.message)
     return Turn()

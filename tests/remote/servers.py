@@ -142,6 +142,7 @@ class Hostile:
     sent: int = 0
     authorizations: list[str] = field(default_factory=list)
     url: str = ""
+    elsewhere: str = ""
     ends: threading.Event = field(default_factory=threading.Event)
 
 
@@ -250,6 +251,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _redirect(self, body: bytes) -> None:
         self._say(302, Location=self.path)
+
+    def _bazel(self, body: bytes) -> None:
+        """As bazel-remote does: no DELETE, and HEAD tells no size."""
+        if self.command == "DELETE":
+            self._say(405)
+        elif self.command == "HEAD" and self.path in self.hostile.objects:
+            self.send_response(200)
+            self.end_headers()
+            self.close_connection = True
+        else:
+            self._behave(body)
+
+    def _elsewhere(self, body: bytes) -> None:
+        self._say(302, Location=self.hostile.elsewhere + self.path)
 
     def _unpack(self, body: bytes) -> None:
         import gzip

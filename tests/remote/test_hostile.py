@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from driver import ENTRY, Host, entry_bytes, entry_file, wait_until
-from servers import Hostile, free_port, needs_nginx, needs_redis, nginx, redis, running
+from servers import Hostile, free_port, hostile_server, needs_nginx, needs_redis, nginx, redis, running
 
 from lazyck.remote import EntryName, Remote
 
@@ -230,3 +230,38 @@ def two_is_fine(host: Host, whole: bytes) -> bool:
     runtime = host.miss("--wait", "0")
     verdict = runtime.verdict()
     return verdict == "compile" or host.keep(runtime) == whole
+
+
+def test_a_server_that_cannot_delete_and_tells_no_sizes_will_do(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.mood = "bazel"
+    host = Host(tmp_path / "1", f"{hostile.url}|trusted")
+    runtime = host.miss()
+    assert runtime.verdict() == "compile"
+    host.make(runtime)
+    assert b"\nfree\n" in hostile.objects["/" + ENTRY.lease]
+    assert not runtime.of("skipped")
+    assert Host(tmp_path / "2", f"{hostile.url}|trusted").miss().verdict() == "hit"
+    remote = Remote.from_environment(host.env, tmp_path)
+    assert remote and not remote.lacking(ENTRY)
+    digest = remote.put_contents(entry_file(tmp_path / "bundle"))
+    assert remote.get_contents(digest, tmp_path / "got")
+
+
+def test_a_redirect_is_followed_without_the_token_and_not_by_what_writes(hostile: Hostile, tmp_path: Path) -> None:
+    with hostile_server() as other:
+        seed(other, tmp_path)
+        hostile.mood, hostile.elsewhere = "elsewhere", other.url
+        token = tmp_path / "token"
+        token.write_text("t0ken")
+        token.chmod(0o600)
+        host = Host(tmp_path / "1", f"{hostile.url}|trusted|token-file={token}")
+        runtime = host.miss()
+        assert runtime.verdict() == "hit"
+        assert set(hostile.authorizations) == {"Bearer t0ken"}
+        assert set(other.authorizations) == {""}
+        host.keep(runtime)
+        before = dict(other.objects)
+        runtime = host.miss(name="libx/gfx942-cc-1/new-0123456789abcdef.so")
+        assert runtime.verdict() == "compile"
+        assert "answers a PUT with status 302" in runtime.of("skipped")[0]
+        assert other.objects == before
