@@ -42,6 +42,7 @@ _LOOK = 1.0  # seconds between two looks at who is there
 _PATIENCE = 600.0  # seconds without anybody to do the work
 _GRACE = 5.0
 _END_SECONDS = 10.0
+_WON_BACK_BY = 3  # blobs win back what making a preamble takes
 _FETCHES = 4  # entries that come back at the same time
 
 
@@ -106,6 +107,7 @@ class Farm:
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._failures: dict[int, Failure] = {}
         self._preambles: dict[int, str] = {}  # job → its group
+        self._left: dict[str, int] = {}  # group → how many of its jobs were not given to anybody yet
         self._run = _Run(deque(range(len(plan.jobs))))
         self._recipes = {b.name: b.recipe for b in manifest.blobs}
         self.state = State(plan, 0, time.monotonic())
@@ -154,6 +156,18 @@ class Farm:
         jobs = [self._plan.jobs[n] for n in numbers]
         for i, group in enumerate(find_preambles(tool(env), manifest_file, jobs, max(1, workers), env)):
             self._preambles |= {numbers[n]: str(i) for n in group}
+            self._left[str(i)] = len(group)
+
+    def _preamble_for(self, number: int, member: Member, members: int) -> str:
+        """The job's group, if the worker has its preamble, or there is enough to do for each to make it."""
+        group = self._preambles.pop(number, "")
+        if not group:
+            return ""
+        self._left[group] -= 1
+        if group in member.preambles or self._left[group] >= _WON_BACK_BY * members:
+            member.preambles.add(group)
+            return group
+        return ""
 
     def _send_bundle(self, manifest_file: Path, env: Mapping[str, str]) -> str:
         with tempfile.TemporaryDirectory(prefix="lazyck-farm-") as work:
@@ -203,7 +217,7 @@ class Farm:
             entry = self._plan.jobs[number].entry
             order = Order(
                 self._name, digest, self._manifest.library, entry.name, entry.archs, entry.key, self._settings,
-                self._preambles.get(number, ""),
+                self._preamble_for(number, member, len(crew.members)),
             )  # fmt: skip
             run.tries[number] = run.tries.get(number, 0) + 1
             name = f"lazyck-{self._name}-{number}-{run.tries[number]}"
