@@ -14,24 +14,38 @@ DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
 _TAIL = 64 << 10
 # Not of one that was killed. Names are as the runtime's file names spell them.
-_LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) \d{1,15} ([\w.+~-]+) ([\w.+~-]+)\n")
+_LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) ([\w.+~-]+) ([\w.+~-]+)\n")
+_UNKNOWN_NEED_KIB = 4 << 20  # as the runtime's store.cpp has it
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that compiles took, by (library, blob, archs) as file names spell them."""
+    """Seconds that compiles took, and the KiB of the largest process, by (library, blob, archs) as file names spell
+    them."""
 
     seconds: Mapping[tuple[str, str, str], float]
+    peak_kib: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     _of_blob: dict[tuple[str, str], float] = field(init=False, default_factory=dict, compare=False)
+    _peak_of_blob: dict[tuple[str, str], int] = field(init=False, default_factory=dict, compare=False)
+    _largest: dict[str, int] = field(init=False, default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         for (library, blob, _), seconds in self.seconds.items():
             self._of_blob[library, blob] = seconds
+        for (library, blob, _), kib in self.peak_kib.items():
+            self._peak_of_blob[library, blob] = kib
+            self._largest[library] = max(kib, self._largest.get(library, 0))
 
     def of(self, library: str, blob: str, archs: str = "") -> float | None:
         """What the blob took last for these archs; else for any; None if it is not known."""
         exact = self.seconds.get((library, blob, archs_in_name(archs)))
         return self._of_blob.get((library, blob)) if exact is None else exact
+
+    def need_kib(self, library: str, blob: str, archs: str = "") -> int:
+        """The memory that the runtime reserves for a compile: what it took, else the library's largest, and a fifth."""
+        exact = self.peak_kib.get((library, blob, archs_in_name(archs)), 0)
+        known = exact or self._peak_of_blob.get((library, blob), 0) or self._largest.get(library, 0)
+        return known + known // 5 if known else _UNKNOWN_NEED_KIB
 
     def of_library(self, library: str) -> dict[str, float]:
         """Blob → seconds for one set of archs: the mean over those that are known."""
@@ -45,7 +59,7 @@ class Costs:
         """These and, newer than they are, the compiles of a history, in its order."""
         compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
         newer = {(e.library, e.blob, archs_in_name(e.arch)): e.seconds for e in compiles}
-        return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer)
+        return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer, self.peak_kib)
 
     @property
     def mean(self) -> float | None:
@@ -58,19 +72,22 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
     archs counts; lines that do not parse are passed over. Raises `OSError` when a record cannot be read."""
     wanted = None if libraries is None else set(libraries)
     known: dict[tuple[str, str, str], float] = {}
+    peaks: dict[tuple[str, str, str], int] = {}
     for cache in caches:
         try:
             files = sorted((cache / DIRECTORY).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             continue
         found: dict[tuple[str, str, str], float] = {}
+        sizes: dict[tuple[str, str, str], int] = {}
         for file in files:
             for line in lines_within(file) if wanted is None or file.name in wanted else ():
                 match = _LINE.fullmatch(line or b"")
                 if match and len(found) < _MOST_RECORDS:
-                    found[file.name, match[2].decode(), match[3].decode()] = float(match[1])
-        known = found | known
-    return Costs(known)
+                    key = (file.name, match[3].decode(), match[4].decode())
+                    found[key], sizes[key] = float(match[1]), int(match[2])
+        known, peaks = found | known, sizes | peaks
+    return Costs(known, peaks)
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:

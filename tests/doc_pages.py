@@ -25,6 +25,7 @@ WHY_NOT = (
     "needs a HIP compiler",
     "needs docker",
     "needs Slurm",
+    "needs Kubernetes",
     "needs the network",
     "needs a server of its own",
     "needs a project of yours",

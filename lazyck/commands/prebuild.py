@@ -16,8 +16,11 @@ from lazyck.config import cache_dir, environment, number
 from lazyck.costs import Costs, read_costs
 from lazyck.errors import BuildError, UsageError
 from lazyck.inspect import read_manifest
-from lazyck.prebuild import build, listing, names, output, plan, progress
+from lazyck.manifest import Manifest
+from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
+from lazyck.prebuild.schedule import Fleet
+from lazyck.quantities import parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
@@ -126,6 +129,16 @@ def list_command(
 )
 @click.option("--keep-logs", is_flag=True, help="With --output: leave the compilers' logs in DIR.")
 @click.option("--verbose", is_flag=True, help="Print the commands.")
+@click.option(
+    "--launcher",
+    metavar="COMMAND",
+    help="Words in front of the compiler's, such as ccache or distcc. [default: LAZYCK_LAUNCHER]",
+)
+@click.option(
+    "--executor",
+    metavar="URL",
+    help="Compile on the workers of a cluster: dask://HOST:8786. --jobs is of each worker. [default: their threads]",
+)
 def build_command(
     manifest_file: Path,
     blob_list: tuple[str, ...],
@@ -139,11 +152,15 @@ def build_command(
     output_dir: Path | None,
     keep_logs: bool,
     verbose: bool,
+    launcher: str | None,
+    executor: str | None,
 ) -> None:
     """Compile blobs into the cache that the runtime reads, longest first; what is there already is left alone."""
     env = environment()
     if keep_logs and output_dir is None:
         raise UsageError("--keep-logs goes with --output", "logs in the user's own cache are always kept")
+    if launcher is not None:
+        env[abi.ENV_LAUNCHER] = launcher
     options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
     chosen = selection(manifest_file, blob_list, every, blobs)
     directory = output_dir.resolve() if output_dir else None
@@ -157,11 +174,17 @@ def build_command(
             render = plan.plan_to_json if as_json else plan.render_plan
             click.echo(render(planned, known, options.parallel).rstrip("\n"))
             return
-        outcome = run(rt, manifest_file, planned, options, env, as_json)
+        if executor:
+            outcome = run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
+            found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
+        else:
+            outcome = run(rt, manifest_file, planned, options, env, as_json)
         if directory and not outcome.is_interrupted:
             output.adopt(directory, found)
             output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])
     finish(outcome)
+    if executor and (bad := [e for e in found if not e.cached]):
+        raise BuildError(f"{len(bad)} entries came and are not whole, {bad[0].path} for one", "run the same line again")
     if directory and (absent := output.missing(directory, found)):
         raise BuildError(
             f"{len(absent)} entries are not in {directory}, {absent[0].relative} for one", "run the same line again"
@@ -183,16 +206,41 @@ def run(
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:
-    """Do the plan with its progress on stderr, and say what came of it."""
+    """Do the plan on this machine."""
+    return told(planned, lambda reporter: build.build(rt, manifest_file, planned, options, env, reporter), as_json)
+
+
+def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
+    """Have the work done with its progress on stderr, and say what came of it."""
     say(f"{planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile")
     outcome = plan.Outcome(planned, 0, (), 0.0)
     if planned.jobs:
-        reporter = progress.reporter(len(planned.jobs))
-        outcome = build.build(rt, manifest_file, planned, options, env, reporter)
+        outcome = work(progress.reporter(len(planned.jobs)))
         say(plan.render_outcome(outcome))
     if as_json:
         click.echo(plan.outcome_to_json(outcome))
     return outcome
+
+
+def run_on_farm(
+    executor: str,
+    jobs: int | None,
+    manifest_file: Path,
+    manifest: Manifest,
+    planned: plan.Plan,
+    options: build.BuildOptions,
+    env: Mapping[str, str],
+    as_json: bool,
+) -> plan.Outcome:
+    """The same on the workers of a cluster."""
+    from lazyck.prebuild.farm.build import FarmOptions, build_on_farm  # what it needs is for those who have one
+
+    farm = FarmOptions(executor, jobs, options.keeps_going)
+
+    def work(reporter: progress.Reporter) -> plan.Outcome:
+        return build_on_farm(manifest_file, manifest, planned, farm, env, reporter)
+
+    return told(planned, work, as_json)
 
 
 def finish(outcome: plan.Outcome) -> None:
@@ -208,6 +256,49 @@ def finish(outcome: plan.Outcome) -> None:
         raise KeyboardInterrupt
     if outcome.left:
         raise BuildError(f"{outcome.left} entries were not compiled", "run the same line again")
+
+
+def worker_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
+    """`4` or `4,8,16`."""
+    words = text.split(",")
+    if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= 1_000_000 for w in words):
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 4,8,16")
+    return [int(w) for w in words]
+
+
+@group.command("plan")
+@blob_options
+@click.option(
+    "--workers", required=True, callback=worker_counts, metavar="LIST", help="Numbers of workers, such as 8 or 4,8,16."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Parallel compiles of each worker. [default: LAZYCK_JOBS, else the number of cores here]",
+)
+@click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, such as 64G. [default: no bound]")
+@click.option("--from-scratch", is_flag=True, help="As if nothing were cached yet.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan_command(
+    manifest_file: Path,
+    blob_list: tuple[str, ...],
+    every: bool,
+    gpu_archs: str,
+    blobs: tuple[str, ...],
+    workers: list[int],
+    jobs: int | None,
+    memory: str,
+    from_scratch: bool,
+    as_json: bool,
+) -> None:
+    """Say how long a build takes on so many workers, by what compiles took before."""
+    env = environment()
+    kib = parse_size(memory, "--memory") // 1024 if memory else None
+    chosen = selection(manifest_file, blob_list, every, blobs)
+    found = all_entries(tool(env), manifest_file, chosen, gpu_archs, env)
+    work = forecast.gather(found, read_known_costs(found, env), from_scratch)
+    each = [forecast.forecast(work, Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
+    click.echo((forecast.to_json if as_json else forecast.render)(work, each).rstrip("\n"))
 
 
 @group.command("clean")

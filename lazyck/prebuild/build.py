@@ -67,7 +67,7 @@ def build(
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
         watch = _Watch(Path(work), State(plan, options.parallel, start), reporter)
         try:
-            with _signals_interrupting():
+            with signals_interrupting():
                 watch.follow(running)
         except KeyboardInterrupt:
             is_interrupted = True
@@ -120,7 +120,7 @@ class _Watch:
             elif is_interrupted and status > 128:
                 continue
             else:
-                failure = _failure(job, (self._work / f"{number}.out"), status)
+                failure = failure_of(job, _text_of(self._work / f"{number}.out"), status)
                 self.state.failed.add(number)
                 self.failures[number] = failure
                 error = visible(failure.error)
@@ -140,11 +140,16 @@ class _Watch:
             yield verb, int(number), int(status[0]) if status else 0
 
 
-def _failure(job: Job, output: Path, status: int) -> Failure:
+def _text_of(output: Path) -> str:
     try:
-        lines = output.read_text(errors="surrogateescape").strip().split("\n")
+        return output.read_text(errors="surrogateescape")
     except OSError:
-        lines = [""]
+        return ""
+
+
+def failure_of(job: Job, output: str, status: int) -> Failure:
+    """What `lazyck-rt compile` says of a blob that it could not compile."""
+    lines = output.strip().split("\n")
     log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
     prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
     first = lines[0].removeprefix(prefix) or f"lazyck-rt ended with status {status} and said nothing"
@@ -152,7 +157,7 @@ def _failure(job: Job, output: Path, status: int) -> Failure:
 
 
 @contextmanager
-def _signals_interrupting() -> Iterator[None]:
+def signals_interrupting() -> Iterator[None]:
     """What ends a job (a batch system, a closed terminal) ends the compilers too, like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,0 +1,144 @@
+"""What the hosts of a fleet run: a lazy library whose compiles are a sleep, and ranks that call it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import NINJA, REPOSITORY, LazyProject, kernel_blobs, kernel_table, ninja_build
+from fleet_net import Host
+
+# Where a compile is a sleep: it must not be one while the library is built.
+COMPILER = """#!/bin/sh
+if [ -n "$FLEET_SECONDS" ]; then
+    case " $* " in *" -c "*) echo "$FLEET_HOST" >> "$FLEET_LOG"; sleep "$FLEET_SECONDS";; esac
+fi
+exec {cxx} "$@"
+"""
+RANK = r"""
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+extern "C" float run(int, float);
+int main(int argc, char** argv) {  // the moment of the start, how many kernels to call
+    int wrong = 0;
+    for (int i = 0; i < std::atoi(argv[2]); ++i) {
+        try {
+            if (run(i, 2) != 2 * i) ++wrong;
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "RANK FAILED: %s\n", e.what());
+            ++wrong;
+        }
+    }
+    using namespace std::chrono;
+    const double now = duration<double>(system_clock::now().time_since_epoch()).count();
+    std::printf("%.3f %d\n", now - std::atof(argv[1]), wrong);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of all runs."""
+
+    hosts: int
+    ranks: int
+    blobs: int
+    seconds: float
+    work: Path
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Seconds of a helper's first answer, and of a compile beside its sleep, when nothing else runs."""
+
+    helper: float
+    compile: float
+
+
+def build(o: Options) -> Path:
+    """The lazy library and the program of a rank; the program."""
+    tools = o.work / "bin"
+    tools.mkdir()
+    compiler = tools / "c++"
+    compiler.write_text(COMPILER.replace("{cxx}", str(shutil.which("g++"))))
+    compiler.chmod(0o755)
+    helper = tools / "lazyck-remote"
+    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
+    helper.write_text(f"#!{sys.executable}\n{start}")
+    helper.chmod(0o755)
+    project = LazyProject(o.work / "project")
+    project.work.mkdir()
+    texts = {**kernel_blobs(o.blobs, 1), "dispatch.cpp": kernel_table(o.blobs), "rank.cpp": RANK}
+    project.write({**texts, "build.ninja": ninja_build(o.blobs)})
+    project.build(*NINJA, env={"PATH": f"{tools}:{os.environ['PATH']}"})
+    here = project.work
+    argv = ["g++", "-O1", str(here / "rank.cpp"), "-o", str(here / "rank"), f"-L{here}", "-lk", f"-Wl,-rpath,{here}"]
+    subprocess.run(argv, check=True)
+    return here / "rank"
+
+
+def time_helper(o: Options) -> float:
+    """Seconds from the start of `lazyck-remote` to its word that a server has not got an entry."""
+    empty = o.work / "empty"
+    empty.mkdir()
+    argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(empty), "0"]
+    server = subprocess.Popen([argv[0], "-u", *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None
+    port = server.stdout.readline().split("port ")[1].split()[0]
+    name = "libk/x86_64-none/k0-0123456789abcdef.so"
+    argv = [str(o.work / "bin" / "lazyck-remote"), "entry", "--key", "0" * 32, "--name", name]
+    env = {**os.environ, "LAZYCK_REMOTE": f"http://127.0.0.1:{port}|trusted"}
+    taken = []
+    for _ in range(7):
+        ours, theirs = socket.socketpair()
+        begin = time.perf_counter()
+        helper = subprocess.Popen(
+            [*argv, "--cache", str(empty), "--only-fetch"], env=env, stdin=theirs.fileno(), cwd=empty
+        )
+        theirs.close()
+        assert ours.recv(100) == b"miss\n"
+        taken.append(time.perf_counter() - begin)
+        ours.close()
+        helper.wait()
+    server.kill()
+    server.wait()
+    return statistics.median(taken)
+
+
+def time_compile(o: Options) -> float:
+    """Seconds of a real compile and link, beside the sleep."""
+    cache = {**os.environ, "LAZYCK_CACHE_DIR": str(o.work / "cache"), "LAZYCK_LOG": "error"}
+    begin = time.perf_counter()
+    rank = o.work / "project" / "rank"
+    subprocess.run([str(rank), "0", str(o.blobs)], env=cache, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - begin) / o.blobs
+
+
+def start_ranks(o: Options, program: Path, hosts: Sequence[Host], where: Path, env: dict[str, str]) -> list[Any]:
+    """All at once; one shell for each host."""
+    begin = f"{time.time():.3f}"
+    script = 'i=0; while [ $i -lt $1 ]; do "$2" "$3" "$4" > "rank$i" 2> "log$i" & i=$((i+1)); done; wait'
+    running = []
+    for host in hosts:
+        home = where / host.name
+        home.mkdir(parents=True)
+        own = {
+            "HOME": str(home), "LAZYCK_CACHE_DIR": str(home / "cache"), "FLEET_HOST": host.name,
+            "FLEET_LOG": str(where / "compiles"), "FLEET_SECONDS": str(o.seconds), "LAZYCK_LOG": "info",
+            "LAZYCK_REMOTE_HELPER": str(o.work / "bin" / "lazyck-remote"), "LAZYCK_JOBS": str(o.ranks),
+        }  # fmt: skip
+        argv = host.argv(["sh", "-c", script, "sh", str(o.ranks), str(program), begin, str(o.blobs)])
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("LAZYCK_")}
+        running.append(subprocess.Popen(argv, cwd=home, env={**clean, **own, **env}))
+    return running

@@ -1,0 +1,57 @@
+"""A build farm on Slurm by dask-jobqueue: workers are jobs of their own, and come and go as the queue lets them.
+
+    pip install 'lazyck[farm]' dask-jobqueue
+    LAZYCK_REMOTE=http://cache:8080 python slurm_farm.py --queue cpu --workers 8 -- --manifest libattention.so --all
+
+What follows `--` goes to `lazyck prebuild build`. The scheduler runs where this runs: on a login node, or in a small
+job. With --show it prints the script of a worker's job and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from dask_jobqueue import SLURMCluster
+
+FORWARDED = ("LAZYCK_REMOTE", "LAZYCK_SIGN_KEY", "LAZYCK_REMOTE_TIMEOUT", "ROCM_PATH", "CUDA_HOME")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="lazyck prebuild build on workers that Slurm starts")
+    parser.add_argument("--queue", help="Slurm's partition")
+    parser.add_argument("--workers", type=int, default=4, help="jobs, each on a node or a part of one")
+    parser.add_argument("--cores", type=int, default=16, help="of a worker: so many compiles at a time")
+    parser.add_argument("--memory", default="64GB", help="of a worker")
+    parser.add_argument("--time", default="02:00:00", help="after which Slurm ends a worker")
+    parser.add_argument("--show", action="store_true", help="print the job script of a worker")
+    parser.add_argument("build", nargs="*", help="options of lazyck prebuild build")
+    args = parser.parse_args()
+    settings = [f"export {name}='{os.environ[name]}'" for name in FORWARDED if os.environ.get(name)]
+    cluster = SLURMCluster(
+        queue=args.queue,
+        cores=args.cores,
+        processes=1,
+        memory=args.memory,
+        walltime=args.time,
+        python=sys.executable,
+        job_script_prologue=[*settings, f"export LAZYCK_JOBS={args.cores}"],
+        # the compilers are processes of their own, of which dask's limit for its worker knows nothing
+        worker_extra_args=["--memory-limit", "0"],
+    )
+    if args.show:
+        print(cluster.job_script())
+        return
+    cluster.scale(jobs=args.workers)
+    address = cluster.scheduler_address.replace("tcp://", "dask://").replace("tls://", "dask+tls://")
+    argv = [sys.executable, "-m", "lazyck", "prebuild", "build", *args.build, "--executor", address]
+    try:
+        sys.exit(subprocess.run(argv).returncode)
+    finally:
+        cluster.close()
+
+
+if __name__ == "__main__":
+    main()

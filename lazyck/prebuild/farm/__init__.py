@@ -1,0 +1,1 @@
+"""`lazyck prebuild build --executor`: compiles spread over the workers of a dask.distributed cluster."""

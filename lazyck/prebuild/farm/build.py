@@ -1,0 +1,306 @@
+"""Does a plan on a farm, longest first: each free place of a worker gets the next job; what comes of it travels by the
+shared cache.
+
+Whom to give what is decided here and not by dask, which knows nothing of how long a compile takes: a worker gets as
+many jobs as it has places, and when it is gone its jobs, and only they, are given to others.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lazyck import abi
+from lazyck.errors import BuildError, LazyckError, UsageError
+from lazyck.manifest import Manifest, encode
+from lazyck.prebuild.build import failure_of, signals_interrupting
+from lazyck.prebuild.farm.cluster import connected
+from lazyck.prebuild.farm.crew import Crew, Member, answer_of
+from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
+from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
+from lazyck.prebuild.farm.parcel import pack, parcel_files
+from lazyck.prebuild.farm.worker import make, stop
+from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from lazyck.prebuild.progress import Reporter, State
+from lazyck.remote import Listener, Remote
+from lazyck.visible import visible
+
+_TRIES = 3
+_TICK = 0.2
+_LOOK = 1.0  # seconds between two looks at who is there
+_PATIENCE = 600.0  # seconds without anybody to do the work
+_GRACE = 5.0
+_FETCHES = 4  # entries that come back at the same time
+
+
+@dataclass(frozen=True)
+class FarmOptions:
+    """Where the cluster is, compiles of a worker at a time (None: its threads), whether to go on after a failure."""
+
+    executor: str
+    jobs: int | None
+    keeps_going: bool = True
+    patience: float = _PATIENCE
+
+
+@dataclass
+class _Given:
+    """A job that a worker has."""
+
+    number: int
+    member: Member
+    future: Any
+
+
+@dataclass
+class _Run:
+    """What is still to do, and who has what."""
+
+    todo: deque[int]
+    given: dict[str, _Given] = field(default_factory=dict)
+    coming: set[int] = field(default_factory=set)  # made, and on the way here
+    tries: dict[int, int] = field(default_factory=dict)
+
+
+def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
+    """The shared cache. Raises `UsageError` if there is none."""
+    said: set[str] = set()
+
+    def say(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            reporter.note(f"lazyck: {visible(line)}")
+
+    remote = Remote.from_environment(env, listener=Listener(say, say))
+    if remote is None:
+        raise UsageError(
+            f"--executor: {abi.ENV_REMOTE} is not set, and what the workers make comes back by that cache",
+            f"set {abi.ENV_REMOTE}=URL to one that they can write and this machine can read (docs/remote.md)",
+        )
+    return remote
+
+
+class Farm:
+    """One run of a plan on a cluster."""
+
+    def __init__(
+        self, manifest: Manifest, plan: Plan, options: FarmOptions, env: Mapping[str, str], remote: Remote,
+        reporter: Reporter,
+    ) -> None:  # fmt: skip
+        self._manifest, self._plan, self._options = manifest, plan, options
+        self._remote, self._reporter = remote, reporter
+        self._settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
+        self._name = secrets.token_hex(8)
+        self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._failures: dict[int, Failure] = {}
+        self._run = _Run(deque(range(len(plan.jobs))))
+        self._recipes = {b.name: b.recipe for b in manifest.blobs}
+        self.state = State(plan, 0, time.monotonic())
+
+    def build(self, client: Any, manifest_file: Path, env: Mapping[str, str]) -> Outcome:
+        """To the end, or until it is interrupted. Raises `BuildError`, `LazyckError`."""
+        start = time.monotonic()
+        used = frozenset(self._recipes[j.entry.name] for j in self._plan.jobs)
+        asked = Visit(self._name, encode(self._manifest), self._settings)
+        crew = Crew(
+            client, asked, self._manifest, used, self._options.jobs, lambda s: self._reporter.note(f"lazyck: {s}")
+        )
+        is_interrupted = False
+        pool = ThreadPoolExecutor(_FETCHES)
+        try:
+            with signals_interrupting():
+                self._fetch_what_is_there(pool)
+                if self._is_open():
+                    digest = self._send_bundle(manifest_file, env)
+                    self._work(client, crew, digest, pool)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self._end(client)
+            self._reporter.close()
+        failures = tuple(self._failures[i] for i in sorted(self._failures))
+        return Outcome(self._plan, len(self.state.took), failures, time.monotonic() - start, is_interrupted)
+
+    # -- before ----------------------------------------------------------------------------------------------------
+
+    def _fetch_what_is_there(self, pool: ThreadPoolExecutor) -> None:
+        """What an earlier run, or somebody else, has left in the remote."""
+        have = list(pool.map(lambda job: fetch(self._remote, job.entry), self._plan.jobs))
+        for number, is_here in enumerate(have):
+            if is_here:
+                self._run.todo.remove(number)
+                self._took(number, 0.0)
+        if any(have):
+            self._reporter.note(f"lazyck: {sum(have)} of {len(have)} were in the remote cache")
+
+    def _send_bundle(self, manifest_file: Path, env: Mapping[str, str]) -> str:
+        with tempfile.TemporaryDirectory(prefix="lazyck-farm-") as work:
+            parcel = Path(work) / "bundle"
+            pack(parcel, parcel_files(manifest_file, self._manifest, env), self._manifest)
+            return self._remote.put_contents(parcel)
+
+    # -- meanwhile -------------------------------------------------------------------------------------------------
+
+    def _is_open(self) -> bool:
+        run = self._run
+        if self._failures and not self._options.keeps_going:
+            return bool(run.given or run.coming)
+        return bool(run.todo or run.given or run.coming)
+
+    def _work(self, client: Any, crew: Crew, digest: str, pool: ThreadPoolExecutor) -> None:
+        next_look, idle_since = 0.0, time.monotonic()
+        while self._is_open():
+            now = time.monotonic()
+            if now >= next_look:
+                self._let_go(crew.look())
+                next_look = time.monotonic() + _LOOK
+            crew.hear()
+            self.state.parallel = crew.places
+            self._give(client, crew, digest)
+            if crew.members or crew.asking or self._run.coming:
+                idle_since = time.monotonic()
+            self._check_patience(crew, time.monotonic() - idle_since)
+            self._take_in(pool)
+            self._reporter.show(self.state, time.monotonic(), 0)
+
+    def _check_patience(self, crew: Crew, idle: float) -> None:
+        # where some are refused, others may be on their way
+        if idle < (min(_GRACE, self._options.patience) if crew.refused else self._options.patience):
+            return
+        told = [f"  {address}: {why}" for address, why in sorted(crew.refused.items())]
+        text = "all workers of the cluster are refused:" if told else "the cluster has no workers"
+        raise BuildError("\n".join([text, *told]), "start workers that have the library's toolchain (docs/scale.md)")
+
+    def _give(self, client: Any, crew: Crew, digest: str) -> None:
+        run = self._run
+        while run.todo and not (self._failures and not self._options.keeps_going):
+            member = next(iter(crew.free()), None)
+            if member is None:
+                return
+            number = run.todo.popleft()
+            entry = self._plan.jobs[number].entry
+            order = Order(
+                self._name, digest, self._manifest.library, entry.name, entry.archs, entry.key, self._settings
+            )
+            run.tries[number] = run.tries.get(number, 0) + 1
+            name = f"lazyck-{self._name}-{number}-{run.tries[number]}"
+            future = client.submit(make, order, key=name, workers=[member.address], pure=False)
+            run.given[name] = _Given(number, member, future)
+            member.busy += 1
+            self.state.running[number] = time.monotonic()
+            future.add_done_callback(lambda f: self._events.put((-1, f)))
+
+    def _take_in(self, pool: ThreadPoolExecutor) -> None:
+        """What has happened since; waits a moment for something to happen."""
+        try:
+            number, what = self._events.get(timeout=_TICK)
+            while True:
+                if number < 0:
+                    self._ended(what, pool)
+                else:
+                    self._came(number, *what)
+                number, what = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _ended(self, future: Any, pool: ThreadPoolExecutor) -> None:
+        given = self._run.given.get(future.key)
+        if given is None or future.status == "cancelled":
+            return  # of a worker that is gone: done with already
+        del self._run.given[future.key]
+        given.member.busy -= 1
+        made = answer_of(future)
+        if not isinstance(made, Made):
+            self._again(given.number, f"{given.member.address}: {made!r}"[:300])
+            return
+        if made.is_stopped:
+            return
+        if made.problem:
+            self._again(given.number, f"{made.host}: {made.problem}")
+            return
+        job = self._plan.jobs[given.number]
+        log = keep_log(job.entry, made)
+        if made.status != 0:
+            self._fail(given.number, replace(failure_of(job, made.output, made.status), log=log))
+            return
+        self._run.coming.add(given.number)
+        pool.submit(self._bring, given.number, job, made)
+
+    def _bring(self, number: int, job: Job, made: Made) -> None:
+        """On a thread of the pool."""
+        try:
+            self._events.put((number, (made, fetch(self._remote, job.entry), "")))
+        except Exception as e:
+            self._events.put((number, (made, False, str(e))))
+
+    def _came(self, number: int, made: Made, is_here: bool, problem: str) -> None:
+        self._run.coming.discard(number)
+        if is_here:
+            keep_cost(self._plan.jobs[number].entry, made)
+            self._took(number, made.seconds)
+        else:
+            why = problem or f"{made.host} has compiled it, and it did not come by the remote cache"
+            self._again(number, why)
+
+    def _let_go(self, gone: Sequence[str]) -> None:
+        for name, given in list(self._run.given.items()):
+            if given.member.address in gone:
+                del self._run.given[name]
+                given.future.release()
+                self._again(given.number, f"its worker {given.member.address} ({given.member.host}) went away")
+
+    def _again(self, number: int, why: str) -> None:
+        """Another try, or the end of them."""
+        job = self._plan.jobs[number]
+        if self._run.tries.get(number, 0) < _TRIES:
+            self._reporter.note(f"lazyck: once more: {job.title}: {visible(why)}")
+            self.state.running.pop(number, None)
+            self._run.todo.appendleft(number)
+        else:
+            self._fail(number, Failure(job, "", f"given up after {_TRIES} tries: {why}"))
+
+    def _took(self, number: int, seconds: float) -> None:
+        since = self.state.running.pop(number, None)
+        self.state.took[number] = time.monotonic() - since if since else seconds
+        self._reporter.ended(self.state, number, "")
+
+    def _fail(self, number: int, failure: Failure) -> None:
+        self.state.running.pop(number, None)
+        self._failures[number] = failure
+        self.state.failed.add(number)
+        self._reporter.ended(self.state, number, visible(failure.error))
+
+    # -- after -----------------------------------------------------------------------------------------------------
+
+    def _end(self, client: Any) -> None:
+        for given in self._run.given.values():
+            given.future.release()
+        try:
+            if self._run.given:
+                client.run(stop, self._name, on_error="ignore")
+        except Exception as e:  # the cluster is gone, and what it did with it
+            self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
+
+
+def build_on_farm(
+    manifest_file: Path, manifest: Manifest, plan: Plan, options: FarmOptions, env: Mapping[str, str],
+    reporter: Reporter,
+) -> Outcome:  # fmt: skip
+    """Do the plan on a cluster. Raises `LazyckError`."""
+    remote = remote_of(env, reporter)
+    with connected(options.executor) as client:
+        try:
+            return Farm(manifest, plan, options, env, remote, reporter).build(client, manifest_file, env)
+        except OSError as e:
+            if isinstance(e, LazyckError):
+                raise
+            raise BuildError(f"--executor {options.executor}: {e}", "is the scheduler still there?") from e

@@ -1,0 +1,121 @@
+"""The workers of a cluster: which are there, which may work for this run, and which are refused, with the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lazyck.manifest import Manifest
+from lazyck.prebuild.farm.orders import Report, Visit
+from lazyck.prebuild.farm.worker import visit
+from lazyck.runtime.build import source_digest
+from lazyck.visible import visible
+
+_GATHER_SECONDS = 30  # results are small; one whose worker is gone never comes
+_VISIT_SECONDS = 900  # a worker may have to compile lazyck-rt first
+
+
+@dataclass
+class Member:
+    """A worker that may work, how many compiles it takes at a time, and how many it has."""
+
+    address: str
+    host: str
+    places: int
+    busy: int = 0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A worker that was asked, and has not answered yet."""
+
+    future: Any
+    threads: int
+    since: float
+
+
+def answer_of(future: Any) -> object:
+    """What a future that has ended gives: its result, or what was raised, also because its worker is gone since."""
+    try:
+        result: object = future.result(timeout=_GATHER_SECONDS)
+    except Exception as e:
+        return e
+    return result
+
+
+@dataclass
+class Crew:
+    """Keeps account of them. `used` are the recipes that the run needs: what else a manifest has does not matter."""
+
+    client: Any
+    asked: Visit
+    manifest: Manifest
+    used: frozenset[int]
+    jobs: int | None
+    say: Callable[[str], None]
+    members: dict[str, Member] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    asking: dict[str, _Asked] = field(default_factory=dict)
+
+    def look(self) -> list[str]:
+        """See who has come, and ask them; the addresses of members that have gone."""
+        threads: Mapping[str, int] = self.client.nthreads()
+        gone = [a for a in self.members if a not in threads]
+        for address in gone:
+            del self.members[address]
+        self.asking = {a: asked for a, asked in self.asking.items() if a in threads}
+        for address in threads:
+            if address not in self.members and address not in self.refused and address not in self.asking:
+                name = f"lazyck-visit-{self.asked.run}-{address}"
+                future = self.client.submit(visit, self.asked, key=name, workers=[address], pure=False)
+                self.asking[address] = _Asked(future, threads[address], time.monotonic())
+        return gone
+
+    def hear(self) -> None:
+        """Take in the answers that have come by now."""
+        for address, asked in list(self.asking.items()):
+            answer: object = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
+            if asked.future.status in ("finished", "error"):
+                answer = answer_of(asked.future)
+            elif time.monotonic() - asked.since < _VISIT_SECONDS:
+                continue
+            del self.asking[address]
+            problem = self._problem(answer)
+            host = visible(answer.host) if isinstance(answer, Report) else ""
+            if problem:
+                self.refused[address] = problem
+                self.say(f"refused worker {address}{f' ({host})' if host else ''}: {problem}")
+            else:
+                self.members[address] = Member(address, host, self.jobs or max(1, asked.threads))
+
+    def _problem(self, answer: object) -> str:
+        if isinstance(answer, ModuleNotFoundError | AttributeError | ImportError):
+            return f"it cannot run this lazyck's code ({answer}): install the same lazyck[farm] there"
+        if not isinstance(answer, Report):
+            return visible(f"it does not answer: {answer!r}"[:300])
+        if answer.problem:
+            return visible(answer.problem)
+        if answer.runtime != source_digest():
+            return "it has another version of lazyck"
+        for i in sorted(self.used):
+            recipe = self.manifest.recipes[i]
+            if i in answer.problems:
+                return visible(answer.problems[i])
+            if answer.identities.get(i) != recipe.toolchain_id:
+                return visible(
+                    f"its {recipe.toolchain} toolchain is {answer.identities.get(i)},"
+                    f" and the library's {recipe.toolchain_id}"
+                )
+        return ""
+
+    @property
+    def places(self) -> int:
+        """How many compiles can run at the same time."""
+        return sum(m.places for m in self.members.values())
+
+    def free(self) -> Iterable[Member]:
+        """Members with a place to give, those with most first."""
+        found = [m for m in self.members.values() if m.busy < m.places]
+        return sorted(found, key=lambda m: (m.busy - m.places, m.address))

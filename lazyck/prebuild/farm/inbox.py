@@ -1,0 +1,39 @@
+"""What comes back from a farm: entries by way of the remote cache, logs and times with the answers of workers."""
+
+from __future__ import annotations
+
+from lazyck.costs import DIRECTORY as COSTS
+from lazyck.files import write_atomic
+from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.farm.orders import Made
+from lazyck.remote import EntryName, Remote
+
+
+def fetch(remote: Remote, entry: Entry) -> bool:
+    """Whether the entry is in its place now: it is believed as the runtime would believe it."""
+    if entry.path.is_file():
+        return True
+    # the runtime refuses what others could write to
+    entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in reversed(entry.path.parents[:3]):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
+
+
+def keep_log(entry: Entry, made: Made) -> str:
+    """Have what the compiler said where a local build would have it; its path, "" if it said nothing."""
+    if not made.log:
+        return ""
+    write_atomic(entry.log, made.log.encode(errors="surrogateescape"), 0o600)
+    return str(entry.log)
+
+
+def keep_cost(entry: Entry, made: Made) -> None:
+    """What it took there is the guess for the next time here."""
+    if made.cost is None:
+        return
+    library, blob, archs = entry.cost_key
+    directory = entry.root / COSTS
+    directory.mkdir(mode=0o700, exist_ok=True)
+    with (directory / library).open("a") as f:
+        f.write(f"{made.cost[0]:.1f} {made.cost[1]} {blob} {archs}\n")

@@ -1,0 +1,62 @@
+"""What the client of a farm and its workers say to each other: frozen values, pickled by dask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lazyck import abi
+
+# What the client decides for its workers, if it is set there: all of it is part of the key, or of how an entry travels.
+# Where a worker has its own it keeps the latter: the same cache may have another name in its network.
+OF_KEY = (abi.ENV_EXTRA_CACHE_KEY, abi.ENV_LAUNCHER)
+OF_TRAVEL = (abi.ENV_REMOTE, abi.ENV_TRUST)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Asked of a worker before it gets work: can it compile by the recipes of this (encoded) manifest?"""
+
+    run: str
+    manifest: bytes
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A worker's answer: its host, its runtime's digest, recipe → identity of its compiler or what is wrong instead."""
+
+    host: str
+    runtime: str
+    identities: Mapping[int, str]
+    problems: Mapping[int, str]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One entry to make: which run wants it, of which bundle, which blob for which archs, under which key."""
+
+    run: str
+    bundle: str
+    library: str
+    blob: str
+    archs: tuple[str, ...]
+    key: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of an order. `status` and `output` are those of `lazyck-rt`; `problem` is what kept it from being
+    run, or from sending what it made: another worker may do better. `cost`: seconds and KiB of the compile.
+    """
+
+    host: str
+    status: int = 0
+    output: str = ""
+    log: str = ""
+    cost: tuple[float, int] | None = None
+    problem: str = ""
+    is_stopped: bool = False
+    seconds: float = 0.0

@@ -1,0 +1,127 @@
+"""A bundle on its way to the workers: one file, the same bytes whenever it is packed, named by its SHA-256.
+
+    <library>.so                                   the lazy library, where blobs link to it
+    lazyck/<library>/manifest, contents, tree/...  the bundle
+
+It is a tar, compressed by zlib. A worker unpacks one once, whoever asks for it, below its own directory of tools.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
+
+from lazyck import abi
+from lazyck.config import tools_dir
+from lazyck.errors import BuildError, FormatError
+from lazyck.files import private_directory, write_atomic
+from lazyck.manifest import Manifest, encode
+
+BUNDLE = "lazyck"
+_DIRECTORY = "farm"
+_CHUNK = 1 << 20
+_HINT = "install the library again, with its directory `lazyck`; LAZYCK_ROOT names another one"
+
+
+def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]) -> dict[str, Path]:
+    """Place → file of all that the compiles of a library read. Raises `BuildError`."""
+    given = manifest_file.absolute()
+    is_library = given.name != "manifest"
+    beside = given.parent if is_library else given.parent.parent.parent
+    roots = [Path(env[abi.ENV_ROOT])] if env.get(abi.ENV_ROOT) else [beside / BUNDLE]
+    if not env.get(abi.ENV_ROOT):
+        roots += [beside / manifest.root] if manifest.root else []
+    root = next((r for r in roots if (r / manifest.library).is_dir()), None)
+    sources = {b.source for b in manifest.blobs}
+    outside = sorted(s for s in sources if s.startswith("/") or ".." in s.split("/"))
+    if outside:
+        raise BuildError(f"{outside[0]} is not in the library's bundle: workers cannot have it", _HINT)
+    if root is None:
+        raise BuildError(f"{given}: its bundle is not at {' or '.join(str(r) for r in roots)}", _HINT)
+    files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in _files(root / manifest.library)}
+    files |= {f"{BUNDLE}/{s}": root / s for s in sources}
+    if any(abi.PH_LIBRARY in w for r in manifest.recipes for w in (*r.compile, *r.link)):
+        library = given if is_library else next(iter(sorted(beside.glob(f"{manifest.library}.so*"))), None)
+        if library is None:
+            raise BuildError(f"{beside}: {manifest.library}.so is not there, and its blobs are linked to it", _HINT)
+        files[library.name] = library
+    return files
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and abi.BUNDLE_CACHE not in path.relative_to(directory).parts[:1]:
+            yield path
+
+
+def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
+    """Write the parcel; its SHA-256."""
+    own = f"{BUNDLE}/{manifest.library}/manifest"
+    try:
+        with (
+            target.open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
+            tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for place, path in sorted({**files, own: Path()}.items()):
+                data = encode(manifest) if place == own else path.read_bytes()
+                info = tarfile.TarInfo(place)
+                info.size, info.mode = len(data), 0o644
+                tar.addfile(info, io.BytesIO(data))
+    except OSError as e:
+        raise BuildError(f"{e.filename}: {e.strerror}", _HINT) from e
+    return sha256_of(target)
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's contents."""
+    with path.open("rb") as f:
+        digest = hashlib.sha256()
+        while part := f.read(_CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapping[str, str]) -> Path:
+    """The manifest of the unpacked parcel; it is fetched if this user of this host has not got it.
+
+    `fetch` writes the file and says whether there is one. Raises `BuildError`, `FormatError`.
+    """
+    home = private_directory(private_directory(tools_dir(env)) / _DIRECTORY)
+    place = home / digest
+    manifest_file = place / BUNDLE / library / "manifest"
+    if manifest_file.is_file():
+        return manifest_file
+    with FileLock(home / f".{digest}.lock"):
+        if manifest_file.is_file():
+            return manifest_file
+        with tempfile.TemporaryDirectory(dir=home, prefix=".new-") as name:
+            parcel = Path(name) / "parcel"
+            if not fetch(parcel):
+                raise BuildError(f"the bundle {digest} is not in the remote cache", "is it the same for all workers?")
+            if sha256_of(parcel) != digest:
+                raise FormatError("the bundle that came is not the one that was sent", "run the same line again")
+            unpack(parcel, Path(name) / "tree")
+            shutil.rmtree(place, ignore_errors=True)
+            (Path(name) / "tree").rename(place)
+    return manifest_file
+
+
+def unpack(parcel: Path, directory: Path) -> None:
+    """Plain files with plain names, and nothing else. Raises `FormatError`."""
+    with tarfile.open(parcel, "r:gz") as tar:
+        for member in tar:
+            place = PurePosixPath(member.name)
+            data = tar.extractfile(member) if member.isreg() else None
+            if data is None or place.is_absolute() or ".." in place.parts or str(place) != os.fspath(member.name):
+                raise FormatError(f"{parcel}: not a bundle: it has {member.name!r}", "run the same line again")
+            write_atomic(directory / place, data.read())

@@ -1,0 +1,132 @@
+"""What a worker of a farm does: answers for its toolchain, and makes one entry at a time in each of its threads.
+
+Functions of this module run in the worker's process; they return values and never raise on purpose, so that what is
+wrong with a worker is not taken for a fault of dask.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.config import environment
+from lazyck.costs import read_last
+from lazyck.errors import LazyckError, ToolchainError, of_unexpected
+from lazyck.manifest import Recipe, decode
+from lazyck.prebuild.entries import rt_words, tool
+from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
+from lazyck.prebuild.farm.parcel import unpacked
+from lazyck.remote import EntryName, Listener, Remote
+from lazyck.runtime.build import source_digest
+from lazyck.toolchains import by_name
+
+_TICK = 0.05  # seconds between two looks at a compile
+_LONGEST_LOG = 256 << 10
+_stopped: set[str] = set()  # the runs of which nothing is to be begun or to go on
+
+
+def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """This worker's own, with what the client decides."""
+    own = environment()
+    own |= {k: settings.get(k, "") for k in OF_KEY}
+    return own | {k: v for k, v in settings.items() if k in OF_TRAVEL and not own.get(k)}
+
+
+def visit(asked: Visit) -> Report:
+    """Whether this process can be a worker of a run."""
+    host = socket.gethostname()
+    env = worker_environment(asked.settings)
+    identities: dict[int, str] = {}
+    problems: dict[int, str] = {}
+    try:
+        tool(env)
+        remote = Remote.from_environment(env)
+        if remote is None or not any(remote.may_push(place) for place in remote.places):
+            raise LazyckError(
+                f"nothing that it makes can travel: {abi.ENV_REMOTE} there names no tier that may be written and either"
+                f" is trusted or, by {abi.ENV_SIGN_KEY}, gets signed entries"
+            )
+        for i, recipe in enumerate(decode(asked.manifest, "the library").recipes):
+            try:
+                identities[i] = identity_of(recipe, env)
+            except LazyckError as e:
+                problems[i] = e.message
+        return Report(host, source_digest(), identities, problems)
+    except Exception as e:
+        error = e if isinstance(e, LazyckError) else of_unexpected(e)
+        return Report(host, "", {}, {}, error.message)
+
+
+def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
+    """Of the compiler that a recipe runs on this machine. Raises `ToolchainError`."""
+    home = recipe.home
+    if home and not Path(home).is_dir():
+        homes = (env.get(name, "") for name in recipe.home_env)
+        home = next((h for h in homes if h and Path(h).is_dir()), "")
+        if not home:
+            raise ToolchainError(f"no {recipe.toolchain} toolchain: {recipe.home} is not there")
+    words = recipe.compile[: recipe.compile.index(abi.PH_ARCHS)] if abi.PH_ARCHS in recipe.compile else ()
+    compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words or recipe.compile[:1]]
+    own = {k: v for k, v in env.items() if k not in recipe.drop_env} | dict(recipe.env)
+    return by_name(recipe.toolchain).identity(compiler, home, own)
+
+
+def make(order: Order) -> Made:
+    """Compile one entry, unless the remote has it already, and push it there."""
+    host, begin = socket.gethostname(), time.monotonic()
+    try:
+        return _make(order, host, begin)
+    except Exception as e:  # a full disk, a remote that went away: said, and tried elsewhere
+        error = e if isinstance(e, LazyckError) else of_unexpected(e)
+        return Made(host, problem=error.message, seconds=time.monotonic() - begin)
+
+
+def _make(order: Order, host: str, begin: float) -> Made:
+    if order.run in _stopped:
+        return Made(host, is_stopped=True)
+    env = worker_environment(order.settings)
+    skipped: list[str] = []
+    remote = Remote.from_environment(env, listener=Listener(skipped=skipped.append))
+    if remote is None:
+        return Made(host, problem=f"{abi.ENV_REMOTE} is not set there")
+    rt = tool(env)
+    manifest_file = unpacked(order.bundle, order.library, lambda to: remote.get_contents(order.bundle, to), env)
+    # to compile is what this is for; and what is made goes to the remote from here, when it is whole
+    env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_REMOTE)}
+    env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
+    words = ["--", order.blob]
+    (status,) = proc.check(
+        "looking for an entry", [*rt_words(rt, "status", manifest_file, order.archs), *words], env=env
+    ).stdout.splitlines()
+    row = json.loads(status)
+    if row["key"] != order.key:
+        return Made(host, problem=f"its key there is {row['key']}, and here {order.key}")
+    name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
+    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
+    while running.poll() is None:
+        if order.run in _stopped:
+            running.stop()
+            return Made(host, is_stopped=True)
+        time.sleep(_TICK)
+    ended = running.stop()
+    log = _tail(path.with_suffix(".log"))
+    cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
+    if ended == 0 and not remote.push(name, path, *(cost or ())):
+        return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
+    return Made(host, ended, running.tail, log, cost, seconds=time.monotonic() - begin)
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_bytes()[-_LONGEST_LOG:].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def stop(run: str) -> None:
+    """End what this process does for a run."""
+    _stopped.add(run)

@@ -1,0 +1,87 @@
+"""A dask cluster of real processes on this machine, and bundles that its workers can compile."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bundles import Bundle, make_bundle
+from support import HERE, REPOSITORY
+
+from lazyck.toolchains import HOST
+
+
+def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], **more: object) -> Bundle:
+    """A bundle whose recipe names the compiler of this machine for what it is."""
+    identity = HOST.identity((HERE.cxx,), "")
+    return make_bundle(directory, blobs, toolchain="host", toolchain_id=identity, **more)  # type: ignore[arg-type]
+
+
+@dataclass
+class Cluster:
+    """A scheduler, and workers that are started and killed by name; each has a cache of its own."""
+
+    directory: Path
+    remote: str
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        """For --executor."""
+        return f"dask://127.0.0.1:{self.port}"
+
+    def start(self) -> Cluster:
+        """The scheduler."""
+        self._spawn("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.port = int(self._wait_for("scheduler", r"Scheduler at:\s+tcp://127\.0\.0\.1:(\d+)"))
+        return self
+
+    def add(self, name: str, threads: int = 1, env: Mapping[str, str] | None = None) -> None:
+        """A worker."""
+        words = ["worker", f"127.0.0.1:{self.port}", "--name", name, "--nthreads", str(threads), "--no-nanny"]
+        words += ["--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(self.directory / f"{name}.dask")]
+        self._spawn(name, *words, env={"LAZYCK_CACHE_DIR": str(self.directory / f"{name}.cache"), **(env or {})})
+        self._wait_for(name, r"Registered to:\s+(\S+)")
+
+    def kill(self, name: str) -> None:
+        """As the kernel does when memory runs out."""
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """All of it."""
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+
+    def log(self, name: str) -> str:
+        """What a process of it has printed."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def entries(self, name: str) -> list[str]:
+        """The blobs that a worker has in its cache."""
+        found = (self.directory / f"{name}.cache").glob("v1/*/*/*.so")
+        return sorted(p.name.rpartition("-")[0] for p in found)
+
+    def _spawn(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+        own = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]], env=own, stdout=log, stderr=log
+            )
+
+    def _wait_for(self, name: str, pattern: str) -> str:
+        end = time.monotonic() + 60
+        while not (found := re.search(pattern, self.log(name))):
+            assert time.monotonic() < end and self.processes[name].poll() is None, self.log(name)
+            time.sleep(0.05)
+        return found[1]

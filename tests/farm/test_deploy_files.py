@@ -1,0 +1,101 @@
+"""`examples/deploy`: what operators start from is accepted by the programs that it is for, where they are here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from farm_cluster import farm_bundle
+from support import REPOSITORY
+
+DEPLOY = REPOSITORY / "examples" / "deploy"
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+def test_every_file_is_looked_at_here() -> None:
+    known = {"nginx.conf", "redis.conf", "kubernetes-cache.yaml", "kubernetes-farm.yaml", "slurm_farm.py",
+             "slurm_farm.sh"}  # fmt: skip
+    assert {p.name for p in DEPLOY.iterdir() if p.is_file()} == known
+
+
+def check_nginx(text: str, directory: Path) -> None:
+    for place in ("/srv/lazyck", "/var/log/nginx", "/run"):
+        text = text.replace(f"{place}/", f"{directory}/")
+    (directory / "cache").mkdir()
+    (directory / "uploads").mkdir()
+    (directory / "tried.conf").write_text(text)
+    argv = [str(NGINX), "-t", "-c", str(directory / "tried.conf"), "-e", str(directory / "log")]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not NGINX, reason="needs nginx")
+def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
+    check_nginx((DEPLOY / "nginx.conf").read_text(), tmp_path)
+
+
+@pytest.mark.skipif(not NGINX, reason="needs nginx")
+def test_nginx_takes_what_kubernetes_gives_it(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    texts = list(yaml.safe_load_all((DEPLOY / "kubernetes-cache.yaml").read_text()))
+    conf = texts[0]["data"]["default.conf"]
+    check_nginx(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{conf}\n}}\n", tmp_path)
+
+
+def test_kubernetes_objects_refer_to_each_other() -> None:
+    yaml = pytest.importorskip("yaml")
+    objects = {o["kind"]: o for o in yaml.safe_load_all((DEPLOY / "kubernetes-cache.yaml").read_text())}
+    assert set(objects) == {"ConfigMap", "PersistentVolumeClaim", "Deployment", "Service"}
+    pod = objects["Deployment"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert objects["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert {p["targetPort"] for p in objects["Service"]["spec"]["ports"]} == {p["name"] for p in container["ports"]}
+    volumes = {v["name"]: v for v in pod["spec"]["volumes"]}
+    assert {m["name"] for m in container["volumeMounts"]} <= set(volumes)
+    assert volumes["conf"]["configMap"]["name"] == objects["ConfigMap"]["metadata"]["name"]
+    name = objects["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes["disk"]["persistentVolumeClaim"]["claimName"] == name
+    (farm,) = yaml.safe_load_all((DEPLOY / "kubernetes-farm.yaml").read_text())
+    service = objects["Service"]
+    (worker,) = farm["spec"]["worker"]["spec"]["containers"]
+    env = {e["name"]: e["value"] for e in worker["env"]}
+    assert env["LAZYCK_REMOTE"] == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+
+
+def test_the_job_script_of_dask_jobqueue_is_a_shell_script_with_the_settings(tmp_path: Path) -> None:
+    pytest.importorskip("dask_jobqueue")
+    argv = [sys.executable, str(DEPLOY / "slurm_farm.py"), "--show", "--queue", "cpu", "--cores", "32"]
+    env = {**os.environ, "LAZYCK_REMOTE": "http://cache:8080", "PYTHONPATH": str(REPOSITORY)}
+    shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert "export LAZYCK_REMOTE='http://cache:8080'\n" in shown
+    assert "--nthreads 32" in shown
+    assert subprocess.run(["bash", "-n"], input=shown, text=True).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_batch_job_builds_with_a_worker_on_each_node(tmp_path: Path) -> None:
+    """Slurm is two lines of shell: so many tasks, on this machine."""
+    pytest.importorskip("distributed")
+    bundle = farm_bundle(tmp_path / "b", ["one", "two", "three", "four"])
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "srun").write_text('#!/bin/sh\nfor task in 1 2; do LAZYCK_CACHE_DIR=$HOME/node$task "$@" & done; wait\n')
+    (tools / "lazyck").write_text(f'#!/bin/sh\nexec {sys.executable} -m lazyck "$@"\n')
+    (tools / "dask").write_text(f'#!/bin/sh\nexec {sys.executable} -m dask "$@"\n')
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    (tmp_path / "remote").mkdir(mode=0o700)
+    env = {
+        **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY), "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or f"{os.environ['HOME']}/.cache",
+        "LAZYCK_REMOTE": f"{tmp_path}/remote|trusted", "SLURM_CPUS_PER_TASK": "1", "FARM_PORT": "38787",
+    }  # fmt: skip
+    argv = [str(DEPLOY / "slurm_farm.sh"), "--manifest", str(bundle.file), "--all"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "lazyck: 4 entries: 4 compiled" in done.stderr
+    assert len(bundle.compiled()) == 4

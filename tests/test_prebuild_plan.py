@@ -1,0 +1,149 @@
+"""`lazyck prebuild plan`: the schedule that it counts on, and what it says of what it does not know."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from bundles import Bundle, build, make_bundle
+from support import Lazyck
+
+from lazyck.costs import Costs, read_costs
+from lazyck.errors import UsageError
+from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.forecast import forecast, gather, render, total
+from lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
+
+GIB = 1 << 20  # KiB
+
+
+def entry(name: str, archs: str = "gfx942", cached: bool = False) -> Entry:
+    return Entry(name, (archs,), archs, Path(f"/c/v1/lib/{archs}-t/{name}-{'0' * 16}.so"), cached)
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------
+
+
+def run(tasks: list[Task], fleet: Fleet) -> list[Placed]:
+    return schedule(tasks, longest_first(tasks), fleet)
+
+
+def test_the_longest_go_first_and_each_place_takes_the_next_when_it_is_free() -> None:
+    tasks = [Task(s) for s in (3, 3, 2, 2, 2)]
+    placed = run(tasks, Fleet(2, 1))
+    assert makespan(placed) == 7  # as longest-first does it; the best is 6
+    assert [(p.task, p.worker, p.begin) for p in placed] == [(0, 0, 0), (1, 1, 0), (2, 0, 3), (3, 1, 3), (4, 0, 5)]
+    assert least(tasks, Fleet(2, 1)) == 6
+
+
+def test_every_task_runs_once_and_no_place_twice_at_a_time() -> None:
+    tasks = [Task(1 + i * 7919 % 31, (1 + i * 104729 % 5) * GIB) for i in range(400)]
+    fleet = Fleet(3, 4, 9 * GIB)
+    placed = run(tasks, fleet)
+    assert sorted(p.task for p in placed) == list(range(400))
+    for worker in range(3):
+        here = [p for p in placed if p.worker == worker]
+        for moment in {p.begin for p in here}:
+            running = [p for p in here if p.begin <= moment < p.end]
+            assert len(running) <= 4
+            assert sum(tasks[p.task].kib for p in running) <= 9 * GIB
+    assert least(tasks, fleet) <= makespan(placed)
+    # of any list schedule on so many places, without the bound of memory
+    free = makespan(run(tasks, Fleet(3, 4)))
+    assert free <= sum(t.seconds for t in tasks) / 12 + max(t.seconds for t in tasks)
+
+
+def test_what_does_not_fit_waits_in_its_place_and_what_never_fits_runs_alone() -> None:
+    tasks = [Task(10, 6 * GIB), Task(9, 6 * GIB), Task(1, 1 * GIB)]
+    placed = run(tasks, Fleet(1, 2, 8 * GIB))
+    # the second has a place and waits for memory there: the third has to wait for a place
+    assert [(p.task, p.begin, p.end) for p in placed] == [(0, 0, 10), (1, 10, 19), (2, 10, 11)]
+    alone = run([Task(5, 100 * GIB), Task(4, 100 * GIB)], Fleet(1, 2, 8 * GIB))
+    assert [(p.task, p.begin) for p in alone] == [(0, 0), (1, 5)]
+
+
+# -- what is known, and what is guessed --------------------------------------------------------------------------------
+
+COSTS = Costs(
+    {("lib", "a", "gfx942"): 60.0, ("lib", "b", "gfx942"): 20.0, ("lib", "c", "gfx90a"): 10.0},
+    {("lib", "a", "gfx942"): 5 * GIB, ("lib", "b", "gfx942"): GIB, ("lib", "c", "gfx90a"): GIB},
+)
+
+
+def test_memory_is_what_the_runtime_would_reserve() -> None:
+    assert COSTS.need_kib("lib", "a", "gfx942") == 6 * GIB
+    assert COSTS.need_kib("lib", "a", "gfx950") == 6 * GIB  # of other archs
+    assert COSTS.need_kib("lib", "unknown", "gfx942") == 6 * GIB  # the library's largest
+    assert COSTS.need_kib("other", "a", "gfx942") == 4 * GIB
+
+
+def test_known_times_of_the_arch_or_of_others_are_no_guesses() -> None:
+    work = gather([entry("a"), entry("b"), entry("c")], COSTS)
+    assert (work.guessed, [j.seconds for j in work.jobs]) == (0, [60, 20, 10])
+    assert [j.is_of_other_archs for j in work.jobs] == [False, False, True]
+    done = forecast(work, Fleet(2, 1))
+    assert (done.seconds.low, done.seconds.likely, done.seconds.high, done.least) == (60, 60, 60, 60)
+    assert done.efficiency == pytest.approx(90 / 120)
+    text = render(work, [done])
+    assert "3 to compile: 1 m 30 s of compiles\n" not in text  # under 100 s they are written as seconds
+    assert "3 entries, 0 cached already, 3 to compile: 90.0 s of compiles\n  2 by what they took before\n" in text
+    assert "1 by what they took for other archs" in text
+    assert re.search(r"\n2 +1 +not looked at +60.0 s +75% +60.0 s, the longest alone\n", text), text
+
+
+def test_what_was_never_compiled_is_a_range_whose_basis_is_said() -> None:
+    costs = Costs({("lib", f"k{i}", "gfx942"): 10.0 + i for i in range(21)})
+    work = gather([entry(f"new{i}") for i in range(100)], costs)
+    whole = total(work)
+    assert whole.low < whole.likely < whole.high
+    assert whole.likely == pytest.approx(2000, rel=0.1)
+    assert total(work) == whole  # the same each time
+    text = render(work, [forecast(work, Fleet(4, 8))])
+    assert "100 guessed, as the library's 21 recorded compiles: 10.0 s to 30.0 s, median 20.0 s\n" in text
+    few = gather([entry(f"new{i}") for i in range(100)], Costs({("lib", "k", "gfx90a"): 20.0}))
+    assert total(few).high / total(few).low > 1.5
+    told = render(few, [])
+    assert "the library's 1 recorded compile for other archs: 20.0 s to 20.0 s" in told
+    assert "wrong by up to a factor of two, for they are few" in told
+
+
+def test_nothing_known_at_all_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match="no compile of lib is recorded") as e:
+        gather([entry("a")], Costs({("other", "a", "gfx942"): 5.0}))
+    assert "compile a few" in e.value.hint
+    assert "all cached already" in render(gather([entry("a", cached=True)], Costs({})), [])
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return make_bundle(tmp_path / "b", ["one", "two", "three", "four"])
+
+
+def test_the_command_plans_what_is_not_cached_or_all_of_it(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:
+    assert build(lazyck, bundle, "one")["compiled"] == 1
+    cache = tmp_path / "lazyck-cache"
+    (cache / ".costs" / "libtiny").write_text(
+        "10.0 1048576 one x86_64\n9.0 1048576 two x86_64\n5.0 1048576 three x86_64\n4.0 2097152 four x86_64\nnonsense\n"
+    )
+    assert read_costs([cache]).peak_kib["libtiny", "four", "x86_64"] == 2 * GIB
+    words = ("prebuild", "plan", "--manifest", bundle.file, "--all", "--json", "--jobs", "1")
+    planned = json.loads(lazyck(*words, "--workers", "1,2", "--memory", "2G").stdout)
+    assert (planned["total"], planned["cached"], planned["to_compile"], planned["guessed"]) == (4, 1, 3, 0)
+    assert [p["seconds"]["likely"] for p in planned["plans"]] == [18, 9]
+    assert [p["too_large"] for p in planned["plans"]] == [1, 1]
+    assert [j["blob"] for j in planned["longest"]] == ["two", "three", "four"]
+    whole = json.loads(lazyck(*words, "--workers", "2", "--from-scratch").stdout)
+    assert (whole["cached"], whole["core_seconds"]["likely"], whole["plans"][0]["seconds"]["likely"]) == (0, 28, 14)
+    assert whole["plans"][0]["memory_kib"] is None
+    text = lazyck("prebuild", "plan", "--manifest", bundle.file, "--all", "--workers", "3", "--memory", "2G").stdout
+    assert "3 to compile: 18.0 s of compiles" in text
+    assert "1 needs more memory than that" in text
+    bad = lazyck(*words, "--workers", "2,x")
+    assert bad.returncode == 2
+    assert "'2,x' is no list of numbers" in bad.stderr
+    assert bundle.compiled() == ["one"]
