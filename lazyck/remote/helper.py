@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
 import socket
 import sys
@@ -35,22 +34,17 @@ from typing import NoReturn
 
 from lazyck.config import environment
 from lazyck.errors import FormatError, LazyckError
+from lazyck.remote.caller import Caller, CallerGone
 from lazyck.remote.names import EntryName
 from lazyck.remote.place import TierDown
 from lazyck.remote.remote import Fetched, Listener, Remote
 from lazyck.remote.turn import wait_for_turn
-from lazyck.visible import visible
 
-LONGEST_LINE = 4000
 FETCHED = "fetched.so"
 _PATIENCE = 1200.0
 _USAGE = (
     "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--expect SECONDS] [--wait SECONDS] [--only-fetch]"
 )
-
-
-class CallerGone(Exception):
-    """The caller has ended, or hung up."""
 
 
 @dataclass(frozen=True)
@@ -85,46 +79,6 @@ def parse(words: Sequence[str]) -> Task:
         raise LazyckError(_USAGE) from e
 
 
-class Caller:
-    """The other end of the socket. Its lines are read on a thread: that it is gone must be seen at any time."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._lines: queue.Queue[str] = queue.Queue()
-        self._lock = threading.Lock()
-        self._is_gone = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def say(self, *words: str) -> None:
-        """Send a line. That the caller has gone is seen where it is waited for."""
-        line = visible(" ".join(words)).encode("utf-8", "replace")[: LONGEST_LINE - 1].decode("utf-8", "ignore")
-        with self._lock, contextlib.suppress(OSError):
-            self._connection.sendall(line.encode() + b"\n")
-
-    def hear(self) -> tuple[str, str]:
-        """The next line: its first word, and the rest. Raises `CallerGone`."""
-        line = self._lines.get()
-        if not line:
-            raise CallerGone
-        word, _, rest = line.partition(" ")
-        return word, rest
-
-    def sleep(self, seconds: float) -> None:
-        """Wait. Raises `CallerGone`."""
-        if self._is_gone.wait(seconds):
-            raise CallerGone
-
-    def _read(self) -> None:
-        buffer = b""
-        with contextlib.suppress(OSError):
-            while (data := self._connection.recv(LONGEST_LINE)) and len(buffer) <= LONGEST_LINE:
-                *lines, buffer = (buffer + data).split(b"\n")
-                for line in filter(None, lines):
-                    self._lines.put(line.decode("utf-8", "surrogateescape"))
-        self._is_gone.set()
-        self._lines.put("")
-
-
 def serve(task: Task, caller: Caller) -> None:
     """One entry, from the first look to the last upload. Raises `CallerGone`."""
     try:
@@ -149,6 +103,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
         caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
         word, why = caller.hear()
         if word == "kept":
+            finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
             return True
     target.unlink(missing_ok=True)
@@ -179,6 +134,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         caller.say("compile")
         word, path = caller.hear()
         if word == "made":
+            finish_what_is_begun()
             seconds, peak_kib = took(task)
             has_it = remote.push(task.entry, Path(path), seconds, peak_kib)
             is_made = lease is not None and lease.place.label in has_it
@@ -188,6 +144,16 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         if lease:
             with contextlib.suppress(TierDown):
                 lease.release(is_made)
+
+
+def end_at_once(_number: int, _frame: object) -> None:
+    """At SIGTERM, with which a job's processes are told to end: what is held is given back."""
+    raise CallerGone
+
+
+def finish_what_is_begun() -> None:
+    """From now on the helper has something to send, in bounded time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def took(task: Task) -> tuple[float, int]:
@@ -218,6 +184,7 @@ def main() -> NoReturn:
         os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end_at_once)
     try:
         serve(task, Caller(connection))
     except CallerGone:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +12,7 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.config import cache_dir
 from lazyck.errors import FormatError, RemoteError
+from lazyck.remote.contents import Contents, opened
 from lazyck.remote.down import Memory
 from lazyck.remote.lease import Lease
 from lazyck.remote.names import EntryName, contents_name, key_in
@@ -52,15 +51,6 @@ class Fetched:
     def size(self) -> int:
         """In bytes."""
         return self.record.size
-
-
-@dataclass(frozen=True)
-class Contents:
-    """A file to be put somewhere."""
-
-    path: str
-    sha256: str
-    size: int
 
 
 class Remote:
@@ -149,7 +139,7 @@ class Remote:
     def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
         """Put an entry into every tier that may be written, that of the leases first; the labels of those that have it
         now. Raises `OSError` if the file cannot be read."""
-        with _opened(path) as contents:
+        with opened(path) as contents:
             record = Record(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
             if self.keys.signer:
                 record = record.with_signatures((self.keys.signer.sign(record.statement),))
@@ -158,7 +148,7 @@ class Remote:
 
     def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
         """Put what was fetched, which lies at `path`, into the tiers that are nearer than where it came from."""
-        with _opened(path) as contents:
+        with opened(path) as contents:
             if contents.sha256 != fetched.record.sha256:
                 return ()
             nearer = [p for p in self.places[: fetched.number] if not p.tier.is_read_only]
@@ -185,7 +175,7 @@ class Remote:
     def put_contents(self, path: Path) -> str:
         """Put a file into every tier that may be written; its SHA-256, by which `get_contents` finds it. Raises
         `RemoteError` if no tier took it."""
-        with _opened(path) as contents:
+        with opened(path) as contents:
             taken = 0
             for place in (p for p in self.places if not p.tier.is_read_only):
                 with self._passing_over():
@@ -294,13 +284,3 @@ class Remote:
         name = contents_name(contents.sha256)
         if contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Contents]:
-    """A file as it is now, whatever becomes of its name."""
-    with open(path, "rb") as f:
-        h = hashlib.sha256()
-        while part := f.read(1 << 20):
-            h.update(part)
-        yield Contents(f"/proc/{os.getpid()}/fd/{f.fileno()}", h.hexdigest(), f.tell())

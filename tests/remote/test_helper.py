@@ -201,6 +201,18 @@ def test_the_helper_survives_the_terminals_keys_and_ends_with_its_caller(tmp_pat
     assert time.monotonic() - began < 2
 
 
+def test_a_holder_that_is_told_to_end_gives_its_lease_back(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    runtime = Host(tmp_path / "1", f"{tmp_path}/shared|trusted", LAZYCK_REMOTE_TIMEOUT="10").miss()
+    assert runtime.verdict() == "compile"
+    (pid,) = runtime.helpers
+    os.kill(pid, signal.SIGTERM)
+    runtime.wait(5)
+    began = time.monotonic()
+    assert Host(tmp_path / "2", f"{tmp_path}/shared|trusted").miss().verdict() == "compile"
+    assert time.monotonic() - began < 2
+
+
 def test_a_caller_that_ends_while_it_waits_takes_the_helper_along(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     holder = Host(tmp_path / "1", f"{tmp_path}/shared|trusted").miss()

@@ -45,13 +45,12 @@ def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
     return build_lazy_library(tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
 
 
-@pytest.fixture
-def helper(tmp_path: Path) -> Path:
+def write_helper(where: Path) -> Path:
     """The real one, which notes each of its starts in `helped`."""
-    path = tmp_path / "lazyck-remote"
+    path = where / "lazyck-remote"
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        f"open({str(tmp_path / 'helped')!r}, 'a').write('x')\n"
+        f"open({str(where / 'helped')!r}, 'a').write('x')\n"
         "from lazyck.remote.helper import main\nmain()\n"
     )
     path.chmod(0o755)
@@ -59,9 +58,10 @@ def helper(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def host(tmp_path: Path, helper: Path) -> Iterator[Hosts]:
+def host(tmp_path: Path) -> Iterator[Hosts]:
     """The environment of a host with a cache of its own; all share the remote directory `shared`."""
     (tmp_path / "shared").mkdir()
+    helper = write_helper(tmp_path)
 
     def environment(name: str, attributes: str = "|trusted", **more: str) -> dict[str, str]:
         return {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import test_many
 import test_record
+import test_remote
 from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import HERE
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
@@ -64,6 +65,18 @@ def test_runtime_is_clean_under(tmp_path: Path, objects_dir: Path, sanitizer: st
         assert done.returncode == 0, done.stderr
         assert "Sanitizer" not in done.stderr, done.stderr
         assert lib.compiles("add") + lib.compiles("sub") - before == expected
+    # then two hosts that share a remote: one compiles and sends, the other fetches
+    (tmp_path / "shared").mkdir()
+    remote = {
+        "LAZYCK_REMOTE": f"{tmp_path / 'shared'}|trusted",
+        "LAZYCK_REMOTE_HELPER": str(test_remote.write_helper(tmp_path)),
+    }
+    for host, expected in (("one", 2), ("two", 0)):
+        before = lib.compiles("add") + lib.compiles("sub")
+        done = lib.call(program, env={**remote, "LAZYCK_CACHE_DIR": str(tmp_path / host)})
+        assert (done.returncode, "Sanitizer" in done.stderr) == (0, False), done.stderr
+        assert lib.compiles("add") + lib.compiles("sub") - before == expected
+        test_remote.wait_until(lambda: not test_remote.helpers(tmp_path))
 
 
 CASES: list[Callable[[LazyLibrary], None]] = [
