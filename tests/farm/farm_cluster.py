@@ -18,10 +18,13 @@ from support import HERE, REPOSITORY
 from lazyck.toolchains import HOST
 
 
-def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], **more: object) -> Bundle:
+def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, compiler: str = HERE.cxx) -> Bundle:
     """A bundle whose recipe names the compiler of this machine for what it is."""
-    identity = HOST.identity((HERE.cxx,), "")
-    return make_bundle(directory, blobs, toolchain="host", toolchain_id=identity, **more)  # type: ignore[arg-type]
+    identity = HOST.identity((compiler,), "")
+    bundle = make_bundle(directory, blobs, toolchain="host", toolchain_id=identity)
+    script = directory / "cxx"
+    script.write_text(script.read_text().replace(f"{HERE.cxx} ", f"{compiler} "))
+    return bundle
 
 
 @dataclass

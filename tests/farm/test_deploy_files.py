@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 from farm_cluster import farm_bundle
 from support import REPOSITORY
 
@@ -17,25 +23,77 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 
 
 def test_every_file_is_looked_at_here() -> None:
-    known = {"nginx.conf", "redis.conf", "kubernetes-cache.yaml", "kubernetes-farm.yaml", "slurm_farm.py",
-             "slurm_farm.sh"}  # fmt: skip
+    known = {"nginx.conf", "nginx-rack.conf", "redis.conf", "kubernetes-cache.yaml", "kubernetes-farm.yaml"}
+    known |= {"slurm_farm.py", "slurm_farm.sh"}
     assert {p.name for p in DEPLOY.iterdir() if p.is_file()} == known
 
 
+def moved(text: str, directory: Path) -> Path:
+    """A configuration whose places are in `directory`."""
+    for place in ("/srv/lazyck-rack", "/srv/lazyck", "/var/log/nginx", "/run"):
+        text = text.replace(f"{place} ", f"{directory}/rack ").replace(f"{place}/", f"{directory}/")
+    for name in ("cache", "uploads", "rack"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    (directory / "moved.conf").write_text(text)
+    return directory / "moved.conf"
+
+
 def check_nginx(text: str, directory: Path) -> None:
-    for place in ("/srv/lazyck", "/var/log/nginx", "/run"):
-        text = text.replace(f"{place}/", f"{directory}/")
-    (directory / "cache").mkdir()
-    (directory / "uploads").mkdir()
-    (directory / "tried.conf").write_text(text)
-    argv = [str(NGINX), "-t", "-c", str(directory / "tried.conf"), "-e", str(directory / "log")]
+    argv = [str(NGINX), "-t", "-c", str(moved(text, directory)), "-e", str(directory / "log")]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def serving(text: str, directory: Path) -> Iterator[int]:
+    """Nginx with a configuration, on a port of its own."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = int(s.getsockname()[1])
+    user = "user root;\n" if os.getuid() == 0 else ""
+    text = f"daemon off;\n{user}{text}".replace("listen 8080", f"listen 127.0.0.1:{port}")
+    text = text.replace("access_log off;", f"access_log {directory}/access;")
+    argv = [str(NGINX), "-c", str(moved(text, directory)), "-e", str(directory / "log")]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 20
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            assert time.monotonic() < end and process.poll() is None, (directory / "log").read_text()
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.skipif(not NGINX, reason="needs nginx")
+def test_a_racks_nginx_fetches_contents_once_and_asks_for_records_each_time(tmp_path: Path) -> None:
+    common = (DEPLOY / "nginx.conf").read_text()
+    rack = (DEPLOY / "nginx-rack.conf").read_text()
+    contents, record = f"cas/{'a' * 64}", f"ac/{'b' * 64}"
+    with (
+        serving(common, tmp_path / "common") as far,
+        serving(rack.replace("cache:8080", f"127.0.0.1:{far}"), tmp_path / "rack") as near,
+    ):
+        base = f"http://127.0.0.1:{near}"
+        assert requests.get(f"{base}/{contents}").status_code == 404
+        assert requests.put(f"{base}/{contents}", data=b"x" * 200_000).status_code == 201
+        with ThreadPoolExecutor(8) as pool:
+            sizes = list(pool.map(lambda _: len(requests.get(f"{base}/{contents}").content), range(8)))
+        assert sizes == [200_000] * 8
+        for text in (b"one", b"other"):
+            assert requests.put(f"{base}/{record}", data=text).status_code in (201, 204)
+            assert requests.get(f"{base}/{record}").content == text
+        assert requests.put(f"{base}/elsewhere", data=b"x").status_code == 404
+    asked = (tmp_path / "common" / "access").read_text()
+    assert asked.count(f'"GET /{contents}') == 2  # when it was not there, and once since
+    assert asked.count(f'"GET /{record}') == 2
 
 
 @pytest.mark.skipif(not NGINX, reason="needs nginx")
 def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
     check_nginx((DEPLOY / "nginx.conf").read_text(), tmp_path)
+    check_nginx((DEPLOY / "nginx-rack.conf").read_text().replace("cache:8080", "127.0.0.1:1"), tmp_path)
 
 
 @pytest.mark.skipif(not NGINX, reason="needs nginx")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,6 +84,23 @@ def test_what_workers_compile_comes_back_and_is_what_a_local_build_makes(
     assert (again["status"], again["compiled"]) == (0, 6)
     assert "6 of 6 were in the remote cache" in str(again["stderr"])
     assert len(bundle.compiled()) == 12
+
+
+CLANG = shutil.which("clang++-19") or shutil.which("clang++")
+
+
+@pytest.mark.skipif(not CLANG, reason="needs clang++")
+def test_blobs_of_a_worker_share_a_precompiled_preamble(lazyck: Lazyck, cluster: Cluster, tmp_path: Path) -> None:
+    names = [f"part{i}" for i in range(12)]
+    include = "#include <cstddef>\n#include <map>\n"
+    texts = {n: f'{include}extern "C" int {n}() {{ return {i}; }}  // {tmp_path}\n' for i, n in enumerate(names)}
+    bundle = farm_bundle(tmp_path / "b", texts, compiler=str(CLANG))
+    done = farm(lazyck, cluster, bundle, "--all")
+    assert (done["status"], done["compiled"]) == (0, 12), done["stderr"]
+    logs = [p.with_suffix(".log").read_text() for p in entries(tmp_path / "lazyck-cache").values()]
+    # each worker makes one, and whatever it compiles takes it: with one thread there is nobody who does without
+    assert sum("-include-pch" in log for log in logs) == 12, logs[0]
+    wait_for(lambda: not list(cluster.directory.glob("*.cache/.staging/preambles-*")), 10)
 
 
 def test_a_blob_that_does_not_compile_is_reported_as_by_a_local_build(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import secrets
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from lazyck import abi
 from lazyck.errors import BuildError, LazyckError, UsageError
 from lazyck.manifest import Manifest, encode
 from lazyck.prebuild.build import failure_of, signals_interrupting
+from lazyck.prebuild.entries import tool
 from lazyck.prebuild.farm.cluster import connected
 from lazyck.prebuild.farm.crew import Crew, Member, answer_of
 from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
@@ -29,6 +31,7 @@ from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
 from lazyck.prebuild.farm.parcel import pack, parcel_files
 from lazyck.prebuild.farm.worker import make, stop
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from lazyck.prebuild.preambles import find_preambles
 from lazyck.prebuild.progress import Reporter, State
 from lazyck.remote import Listener, Remote
 from lazyck.visible import visible
@@ -38,6 +41,8 @@ _TICK = 0.2
 _LOOK = 1.0  # seconds between two looks at who is there
 _PATIENCE = 600.0  # seconds without anybody to do the work
 _GRACE = 5.0
+_END_SECONDS = 10.0
+_WON_BACK_BY = 3  # blobs win back what making a preamble takes
 _FETCHES = 4  # entries that come back at the same time
 
 
@@ -101,6 +106,8 @@ class Farm:
         self._name = secrets.token_hex(8)
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._failures: dict[int, Failure] = {}
+        self._preambles: dict[int, str] = {}  # job → its group
+        self._left: dict[str, int] = {}  # group → how many of its jobs were not given to anybody yet
         self._run = _Run(deque(range(len(plan.jobs))))
         self._recipes = {b.name: b.recipe for b in manifest.blobs}
         self.state = State(plan, 0, time.monotonic())
@@ -119,6 +126,7 @@ class Farm:
             with signals_interrupting():
                 self._fetch_what_is_there(pool)
                 if self._is_open():
+                    self._share_preambles(manifest_file, env, len(client.nthreads()))
                     digest = self._send_bundle(manifest_file, env)
                     self._work(client, crew, digest, pool)
         except KeyboardInterrupt:
@@ -141,6 +149,25 @@ class Farm:
                 self._took(number, 0.0)
         if any(have):
             self._reporter.note(f"lazyck: {sum(have)} of {len(have)} were in the remote cache")
+
+    def _share_preambles(self, manifest_file: Path, env: Mapping[str, str], workers: int) -> None:
+        """Each worker would make its own: where that is worth it."""
+        numbers = sorted(self._run.todo)
+        jobs = [self._plan.jobs[n] for n in numbers]
+        for i, group in enumerate(find_preambles(tool(env), manifest_file, jobs, max(1, workers), env)):
+            self._preambles |= {numbers[n]: str(i) for n in group}
+            self._left[str(i)] = len(group)
+
+    def _preamble_for(self, number: int, member: Member, members: int) -> str:
+        """The job's group, if the worker has its preamble, or there is enough to do for each to make it."""
+        group = self._preambles.pop(number, "")
+        if not group:
+            return ""
+        self._left[group] -= 1
+        if group in member.preambles or self._left[group] >= _WON_BACK_BY * members:
+            member.preambles.add(group)
+            return group
+        return ""
 
     def _send_bundle(self, manifest_file: Path, env: Mapping[str, str]) -> str:
         with tempfile.TemporaryDirectory(prefix="lazyck-farm-") as work:
@@ -189,8 +216,9 @@ class Farm:
             number = run.todo.popleft()
             entry = self._plan.jobs[number].entry
             order = Order(
-                self._name, digest, self._manifest.library, entry.name, entry.archs, entry.key, self._settings
-            )
+                self._name, digest, self._manifest.library, entry.name, entry.archs, entry.key, self._settings,
+                self._preamble_for(number, member, len(crew.members)),
+            )  # fmt: skip
             run.tries[number] = run.tries.get(number, 0) + 1
             name = f"lazyck-{self._name}-{number}-{run.tries[number]}"
             future = client.submit(make, order, key=name, workers=[member.address], pure=False)
@@ -282,11 +310,16 @@ class Farm:
     # -- after -----------------------------------------------------------------------------------------------------
 
     def _end(self, client: Any) -> None:
+        """Have the workers end what they do for this run, and clear up after it; those that hang are not waited for."""
         for given in self._run.given.values():
             given.future.release()
+        telling = threading.Thread(target=self._tell_workers, args=(client,), daemon=True)
+        telling.start()
+        telling.join(_END_SECONDS)
+
+    def _tell_workers(self, client: Any) -> None:
         try:
-            if self._run.given:
-                client.run(stop, self._name, on_error="ignore")
+            client.run(stop, self._name, on_error="ignore")
         except Exception as e:  # the cluster is gone, and what it did with it
             self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
 

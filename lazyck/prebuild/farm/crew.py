@@ -19,12 +19,14 @@ _VISIT_SECONDS = 900  # a worker may have to compile lazyck-rt first
 
 @dataclass
 class Member:
-    """A worker that may work, how many compiles it takes at a time, and how many it has."""
+    """A worker that may work, how many compiles it takes at a time, and how many it has; the groups of which it has
+    the precompiled preamble."""
 
     address: str
     host: str
     places: int
     busy: int = 0
+    preambles: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

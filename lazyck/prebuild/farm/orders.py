@@ -35,7 +35,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Order:
-    """One entry to make: which run wants it, of which bundle, which blob for which archs, under which key."""
+    """One entry to make: which run wants it, of which bundle, which blob for which archs, under which key.
+
+    `preamble` is the group of blobs with which it can share a precompiled one.
+    """
 
     run: str
     bundle: str
@@ -44,6 +47,7 @@ class Order:
     archs: tuple[str, ...]
     key: str
     settings: Mapping[str, str]
+    preamble: str = ""
 
 
 @dataclass(frozen=True)

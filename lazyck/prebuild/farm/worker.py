@@ -20,6 +20,7 @@ from lazyck.manifest import Recipe, decode
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
+from lazyck.prebuild.farm.preambles import forget_preambles, preamble_words_for
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.build import source_digest
 from lazyck.toolchains import by_name
@@ -106,7 +107,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
     if row["key"] != order.key:
         return Made(host, problem=f"its key there is {row['key']}, and here {order.key}")
     name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
-    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
+    options = ["--quiet", *preamble_words_for(order, rt, manifest_file, path.parents[3], env)]
+    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), *options, *words], env=env)
     while running.poll() is None:
         if order.run in _stopped:
             running.stop()
@@ -128,5 +130,6 @@ def _tail(path: Path) -> str:
 
 
 def stop(run: str) -> None:
-    """End what this process does for a run."""
+    """End what this process does for a run, and remove what it has made for it alone."""
     _stopped.add(run)
+    forget_preambles(run)
