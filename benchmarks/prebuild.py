@@ -65,7 +65,7 @@ def measure(quick: bool) -> list[Row]:
         def xargs() -> float:
             return seconds(["sh", "-c", f"xargs -P {jobs} -n 1 sh < list"], cwd=bare)
 
-        taken = in_turns({"lazyck": prebuild, "ninja": ninja, "xargs": xargs}, 2 if quick else 3)
+        taken = in_turns({"lazyck": prebuild, "ninja": ninja, "xargs": xargs}, 2 if quick else 5)
         best = min(statistics.median(taken["ninja"]), statistics.median(taken["xargs"]))
         share = best / statistics.median(taken["lazyck"])
         some = 200 if quick else 500

@@ -101,6 +101,7 @@ class Sizes:
 
     lazy: float = 0.0
     lazy_shipped: float = 0.0
+    lazy_archived: float = 0.0  # as one archive
     ahead: float = 0.0
     ahead_shipped: float = 0.0
     dispatchers: float = 0.0  # which are in both
@@ -246,6 +247,7 @@ def measure_sizes(build: Path, home: Path, m: Measured) -> Sizes:
     return Sizes(
         lazy=sum(p.stat().st_size for p in [*libraries, *bundle]),
         lazy_shipped=sampling.deflated_size([*libraries, *bundle]),
+        lazy_archived=sampling.archived_size([*libraries, *sorted(bundle)]),
         ahead=blobs + dispatchers,
         ahead_shipped=(blobs + dispatchers) * share,
         dispatchers=dispatchers,
