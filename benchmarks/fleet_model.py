@@ -68,7 +68,7 @@ class Remote:
 
     def ask(self, count: int = 1) -> float:
         """Queue requests, one after the other; the seconds until the last answer."""
-        now = self.env.now
+        now: float = self.env.now
         self.requests[int(now)] = self.requests.get(int(now), 0) + count
         self.free_at = max(self.free_at, now) + count / self.p.requests
         return self.free_at - now + count * self.p.round_trip
