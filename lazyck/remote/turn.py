@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable
@@ -45,18 +46,21 @@ def wait_for_turn(
         if lease is None:
             break
         try:
-            while True:
+            for look in itertools.count():
                 state = lease.look()
                 if state is State.HOPELESS:
                     return Turn(lease=lease)
-                is_taken = state is State.FREE and lease.take()
-                # Also with the lease: its last holder may have been done just before.
-                if remote.find(lease.place, entry) is not None and (fetched := remote.fetch(entry, to)):
-                    if lease.is_held:
-                        lease.release(True)
+                # Before the lease is taken, which costs more; not at first, since the caller has just looked.
+                if look and (fetched := _fetch(remote, lease, entry, to)):
                     return Turn(fetched)
+                if state is State.FREE and lease.take():
+                    # Its last holder may have been done just before.
+                    if fetched := _fetch(remote, lease, entry, to):
+                        lease.release(True)
+                        return Turn(fetched)
+                    return Turn(lease=lease)
                 now = time.monotonic()
-                if is_taken or now - began > patience:
+                if now - began > patience:
                     return Turn(lease=lease)
                 if now > next_word:
                     next_word = now + _NEXT_WORD
@@ -65,3 +69,7 @@ def wait_for_turn(
         except TierDown as e:
             remote.listener.skipped(e.message)
     return Turn()
+
+
+def _fetch(remote: Remote, lease: Lease, entry: EntryName, to: Path) -> Fetched | None:
+    return remote.fetch(entry, to) if remote.find(lease.place, entry) is not None else None

@@ -36,4 +36,4 @@ def keep_cost(entry: Entry, made: Made) -> None:
     directory = entry.root / COSTS
     directory.mkdir(mode=0o700, exist_ok=True)
     with (directory / library).open("a") as f:
-        f.write(f"{made.cost[0]:.1f} {made.cost[1]} {blob} {archs}\n")
+        f.write(f"{made.cost[0]:.3f} {made.cost[1]} {blob} {archs}\n")

@@ -57,7 +57,7 @@ Guess Costs::guess() const {
 
 void Costs::add(const Cost& cost, bool was_killed) const {
     char figures[64];
-    std::snprintf(figures, sizeof figures, "%.1f %ld ", cost.seconds, cost.peak_kib);
+    std::snprintf(figures, sizeof figures, "%.3f %ld ", cost.seconds, cost.peak_kib);
     const UniqueFd fd = open_file(m_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
     if (fd) write_all(fd.get(), figures + std::string(was_killed ? "!" : "") + m_blob + " " + m_archs + "\n");
 }
