@@ -288,29 +288,36 @@ class _Host:
         """Whether somebody else made it; else the lease is this host's, or the remote does not answer. As
         lazyck/remote/turn.py does it."""
         began = self.env.now
-        leases = self.remote.leases
+        is_first = True
         while True:
             if not (yield from self.ask()):  # who has the lease?
                 return False
-            is_mine = False
-            if blob not in leases:
-                if not (yield from self.ask()):
-                    return False
-                if not self.p.atomic or blob not in leases:
-                    leases[blob] = id(self)  # without conditions the last one to write has it
-                if not self.p.atomic:
-                    yield self.env.timeout(self.random.uniform(0.15, 0.25) + 2 * self.p.round_trip)
-                    yield from self.ask()
-                is_mine = leases.get(blob) == id(self)
-            if (yield from self.fetch(blob)):
-                if is_mine:
-                    yield from self.release(blob)
+            is_free = blob not in self.remote.leases
+            if not is_first and (yield from self.fetch(blob)):
                 return True
-            if is_mine or self.env.now < self.down_until:
+            is_first = False
+            if is_free and (yield from self.take(blob)):
+                if (yield from self.fetch(blob)):
+                    yield from self.release(blob)
+                    return True
+                return False
+            if self.env.now < self.down_until:
                 return False
             waited = self.env.now - began
             pause = min(max(self.p.first_poll, waited / 10), self.p.last_poll)
             yield self.env.timeout(pause * self.random.uniform(0.5, 1.5))
+
+    def take(self, blob: int) -> Steps:
+        """Whether the lease, which nobody had a moment ago, is this host's now."""
+        leases = self.remote.leases
+        if not (yield from self.ask()):
+            return False
+        if not self.p.atomic or blob not in leases:
+            leases[blob] = id(self)  # without conditions the last one to write has it
+        if not self.p.atomic:
+            yield self.env.timeout(self.random.uniform(0.15, 0.25) + 2 * self.p.round_trip)
+            yield from self.ask()
+        return leases.get(blob) == id(self)
 
     def release(self, blob: int) -> Steps:
         yield from self.ask(2)  # is it still mine? then away with it
