@@ -234,7 +234,12 @@ def test_an_interrupted_pull_leaves_whole_entries_and_nothing_else(
     hostile.asked.clear()
     argv = [sys.executable, "-m", "lazyck", "cache", "pull", "--manifest", str(bundle.file)]
     process = subprocess.Popen(
-        argv, env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        argv,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # what a shell starts in the background ignores it, and so would this
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     end = time.monotonic() + 20
     while not any("cas/" in path for _, path in hostile.asked):

@@ -99,6 +99,9 @@ class Compilation {
         const std::string line = shell_join(argv);
         say(Level::debug, line);
         write_all(m_log_fd.get(), "$ " + line + "\n");
+        struct stat log_before = {};
+        fstat(m_log_fd.get(), &log_before);
+        m_output_at = static_cast<std::size_t>(log_before.st_size);
         Command command;
         command.argv = argv;
         command.environment = plan_environment(m_plan);
@@ -118,8 +121,6 @@ class Compilation {
 
     void run_step(const char* name, const Strings& argv, const char* product) {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
-        struct stat log_before = {};
-        fstat(m_log_fd.get(), &log_before);
         const Outcome outcome = run(argv);
         const bool has_product = is_file_in(m_staging.fd(), product);
         // An unknown ending is judged by what it left; the checks before publishing look into it.
@@ -131,8 +132,7 @@ class Compilation {
             reason = "it took longer than " + seconds_text(m_request.timeout_seconds) +
                      " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";
         }
-        const std::string output =
-            read_text(m_log_fd.get(), static_cast<std::size_t>(log_before.st_size), k_longest_output);
+        const std::string output = read_text(m_log_fd.get(), m_output_at, k_longest_output);
         const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
         if (!outcome.has_started) {
@@ -214,6 +214,7 @@ class Compilation {
     StagingDirectory m_staging;
     std::string m_entry, m_log;
     UniqueFd m_log_fd;
+    std::size_t m_output_at = 0;  // in the log, what the last command said
     CompilePlan m_plan;
     Clock::time_point m_start = Clock::now();
     bool m_is_end_known = true;
