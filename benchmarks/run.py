@@ -4,7 +4,8 @@
 
 --quick takes seconds instead of minutes for each, with fewer rounds: good for seeing that everything runs. --write
 puts the figures into docs/performance.md, docs/performance.svg and benchmarks/baseline.json, with --only in place of
-those that these benchmarks gave before; without it they are compared with that record. Status 1 when a figure misses its target and no reason is known.
+those that these benchmarks gave before; without it they are compared with that record. Status 1 when a figure misses
+its target and no reason is known.
 """
 
 from __future__ import annotations
