@@ -139,7 +139,7 @@ def outcome_to_json(outcome: Outcome) -> str:
         "compiled": outcome.compiled,
         "failed": failed,
         "left": outcome.left,
-        "seconds": round(outcome.seconds, 1),
+        "seconds": round(outcome.seconds, 3),
         "interrupted": outcome.is_interrupted,
     }, indent=1)  # fmt: skip
 
