@@ -154,6 +154,13 @@ class Patient:
     def entries(self) -> list[Path]:
         return sorted(self.cache.glob("v1/*/*/*.so"))
 
+    def seconds(self) -> float:
+        """How long the program takes here and now when it compiles."""
+        self.clear()
+        start = time.monotonic()
+        self.call()
+        return time.monotonic() - start
+
     def clear(self) -> None:
         """An empty cache, and no compile counted."""
         shutil.rmtree(self.cache, ignore_errors=True)
