@@ -1,56 +1,87 @@
 """Which tiers failed a moment ago: remembered in the local cache, so that thirty blobs do not wait thirty times.
 
-File: `<cache>/.remote/<16 digits of the label's hash>-<what>`, a line "<seconds since 1970> <why>": until when. `what`
-is `all`, or `writes` where only writing fails. A cache that cannot be written remembers nothing for other processes.
+A tier is passed over for six times as long as its failure took, so that a bad tier costs a seventh of the time at most,
+and one that refuses connections while it is started again is back in seconds. While it goes on failing, each time is
+twice the last one (exponential back-off), from a tenth to six times of LAZYCK_REMOTE_TIMEOUT.
+
+File: `<cache>/.remote/<16 digits of the label's hash>-<what>`, a line "<until> <for> <why>": until when, in seconds
+since 1970, and for how many seconds. `what` is `all`, or `writes` where only writing fails. A cache that cannot be
+written remembers nothing for other processes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import random
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.files import write_atomic
+from lazyck.remote.tiers import Times
 
 DIRECTORY = ".remote"
 ALL, WRITES = "all", "writes"
+_TIMES = 6
 _LONGEST = 7200.0  # a clock that jumped must not keep a tier away
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """A tier is passed over until then, `seconds` long."""
+
+    until: float = 0.0
+    seconds: float = 0.0
+    why: str = ""
 
 
 class Memory:
     """What this host knows of tiers that are down; of `cache` None, what this process knows."""
 
-    def __init__(self, cache: Path | None, seconds: float) -> None:
+    def __init__(self, cache: Path | None, times: Times) -> None:
         self._directory = cache / DIRECTORY if cache else None
-        self._seconds = seconds
-        self._own: dict[str, tuple[float, str]] = {}
+        self._times = times
+        self._own: dict[str, _Pause] = {}
 
     def why(self, label: str, what: str) -> str:
         """Why the tier is passed over; "" if it is not."""
-        name = _file_name(label, what)
-        until, why = self._own.get(name) or self._read(name)
-        left = until - time.time()
-        return why if 0 < left < min(3 * self._seconds, _LONGEST) else ""
+        pause = self._last(_file_name(label, what))
+        left = pause.until - time.time()
+        return pause.why if 0 < left < min(2 * self._times.down, _LONGEST) else ""
 
-    def note(self, label: str, what: str, why: str) -> None:
-        """It failed. Hosts try it again at different times."""
+    def note(self, label: str, what: str, why: str, took: float) -> None:
+        """It failed, which took so many seconds. Hosts try it again at different times."""
         name = _file_name(label, what)
-        until = time.time() + self._seconds * random.uniform(0.75, 1.25)
-        self._own[name] = (until, why)
+        now = time.time()
+        last = self._last(name)
+        seconds = max(_TIMES * took, self._times.idle / 10)
+        if now < last.until:  # at the same time as another
+            seconds = max(seconds, last.seconds)
+        elif now < last.until + last.seconds:
+            seconds = max(seconds, 2 * last.seconds)
+        seconds = min(seconds, self._times.down)
+        pause = _Pause(now + seconds * random.uniform(0.75, 1.25), seconds, why)
+        self._own[name] = pause
         if self._directory:
+            line = f"{pause.until:.3f} {pause.seconds:.3f} {why}\n"
             with contextlib.suppress(OSError):
                 self._directory.mkdir(mode=0o700, exist_ok=True)
-                write_atomic(self._directory / name, f"{until:.3f} {why}\n".encode(errors="replace"), 0o600)
+                write_atomic(self._directory / name, line.encode(errors="replace"), 0o600)
 
-    def _read(self, name: str) -> tuple[float, str]:
+    def _last(self, name: str) -> _Pause:
+        own = self._own.get(name, _Pause())
+        return max(own, self._read(name), key=lambda pause: pause.until)
+
+    def _read(self, name: str) -> _Pause:
         try:
             with open((self._directory or Path("/nonexistent")) / name, "rb") as f:
-                until, _, why = f.read(1000).decode("utf-8", "replace").partition("\n")[0].partition(" ")
-            return float(until), why
+                until, seconds, why = f.read(1000).decode("utf-8", "replace").partition("\n")[0].split(" ", 2)
+            pause = _Pause(float(until), float(seconds), why)
         except (OSError, ValueError):
-            return 0.0, ""
+            return _Pause()
+        return pause if math.isfinite(pause.until) and math.isfinite(pause.seconds) else _Pause()
 
 
 def _file_name(label: str, what: str) -> str:

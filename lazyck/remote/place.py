@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -43,9 +44,10 @@ class Place:
             parts = store.read(name, most + 1)
             return None if parts is None else b"".join(parts)
 
+        began = time.monotonic()
         data = self._do(work, self._times.whole(most))
         if data is not None and len(data) > most:
-            raise self._failed(ALL, "answers with more than a record holds")
+            raise self._failed(ALL, "answers with more than a record holds", began)
         return data
 
     def fetch(self, name: str, size: int, to: Path) -> str | None:
@@ -97,24 +99,25 @@ class Place:
     def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL) -> T:
         if why := self.why_down(what == WRITES):
             raise TierDown(why)
+        began = time.monotonic()
         try:
             self.open()
             store = self._store
             assert store is not None
             return _Bounded(lambda: work(store)).result(seconds)
         except StoreError as e:
-            raise self._failed(what, e.message) from e
+            raise self._failed(what, e.message, began) from e
         except LazyckError as e:
             self._unusable = e.render().replace("\n", ";")
             raise TierDown(f"{self.label}: {self._unusable}") from e
         except TimeoutError as e:
-            raise self._failed(what, f"made no end within {seconds:.1f} s") from e
+            raise self._failed(what, f"made no end within {seconds:.1f} s", began) from e
         # Each backend's library has errors of its own, and their texts may hold URLs with passwords.
         except Exception as e:
-            raise self._failed(what, f"fails ({type(e).__name__})") from e
+            raise self._failed(what, f"fails ({type(e).__name__})", began) from e
 
-    def _failed(self, what: str, why: str) -> TierDown:
-        self._memory.note(self.label, what, why)
+    def _failed(self, what: str, why: str, began: float) -> TierDown:
+        self._memory.note(self.label, what, why, time.monotonic() - began)
         return TierDown(f"{self.label}: {why}")
 
 

@@ -59,7 +59,7 @@ class Remote:
     def __init__(
         self, tiers: tuple[Tier, ...], keys: Keys, times: Times, cache: Path | None, listener: Listener | None = None
     ) -> None:
-        memory = Memory(cache, times.down)
+        memory = Memory(cache, times)
         self.places = tuple(Place(tier, times, memory) for tier in tiers)
         self.keys = keys
         self.times = times

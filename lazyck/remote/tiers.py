@@ -51,7 +51,7 @@ class Times:
 
     @property
     def down(self) -> float:
-        """How long a tier that failed is passed over."""
+        """The longest that a tier that failed is passed over."""
         return 6 * self.idle
 
     @property
