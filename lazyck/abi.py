@@ -27,6 +27,8 @@ RECORD_VERSION = 1
 CACHE_VERSION = "v1"
 # beside a bundle: entries that came with the library
 BUNDLE_CACHE = "cache"
+# in a library's part of a deployed bundle: its sources and headers as one file
+BUNDLE_ARCHIVE = "sources.tar.gz"
 API_VERSION = 2
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter -----------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-import tarfile
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,15 +64,6 @@ def sampling_order(classes: Mapping[str, int]) -> list[str]:
 def deflated_size(files: Iterable[Path]) -> int:
     """Bytes of these files as a wheel has them, each deflated by itself."""
     return sum(len(zlib.compress(path.read_bytes())) for path in files)
-
-
-def archived_size(files: Iterable[Path]) -> int:
-    """Bytes of one archive of these files, deflated as a whole."""
-    with tempfile.TemporaryFile() as f:
-        with tarfile.open(fileobj=f, mode="w:gz") as archive:
-            for path in files:
-                archive.add(path)
-        return f.tell()
 
 
 def shared_size(sizes: Sequence[int], linked: int) -> float:

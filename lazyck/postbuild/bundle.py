@@ -2,7 +2,8 @@
 that they reach, and the recipe that compiles them.
 
 The bundle mirrors the build's directory tree (`<root>/<library>/tree/...`), so that relative includes keep
-working; system and toolchain headers stay where they are. All of it is decided as values; `write` does the I/O.
+working; system and toolchain headers stay where they are. All of it is decided as values; `write` does the I/O, and
+`deploy` that of copies which are shipped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lazyck import abi
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.files import digest, encode
 from lazyck.manifest import Recipe
+from lazyck.tarball import write_tarball
 from lazyck.toolchains.base import Toolchain
 
 KEY_VERSION = "2"
@@ -215,3 +217,25 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
     (own / "contents").write_bytes(listing)
     (own / "manifest").write_bytes(manifest)
     return size + len(listing) + len(manifest)
+
+
+def deploy(own: Path, target: Path) -> None:
+    """Put a copy of `own`, the part of a bundle that is one library's, at `target`, in the place of an older one.
+
+    It is to be shipped, so its thousands of sources and headers are one file: a wheel or a layer of an image compresses
+    each file by itself, and installing many small ones takes long. The runtime unpacks it (runtime/src/archive.cpp).
+    """
+    temporary = target.with_name(f".{target.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    shutil.copy2(own / "manifest", temporary / "manifest")
+    files = sorted(p for p in (own / "tree").rglob("*") if p.is_file())
+    with (temporary / abi.BUNDLE_ARCHIVE).open("wb") as out:
+        # `contents` last: where it is, all is
+        write_tarball(out, ((f"{own.name}/{p.relative_to(own).as_posix()}", p) for p in [*files, own / "contents"]))
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    temporary.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

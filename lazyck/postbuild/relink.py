@@ -17,6 +17,7 @@ from lazyck.config import tools_dir
 from lazyck.errors import BuildError, FormatError, LinkError, UsageError
 from lazyck.files import private_directory, write_atomic
 from lazyck.postbuild import elf
+from lazyck.postbuild.bundle import deploy
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from lazyck.runtime.build import OBJECTS, compile_objects
 
@@ -154,7 +155,7 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     if output.parent.is_dir():
         packed = bundle.is_dir() and (state.beside or any(_WHEEL_TREE.fullmatch(p) for p in output.parts))
         if packed:
-            _replace_tree(bundle, output.parent / "lazyck" / state.library)
+            deploy(bundle, output.parent / "lazyck" / state.library)
         _replace(linked, output)
         delivered.append(output)
     elif installed is None:
@@ -165,7 +166,7 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
     if installed is not None:
         installed.parent.mkdir(parents=True, exist_ok=True)
         if bundle.is_dir():
-            _replace_tree(bundle, installed.parent / "lazyck" / state.library)
+            deploy(bundle, installed.parent / "lazyck" / state.library)
         _replace(linked, installed, forget_root=not state.keeps_root)
         delivered.append(installed)
     return delivered
@@ -203,16 +204,3 @@ def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
                 f.write(bytes(4))  # offset 0 of the string pool is ""
             os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
     temporary.replace(target)
-
-
-def _replace_tree(source: Path, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}.new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(source, temporary)
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    temporary.rename(target)
-    shutil.rmtree(old, ignore_errors=True)

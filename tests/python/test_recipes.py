@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +48,10 @@ def test_a_wheel_is_lazy_and_carries_its_bundle(recipe: str, tmp_path: Path) -> 
     run(*PIP, "wheel", *OFFLINE, "-w", tmp_path / "dist", ".", cwd=made)
     (wheel,) = (tmp_path / "dist").glob("kernels-1.0-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert sorted(Path(n).name for n in names if n.endswith(".cpp")) == [
+    (sources,) = (n for n in names if n.endswith("/sources.tar.gz"))
+    with zipfile.ZipFile(wheel).open(sources) as f, tarfile.open(fileobj=f) as archive:
+        shipped = archive.getnames()
+    assert sorted(Path(n).name for n in shipped if n.endswith(".cpp")) == [
         "scale_d128.cpp",
         "scale_d32.cpp",
         "scale_d64.cpp",

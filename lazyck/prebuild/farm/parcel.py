@@ -1,16 +1,14 @@
 """A bundle on its way to the workers: one file, the same bytes whenever it is packed, named by its SHA-256.
 
     <library>.so                                   the lazy library, where blobs link to it
-    lazyck/<library>/manifest, contents, tree/...  the bundle
+    lazyck/<library>/...                           the bundle, as it lies there
 
 It is a tar, compressed by zlib. A worker unpacks one once, whoever asks for it, below its own directory of tools.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import shutil
 import tarfile
@@ -25,6 +23,7 @@ from lazyck.config import tools_dir
 from lazyck.errors import BuildError, FormatError
 from lazyck.files import private_directory, write_atomic
 from lazyck.manifest import Manifest, encode
+from lazyck.tarball import write_tarball
 
 BUNDLE = "lazyck"
 _DIRECTORY = "farm"
@@ -48,7 +47,8 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
     if root is None:
         raise BuildError(f"{given}: its bundle is not at {' or '.join(str(r) for r in roots)}", _HINT)
     files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in _files(root / manifest.library)}
-    files |= {f"{BUNDLE}/{s}": root / s for s in sources}
+    if not (root / manifest.library / abi.BUNDLE_ARCHIVE).is_file():
+        files |= {f"{BUNDLE}/{s}": root / s for s in sources}
     if any(abi.PH_LIBRARY in w for r in manifest.recipes for w in (*r.compile, *r.link)):
         library = given if is_library else next(iter(sorted(beside.glob(f"{manifest.library}.so*"))), None)
         if library is None:
@@ -66,17 +66,10 @@ def _files(directory: Path) -> Iterator[Path]:
 def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
     """Write the parcel; its SHA-256."""
     own = f"{BUNDLE}/{manifest.library}/manifest"
+    members: dict[str, Path | bytes] = {**files, own: encode(manifest)}
     try:
-        with (
-            target.open("wb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
-            tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            for place, path in sorted({**files, own: Path()}.items()):
-                data = encode(manifest) if place == own else path.read_bytes()
-                info = tarfile.TarInfo(place)
-                info.size, info.mode = len(data), 0o644
-                tar.addfile(info, io.BytesIO(data))
+        with target.open("wb") as out:
+            write_tarball(out, sorted(members.items()))
     except OSError as e:
         raise BuildError(f"{e.filename}: {e.strerror}", _HINT) from e
     return sha256_of(target)

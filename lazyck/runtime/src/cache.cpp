@@ -200,6 +200,14 @@ void Cache::make_directories_for(const EntryKey& key) {
     if (!m_is_cleaned.exchange(true)) remove_left_over(staging);
 }
 
+std::string Cache::make_bundles_directory() {
+    const std::string bundles = m_root + "/.bundles";
+    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", bundles}) {
+        make_private(path);
+    }
+    return bundles;
+}
+
 void publish(int directory, const char* name, const std::string& path) {
     const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
     if (renameat(directory, name, to.get(), file_name_of(path).c_str()) == 0) return;

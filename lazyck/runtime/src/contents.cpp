@@ -15,11 +15,6 @@ namespace {
 constexpr char k_version[] = "lazyck contents 1";
 constexpr std::size_t k_digits = 64;
 
-bool is_same(const struct stat& a, const struct stat& b) {
-    return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
-           a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
-}
-
 }  // namespace
 
 std::string Contents::find_change(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
@@ -45,7 +40,7 @@ bool Contents::is_as_built(const std::string& path, const std::string& digest) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         const auto known = m_good.find(path);
-        if (known != m_good.end() && is_same(known->second, st)) return true;
+        if (known != m_good.end() && is_same_file(known->second, st)) return true;
     }
     MappedFile file;
     if (file.map(path, true) != 0 || sha256_hex(file.data(), file.size()) != digest) return false;

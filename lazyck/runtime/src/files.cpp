@@ -156,6 +156,11 @@ std::string read_text(int fd, std::size_t start, std::size_t longest) {
     return lseek(fd, static_cast<off_t>(start), SEEK_SET) < 0 ? "" : read_rest(fd, longest);
 }
 
+bool is_same_file(const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
+           a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
+}
+
 bool is_directory(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);

@@ -93,6 +93,9 @@ std::string read_text(const std::string& path, std::size_t longest = SIZE_MAX);
 // The same for an open file, from `start` on; leaves its offset where it stopped.
 std::string read_text(int fd, std::size_t start, std::size_t longest);
 
+// Whether two looks saw one file, unchanged.
+bool is_same_file(const struct stat& a, const struct stat& b);
+
 bool is_directory(const std::string& path);
 bool is_file(const std::string& path);
 bool is_file_in(int directory, const std::string& name);

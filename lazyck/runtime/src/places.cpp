@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "archive.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -18,8 +19,9 @@ enum class Match { no_bundle, other_build, this_build };
 
 // Whether the bundle at `root` has this very blob. One that has no manifest was laid out by hand: taken as it is.
 Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
-    if (!is_file(root + "/" + blob.source)) return Match::no_bundle;
-    const std::string path = root + "/" + file_name_of(manifest.library()) + "/manifest";
+    const std::string library = file_name_of(manifest.library());
+    if (!is_file(root + "/" + blob.source) && !is_file(archive_path(root, library))) return Match::no_bundle;
+    const std::string path = root + "/" + library + "/manifest";
     MappedFile file;
     if (file.map(path) != 0) return Match::this_build;
     const ManifestView there(file.data(), file.size(), path);

@@ -151,9 +151,11 @@ void Store::after_fork_in_child() {
     m_events.after_fork_in_child();
     // Never destroyed: their locks may be held by threads that the child does not have.
     static_cast<void>(m_contents.release());
+    static_cast<void>(m_archives.release());
     static_cast<void>(m_jobs.release());
     static_cast<void>(new std::shared_ptr<Caches>(m_caches));
     m_contents = std::make_unique<Contents>();
+    m_archives = std::make_unique<Archives>();
     m_jobs = std::make_unique<JobSlots>(m_config.jobs);
     m_caches.reset();
     m_mutex.unlock();
@@ -229,16 +231,25 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
     return compile_somewhere(manifest, blob, key, symbols, *caches);
 }
 
-Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob) const {
+Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache) {
     check_source(blob);
     if (blob.source[0] == '/') return {m_places.roots[0], blob.source, false};
-    const std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
+    std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
+    const std::string library = file_name_of(manifest.library());
+    const std::string archive = archive_path(root, library);
+    if (!is_file(root + "/" + blob.source) && is_file(archive)) {
+        // What lies in a cache may have been cleared up in part, or torn by a power cut.
+        const auto is_good = [&](const std::string& there) {
+            return m_contents->find_change(there, manifest, blob).empty() && is_file(there + "/" + blob.source);
+        };
+        root = m_archives->unpacked(archive, library, cache, is_good);
+    }
     return {root, root + "/" + blob.source, true};
 }
 
 std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
-    const std::string path = source_of(manifest, blob).path;
+    const std::string path = source_of(manifest, blob, *caches(manifest)->own()).path;
     const std::string text = read_text(path);
     const std::string_view preamble = preamble_of(text);
     if (preamble.empty()) return "";
@@ -249,7 +260,7 @@ std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t inde
 std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs,
                                  const std::string& directory) {
     const BlobRow blob = manifest.blob(index);
-    const Source source = source_of(manifest, blob);
+    const Source source = source_of(manifest, blob, *caches(manifest)->own());
     PreambleRequest request;
     request.recipe = manifest.recipe(blob.recipe);
     request.values.source = source.path;
@@ -322,7 +333,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.blob = blob.name;
     request.arch_label = key.arch_label();
     request.recipe = manifest.recipe(blob.recipe);
-    const Source source = source_of(manifest, blob);
+    const Source source = source_of(manifest, blob, cache);
     request.root = source.root;
     request.source = source.path;
     // With a launcher the command is one that it knows: what it keeps is found by the command.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "archive.h"
 #include "cache.h"
 #include "caches.h"
 #include "config.h"
@@ -96,7 +97,8 @@ class Store {
         std::string root, path;
         bool is_in_bundle;
     };
-    Source source_of(const ManifestView& manifest, const BlobRow& blob) const;
+    // The sources of an archived bundle are unpacked in `cache`.
+    Source source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
     Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
@@ -114,6 +116,7 @@ class Store {
     Events m_events;
     std::atomic<bool> m_is_jit_forbidden;
     std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
+    std::unique_ptr<Archives> m_archives = std::make_unique<Archives>();
     std::unique_ptr<JobSlots> m_jobs;
     std::mutex m_mutex;                // held for moments only
     std::shared_ptr<Caches> m_caches;  // made at the first use

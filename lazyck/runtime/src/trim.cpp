@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "archive.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -152,6 +153,7 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     if (flock(stamp.get(), LOCK_EX | LOCK_NB) != 0) return;
     if (pwrite(stamp.get(), "\n", 1, 0) != 1) return;
     futimens(stamp.get(), nullptr);
+    remove_unused_bundles(root);
     TrimRequest request;
     const TrimOutcome now = trim(root, {UINT64_MAX, -1, true}, [](const TrimmedEntry&) {});
     if (now.kept_bytes <= most_bytes) return;

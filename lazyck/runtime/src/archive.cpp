@@ -1,0 +1,145 @@
+// The archive is <root>/<library>/sources.tar.gz, written by lazyck/postbuild/bundle.py: members "<library>/contents"
+// and
+// "<library>/tree/...". It is unpacked at <cache>/.bundles/<32 digits of its SHA-256>, whose modification time tells
+// the last use; `contents` is its last member, so where that is all is.
+#include "archive.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+
+#include "failure.h"
+#include "files.h"
+#include "lazyck_abi.h"
+#include "lock.h"
+#include "messages.h"
+#include "process.h"
+#include "sha256.h"
+#include "staging.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_digits = 32;
+constexpr unsigned k_depth_of_bundles = 2;  // with the root
+constexpr double k_patience = 120;          // seconds
+constexpr double k_longest_unpacking = 600;
+constexpr std::time_t k_kept = 7 * 24 * 3600;
+constexpr std::size_t k_longest_output = 1000;
+
+// Throws CompileError when others could have put it there.
+bool is_whole(const std::string& place, const std::string& library) {
+    if (!is_file(place + "/" + library + "/contents")) return false;
+    const UniqueFd directory = open_trusted_directory(place, k_depth_of_bundles);
+    futimens(directory.get(), nullptr);
+    return true;
+}
+
+Strings environment_of_tar() {
+    const char* const path = std::getenv("PATH");
+    return {std::string("PATH=") + (path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"), "LC_ALL=C"};
+}
+
+[[noreturn]] void fail_to_read(const std::string& path, int error) {
+    fail("lazyck: cannot read '" + path + "': " + system_text(error) + "; install the library again");
+}
+
+void run_tar(const std::string& archive, const StagingDirectory& staging, int into) {
+    const UniqueFd file = open_file(archive, O_RDONLY);
+    if (!file) fail_to_read(archive, errno);
+    const UniqueFd log = open_at(staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
+    Command command;
+    command.argv = {"tar", "-xzof", "-"};
+    command.environment = environment_of_tar();
+    command.directory = into;
+    command.input = file.get();
+    command.output = log.get();
+    command.timeout_seconds = k_longest_unpacking;
+    say(Level::debug, "unpacking '" + archive + "'");
+    const Outcome outcome = run_command(command);
+    // An unknown ending is judged by what it left, which the caller looks at.
+    if (outcome.ending != Ending::failed) return;
+    if (is_full(staging.path())) fail_system("cannot unpack '" + archive + "' into '" + staging.path() + "'", ENOSPC);
+    std::string said = read_text(log.get(), 0, k_longest_output);
+    while (!said.empty() && said.back() == '\n') said.pop_back();
+    fail("lazyck: cannot unpack '" + archive + "' into the cache: " + outcome.text +
+         (said.empty() ? "" : ": " + visible(said)) +
+         "\n  this needs tar and gzip, or is done once where it lies: tar -xzf " + shell_quote(archive) + " -C " +
+         shell_quote(directory_of(directory_of(archive))));
+}
+
+void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache) {
+    const StagingDirectory staging(owned_prefix(cache.root() + "/.staging/bundle"), k_depth_of_staging);
+    const char* const name = "unpacked";
+    if (mkdirat(staging.fd(), name, 0700) != 0) fail_system("cannot unpack '" + archive + "'", errno);
+    const UniqueFd into = open_at(staging.fd(), name, O_RDONLY | O_DIRECTORY);
+    if (!into) fail_system("cannot unpack '" + archive + "'", errno);
+    run_tar(archive, staging, into.get());
+    if (!is_file_in(into.get(), library + "/contents"))
+        fail("lazyck: '" + archive + "' is damaged: it has no contents; install the library again");
+    const UniqueFd bundles = open_trusted_directory(directory_of(place), k_depth_of_bundles - 1);
+    const std::string own = file_name_of(place);
+    remove_tree(bundles.get(), own);
+    if (renameat(staging.fd(), name, bundles.get(), own.c_str()) == 0) return;
+    // Where the file system has no locks, another process may have been first.
+    if ((errno != ENOTEMPTY && errno != EEXIST) || !is_whole(place, library)) {
+        fail_system("cannot put the unpacked bundle at '" + place + "'", errno);
+    }
+}
+
+}  // namespace
+
+std::string archive_path(const std::string& root, const std::string& library) {
+    return root + "/" + library + "/" LAZYCK_BUNDLE_ARCHIVE;
+}
+
+std::string Archives::unpacked(const std::string& path, const std::string& library, Cache& cache,
+                               const std::function<bool(const std::string& root)>& is_good) {
+    const std::string digest = digest_of(path);
+    const std::string place = cache.make_bundles_directory() + "/" + digest;
+    const auto is_made = [&] { return is_whole(place, library) && is_good(place); };
+    if (is_made()) return place;
+    const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock", "the bundle of " + visible(library),
+                        k_patience, is_made);
+    if (!is_made()) unpack(path, library, place, cache);
+    return place;
+}
+
+std::string Archives::digest_of(const std::string& path) {
+    struct stat st;
+    if (stat(path.c_str(), &st) != 0) fail_to_read(path, errno);
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const auto known = m_digests.find(path);
+        if (known != m_digests.end() && is_same_file(known->second.first, st)) return known->second.second;
+    }
+    MappedFile file;
+    if (const int error = file.map(path, true)) fail_to_read(path, error);
+    const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_digits);
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_digests[path] = {file.status(), digest};
+    return digest;
+}
+
+void remove_unused_bundles(const std::string& root) {
+    const UniqueFd at = open_file(root + "/.bundles", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!at) return;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(fdopendir(dup(at.get())), closedir);
+    Strings unused;
+    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
+        struct stat st;
+        if (entry->d_name[0] == '.' || fstatat(at.get(), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (std::time(nullptr) - st.st_mtime > k_kept) unused.emplace_back(entry->d_name);
+    }
+    for (const std::string& name : unused) remove_tree(at.get(), name);
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,28 @@
+"""Gzipped tar archives of plain files, the same bytes whenever they are made of the same.
+
+Of GNU's format, which the tar programs of small systems read too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+LEVEL = 6
+
+
+def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -> None:
+    """Write the members, each a name and a file or its contents, in their order. Raises `OSError`."""
+    with (
+        gzip.GzipFile("", "wb", LEVEL, out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for name, what in members:
+            data = what if isinstance(what, bytes) else what.read_bytes()
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o644
+            tar.addfile(info, io.BytesIO(data))
