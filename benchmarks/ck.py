@@ -26,8 +26,8 @@ EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
 SAMPLES = 16
 WHY_SIZE = (
     "these kernels are small, some 40 KB of device code each, for one arch, and the dispatchers, with their tables of "
-    "exceptions and names of 300 to 500 characters, are in both libraries: they alone are {share} % of what is ahead of "
-    "time; most of the rest is a second copy of the names, in the manifest that lies beside each library"
+    "exceptions and names of 300 to 500 characters, are in both libraries: they alone are {share} % of what is ahead "
+    "of time; most of the rest is a second copy of the names, in the manifest that lies beside each library"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from support import HERE, Lazyck
 
 from lazyck import abi
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.tarball import write_tarball
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,18 @@ class Bundle:
     def source(self, blob: str) -> Path:
         """The source of a blob."""
         return self.directory / "lazyck" / "src" / f"{blob}.cpp"
+
+
+def archive_sources(root: Path, library: str) -> Path:
+    """Make one file of `<root>/src`, as a deployed bundle has its sources; that file."""
+    files = sorted((root / "src").iterdir())
+    lines = [f"{hashlib.sha256(f.read_bytes()).hexdigest()} src/{f.name}".encode() for f in files]
+    contents = b"".join(line + b"\0" for line in [b"lazyck contents 1", *lines])
+    archive = root / library / abi.BUNDLE_ARCHIVE
+    with archive.open("wb") as out:
+        write_tarball(out, [*((f"src/{f.name}", f) for f in files), (f"{library}/contents", contents)])
+    shutil.rmtree(root / "src")
+    return archive
 
 
 def make_bundle(

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bundles import Bundle, build, entries
+from bundles import Bundle, archive_sources, build, entries
 from farm_cluster import Cluster, farm_bundle
 from support import HERE, REPOSITORY, Lazyck
 
 from lazyck import abi
 from lazyck.manifest import encode
+from lazyck.prebuild.farm.parcel import parcel_files
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytestmark = pytest.mark.xdist_group("farm")
@@ -84,6 +85,17 @@ def test_what_workers_compile_comes_back_and_is_what_a_local_build_makes(
     assert (again["status"], again["compiled"]) == (0, 6)
     assert "6 of 6 were in the remote cache" in str(again["stderr"])
     assert len(bundle.compiled()) == 12
+
+
+def test_a_deployed_bundle_travels_as_the_one_file_that_it_is(
+    lazyck: Lazyck, cluster: Cluster, bundle: Bundle, tmp_path: Path
+) -> None:
+    archive = archive_sources(bundle.directory / "lazyck", "libtiny")
+    files = parcel_files(bundle.file, bundle.manifest, {})
+    assert set(files.values()) == {bundle.file, archive}
+    done = farm(lazyck, cluster, bundle, "--all")
+    assert (done["status"], done["compiled"], done["failed"]) == (0, 6, []), done["stderr"]
+    assert len(bundle.compiled()) == 6
 
 
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bundles import archive_sources
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))
 
@@ -15,6 +16,22 @@ from faultlib import Patient, make_patient, public_directory
 def one_patient(objects_dir: Path) -> Iterator[Patient]:
     with public_directory() as directory:
         yield make_patient(directory, objects_dir)
+
+
+@pytest.fixture(scope="session")
+def one_packed(objects_dir: Path) -> Iterator[Patient]:
+    with public_directory() as directory:
+        made = make_patient(directory, objects_dir)
+        archive_sources(made.lib.directory / "lazyck", made.lib.manifest.library)
+        yield made
+
+
+@pytest.fixture
+def packed(one_packed: Patient) -> Patient:
+    """The same, with a bundle whose sources are one file."""
+    one_packed.clear()
+    one_packed.injected()
+    return one_packed
 
 
 @pytest.fixture

@@ -67,6 +67,19 @@ def test_full_file_system(patient: Patient, temporary: Path) -> None:
 
 
 @needs_mounts
+@pytest.mark.parametrize("size", ["16k", "48k", "256k"])
+def test_a_bundle_that_does_not_fit_is_unpacked_elsewhere(packed: Patient, temporary: Path, size: str) -> None:
+    script = f"""
+        mount -t tmpfs -o size={size},mode=700 none "$CACHE"
+        dd if=/dev/zero of="$CACHE"/fill bs=1k count=200 2> /dev/null || true
+        "$CALLS"; "$CALLS"
+    """
+    done = in_mounts(packed, script, temporary)
+    assert (done.returncode, done.stdout) == (0, GOOD + GOOD), done
+    packed.expect_recovery()
+
+
+@needs_mounts
 def test_file_system_that_is_too_small_for_any_entry(patient: Patient, temporary: Path) -> None:
     done = in_mounts(patient, 'mount -t tmpfs -o size=16k,mode=700 none "$CACHE"; "$CALLS"; "$CALLS"', temporary)
     assert (done.returncode, done.stdout) == (0, GOOD + GOOD), done

@@ -84,6 +84,18 @@ def test_each_call_of_the_publish_path_may_fail_once(patient: Patient, error: st
     assert len(failed) > 20
 
 
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_each_call_of_unpacking_a_bundle_may_fail_once(packed: Patient, error: str) -> None:
+    failed = fail_each_call(packed, ERRORS[error])
+    calls = {line.split()[1] for line in failed if "bundle" in line}
+    assert calls >= {"mkdir", "open", "rename"}, failed
+
+
+def test_killed_at_each_step_with_a_bundle_that_is_unpacked(packed: Patient) -> None:
+    steps = [line.split(" ", 1)[1] for line in kill_at_each_step(packed, until="/sub-")]
+    assert [step for step in steps if step.startswith("rename ") and "/.bundles/" in step], steps
+
+
 def test_what_fails_everywhere_is_tried_again_by_the_next_call(patient: Patient) -> None:
     # Nothing can be written anywhere for the first sixty times.
     env = patient.faulty(1, ERRORS["ENOSPC"], FAULT_BELOW="/", FAULT_LAST="60")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -14,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bundles import archive_sources
 from lazylib import LazyLibrary, build_lazy_library
 from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start, until
 
 from lazyck import abi
 from lazyck.manifest import encode
-from lazyck.tarball import write_tarball
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyL
     where = tmp_path_factory.mktemp("archive")
     made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
     made.program(CALLER)
-    own = where / "lazyck" / "demo"
-    files = sorted((where / "lazyck" / "src").iterdir())
-    lines = [f"{hashlib.sha256(f.read_bytes()).hexdigest()} src/{f.name}".encode() for f in files]
-    contents = b"".join(line + b"\0" for line in [b"lazyck contents 1", *lines])
-    with (own / abi.BUNDLE_ARCHIVE).open("wb") as out:
-        write_tarball(out, [*((f"src/{f.name}", f) for f in files), ("demo/contents", contents)])
-    shutil.rmtree(where / "lazyck" / "src")
+    archive_sources(where / "lazyck", "demo")
     return made
 
 

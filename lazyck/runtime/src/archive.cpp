@@ -34,6 +34,7 @@ constexpr double k_patience = 120;          // seconds
 constexpr double k_longest_unpacking = 600;
 constexpr std::time_t k_kept = 7 * 24 * 3600;
 constexpr std::size_t k_longest_output = 1000;
+constexpr std::size_t k_room = 1 << 20;
 
 // Throws CompileError when others could have put it there.
 bool is_whole(const std::string& place, const std::string& library) {
@@ -48,6 +49,14 @@ Strings environment_of_tar() {
     return {std::string("PATH=") + (path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"), "LC_ALL=C"};
 }
 
+// Why a little file cannot be written in `directory`, as an errno value, or 0: a full disk or a quota is a matter of
+// the place, another place will do; a damaged archive is not.
+int find_write_error(int directory) {
+    const UniqueFd file = open_at(directory, "room", O_WRONLY | O_CREAT | O_TRUNC);
+    if (file && write_all(file.get(), std::string(k_room, ' '))) return 0;
+    return errno;
+}
+
 [[noreturn]] void fail_to_read(const std::string& path, int error) {
     fail("lazyck: cannot read '" + path + "': " + system_text(error) + "; install the library again");
 }
@@ -56,6 +65,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     const UniqueFd file = open_file(archive, O_RDONLY);
     if (!file) fail_to_read(archive, errno);
     const UniqueFd log = open_at(staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
+    if (!log) fail_system("cannot write to '" + staging.path() + "'", errno);
     Command command;
     command.argv = {"tar", "-xzof", "-"};
     command.environment = environment_of_tar();
@@ -67,7 +77,8 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     const Outcome outcome = run_command(command);
     // An unknown ending is judged by what it left, which the caller looks at.
     if (outcome.ending != Ending::failed) return;
-    if (is_full(staging.path())) fail_system("cannot unpack '" + archive + "' into '" + staging.path() + "'", ENOSPC);
+    if (const int error = find_write_error(staging.fd()))
+        fail_system("cannot unpack '" + archive + "' into '" + staging.path() + "'", error);
     std::string said = read_text(log.get(), 0, k_longest_output);
     while (!said.empty() && said.back() == '\n') said.pop_back();
     fail("lazyck: cannot unpack '" + archive + "' into the cache: " + outcome.text +
