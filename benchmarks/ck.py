@@ -64,7 +64,7 @@ def preamble_share(library: Path, tmp: Path, quick: bool) -> tuple[float, str]:
     for i, row in enumerate(random.Random(9).sample([r for r in rows if r["preamble"]], 1 if quick else 4)):
         where = tmp / f"preamble{i}"
         where.mkdir()
-        spent["making"].append(run("preamble", "made", "--preamble", str(where), row["name"]))
+        spent["making"].append(run("preamble", "with", "--preamble", str(where), row["name"]))
         spent["with"].append(run("compile", "with", "--preamble", str(where), row["name"]))
         spent["without"].append(run("compile", "without", row["name"]))
     each = ", ".join(f"{a:.1f} s / {b:.1f} s" for a, b in zip(spent["with"], spent["without"], strict=True))
