@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import Bundle, build, entries, make_bundle
+from bundles import Bundle, archive_sources, build, entries, make_bundle
 from ops_library import build_ops
 from support import REPOSITORY, Lazyck
 
@@ -30,6 +30,20 @@ def test_the_directory_holds_entries_and_nothing_else(lazyck: Lazyck, bundle: Bu
     assert all(name.endswith(".so") for name in files(out))
     assert not (tmp_path / "lazyck-cache" / "v1").exists()
     assert all(p.stat().st_mode & 0o777 == 0o700 for p in [out, *out.rglob("*")] if p.is_dir())
+
+
+def test_an_unpacked_bundle_stays_only_for_what_failed(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:
+    bundle.source("two").write_text("#error broken on purpose\n")
+    archive_sources(bundle.directory / "lazyck", "libtiny")
+    out = tmp_path / "ship"
+    done = build(lazyck, bundle, "--all", "--output", out)
+    assert (done["status"], done["compiled"]) == (1, 1), done["stderr"]
+    (log,) = (Path(f["log"]).read_text() for f in done["failed"])
+    (source,) = {word for word in log.split() if word.endswith("/two.cpp")}
+    assert Path(source).is_file()
+    done = build(lazyck, bundle, "one", "--output", out)
+    assert (done["status"], done["cached"]) == (0, 1), done["stderr"]
+    assert [p.name for p in out.iterdir()] == ["v1"]
 
 
 def test_a_second_run_takes_what_is_there(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:

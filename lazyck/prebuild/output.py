@@ -16,6 +16,7 @@ from lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work there.
 _WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote")
+_SOURCES = ".bundles"
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
@@ -62,8 +63,8 @@ def missing(directory: Path, entries: Iterable[Entry]) -> list[Entry]:
 
 def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
     """Remove all but the entries: locks, staging, notes of checks (which hold for this machine only), quarantined
-    entries, and logs, unless they are wanted or tell of the failures of just now."""
-    for name in _WORK:
+    entries, and logs, unless they are wanted or tell of the failures of just now; the sources that failed stay too."""
+    for name in (*_WORK, *(() if failed else (_SOURCES,))):
         shutil.rmtree(directory / name, ignore_errors=True)
     (directory / ".trimmed").unlink(missing_ok=True)
     version = directory / abi.CACHE_VERSION

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import test_many
 from bundles import archive_sources
 from lazylib import LazyLibrary, build_lazy_library
 from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start, until
@@ -91,6 +92,11 @@ def test_processes_that_start_at_once_unpack_once(lib: LazyLibrary, tar: dict[st
     assert [p.wait(60) for p in processes] == [0] * 8
     assert (unpackings(tmp_path), lib.compiles()) == (1, 4)
     assert not list((lib.cache / ".staging").iterdir())
+
+
+def test_threads_and_processes_that_all_want_all_blobs_unpack_once(lib: LazyLibrary) -> None:
+    test_many.test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib)
+    assert len(unpacked(lib)) == 1
 
 
 @pytest.mark.parametrize("damage", ["removed source", "removed header", "changed header", "emptied"])

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import test_archive
 import test_many
 import test_record
 import test_remote
+from bundles import archive_sources
 from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import HERE
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
@@ -79,6 +81,11 @@ def test_runtime_is_clean_under(tmp_path: Path, objects_dir: Path, sanitizer: st
         test_remote.wait_until(lambda: not test_remote.helpers(tmp_path))
 
 
+def unpacking_by_threads_and_processes(lib: LazyLibrary) -> None:
+    archive_sources(lib.directory / "lazyck", "demo")
+    test_archive.test_threads_and_processes_that_all_want_all_blobs_unpack_once(lib)
+
+
 CASES: list[Callable[[LazyLibrary], None]] = [
     test_many.test_processes_that_want_the_same_blobs_in_any_order_compile_each_once,
     test_many.test_threads_and_processes_that_all_want_all_blobs_compile_each_once,
@@ -90,6 +97,7 @@ CASES: list[Callable[[LazyLibrary], None]] = [
     test_many.test_ctrl_c_in_a_program_that_handles_it_ends_the_call,
     test_many.test_a_cancelled_thread_finishes_its_compile,
     test_record.test_many_threads_record_trace_and_prefetch_at_once,
+    unpacking_by_threads_and_processes,
 ]
 
 

@@ -112,16 +112,26 @@ std::string archive_path(const std::string& root, const std::string& library) {
     return root + "/" + library + "/" LAZYCK_BUNDLE_ARCHIVE;
 }
 
-std::string Archives::unpacked(const std::string& path, const std::string& library, Cache& cache,
-                               const std::function<bool(const std::string& root)>& is_good) {
+std::string Archives::unpacked(const std::string& path, const std::string& library, const std::string& source,
+                               Cache& cache, const std::function<bool(const std::string& root)>& is_good) {
     const std::string digest = digest_of(path);
     const std::string place = cache.make_bundles_directory() + "/" + digest;
-    const auto is_made = [&] { return is_whole(place, library) && is_good(place); };
-    if (is_made()) return place;
-    const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock", "the bundle of " + visible(library),
-                        k_patience, is_made);
-    if (!is_made()) unpack(path, library, place, cache);
+    const auto is_made = [&] {
+        return is_whole(place, library) && is_file(place + "/" + source) && (is_known_good(place) || is_good(place));
+    };
+    if (!is_made()) {
+        const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock", "the bundle of " + visible(library),
+                            k_patience, is_made);
+        if (!is_made()) unpack(path, library, place, cache);
+    }
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_good.insert(place);
     return place;
+}
+
+bool Archives::is_known_good(const std::string& root) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    return m_good.count(root) != 0;
 }
 
 std::string Archives::digest_of(const std::string& path) {

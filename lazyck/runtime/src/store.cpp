@@ -238,11 +238,12 @@ Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob
     const std::string library = file_name_of(manifest.library());
     const std::string archive = archive_path(root, library);
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
-        // What lies in a cache may have been cleared up in part, or torn by a power cut.
+        // What lies in a cache may have been cleared up in part, or torn by a power cut. What happens to it later is
+        // found after the compile, as in any bundle.
         const auto is_good = [&](const std::string& there) {
-            return m_contents->find_change(there, manifest, blob).empty() && is_file(there + "/" + blob.source);
+            return m_contents->find_change(there, manifest, blob).empty();
         };
-        root = m_archives->unpacked(archive, library, cache, is_good);
+        root = m_archives->unpacked(archive, library, blob.source, cache, is_good);
     }
     return {root, root + "/" + blob.source, true};
 }
