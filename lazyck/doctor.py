@@ -15,7 +15,7 @@ from lazyck.config import cache_dir, tools_dir
 from lazyck.errors import LazyckError, ToolchainError
 from lazyck.interceptor.shims import c_compiler
 from lazyck.toolchains import ALL, HOST, Found, Toolchain
-from lazyck.toolchains.check import Check, State
+from lazyck.toolchains.check import Check, State, install_line
 
 _MIB = 1 << 20
 _LEAST_FREE = 512 * _MIB
@@ -56,7 +56,8 @@ class Report:
 
 def examine(env: Mapping[str, str]) -> Report:
     """Ask everything. Never raises for what is missing."""
-    return Report(tuple(examine_toolchain(t, env) for t in ALL), (c_compiler_check(env), *directories(env)))
+    own = (c_compiler_check(env), unpacking_check(env), *directories(env))
+    return Report(tuple(examine_toolchain(t, env) for t in ALL), own)
 
 
 def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
@@ -83,6 +84,18 @@ def c_compiler_check(env: Mapping[str, str]) -> Check:
         return Check("C compiler", State.OK, " ".join(c_compiler(env)))
     except LazyckError as e:
         return Check("C compiler", State.MISSING, e.message, e.hint)
+
+
+def unpacking_check(env: Mapping[str, str]) -> Check:
+    """What the runtime unpacks a deployed bundle's sources with; a build does without."""
+    missing = [name for name in ("tar", "gzip") if not shutil.which(name, path=env.get("PATH"))]
+    if not missing:
+        return Check("unpacking", State.OK, "tar, gzip")
+    words = " ".join(missing)
+    lines = {m: f"{m} install {words}" for m in ("apt", "dnf", "zypper")}
+    lines |= {"pacman": f"pacman -S {words}", "apk": f"apk add {words}"}
+    detail = f"no {' and no '.join(missing)}: what is missing in the cache cannot be compiled out of a deployed bundle"
+    return Check("unpacking", State.NOTE, detail, install_line(lines))
 
 
 def directories(env: Mapping[str, str]) -> list[Check]:

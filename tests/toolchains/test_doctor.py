@@ -48,7 +48,19 @@ def test_a_machine_with_a_host_compiler_is_healthy(lazyck: Lazyck) -> None:
     host = toolchains["host"]
     assert host["usable"] and Path(host["compiler"][0]).is_file() and host["identity"].startswith(("gcc", "clang"))
     assert check(host, "C++17 library")["state"] == "ok"
-    assert {c["name"] for c in report["own"]} == {"C compiler", "cache directory", "tools directory"}
+    assert {c["name"] for c in report["own"]} == {"C compiler", "unpacking", "cache directory", "tools directory"}
+
+
+def test_a_machine_without_gzip_is_told_what_that_means(lazyck: Lazyck, tmp_path: Path) -> None:
+    for name in ("tar", "c++", "g++", "cc", "gcc", "as", "ld"):
+        if found := shutil.which(name):
+            (tmp_path / name).symlink_to(found)
+    status, report, _ = examined(lazyck, PATH=str(tmp_path))
+    (seen,) = (c for c in report["own"] if c["name"] == "unpacking")
+    assert (status, seen["state"]) == (0, "note")
+    assert seen["detail"].startswith("no gzip: ")
+    if manager_of(Path("/etc/os-release").read_text()) == "apt":
+        assert seen["install"] == "apt install gzip"
 
 
 def test_without_any_compiler_it_ends_with_1_and_says_how_to_get_one(lazyck: Lazyck, tmp_path: Path) -> None:
