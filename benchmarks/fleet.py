@@ -25,7 +25,7 @@ from typing import Any
 import fleet_net
 import fleet_remotes
 from fleet_net import Host
-from fleet_ranks import Figures, Options, build, start_ranks, time_compile, time_helper
+from fleet_ranks import Figures, Options, build, start_ranks, time_compile, time_helper, time_request
 from fleet_remotes import Remote
 
 
@@ -141,7 +141,8 @@ def read(
     entries = [p.stat().st_size for p in where.glob("*/cache/v1/*/*/*.so")]
     policy = "no remote" if not scenario.remote else "pulled before" if scenario.is_warm else "leases"
     parameters = {
-        "blobs": [o.seconds + figures.compile] * o.blobs, "look": figures.helper, "cores": os.cpu_count(),
+        "blobs": [o.seconds] * o.blobs, "compile_cpu": figures.compile, "look": figures.helper,
+        "request_cpu": figures.request, "cores": os.cpu_count(),
         "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
         "size": statistics.mean(entries) if entries else 0, "atomic": scenario.remote is fleet_remotes.Redis,
     }  # fmt: skip
@@ -186,8 +187,11 @@ def main() -> None:
         work.mkdir(exist_ok=True)
         o = Options(args.hosts, args.ranks, args.blobs, args.seconds, work)
         program = build(o)
-        figures = Figures(time_helper(o), time_compile(o))
-        print(f"a helper's answer takes {figures.helper:.2f} s, a compile {figures.compile:.2f} s and its sleep")
+        figures = Figures(time_helper(o), time_request(o), time_compile(o))
+        print(
+            f"a helper's answer takes {figures.helper:.2f} s of a core, each request {figures.request * 1e3:.1f} ms, "
+            f"a compile {figures.compile:.2f} s and its sleep"
+        )
         outcomes = []
         for scenario in chosen:
             outcomes.append(run(o, program, scenario, figures))

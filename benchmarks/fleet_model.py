@@ -35,7 +35,9 @@ class Parameters:
     start: float = 2.0  # within this all ranks start
     noise: float = 0.1  # by which compiles of the same blob differ
     look: float = 0.1  # of starting the helper
-    cores: int = 0  # on which all helpers start, where the hosts are one machine; 0: each host has enough of its own
+    cores: int = 0  # that all hosts share, where they are one machine; 0: each host has enough of its own
+    compile_cpu: float = 0.0  # of each compile on shared cores, beside its seconds
+    request_cpu: float = 0.0  # of each request on shared cores
     round_trip: float = 1e-3
     requests: float = 20e3  # that the remote answers in a second
     link: float = 1.25e9
@@ -232,19 +234,26 @@ class _Host:
     def start_helper(self) -> Steps:
         if self.fleet.cores is None:
             yield self.env.timeout(self.p.look)
-            return
-        with self.fleet.cores.request() as turn:
-            yield turn
-            yield self.env.timeout(self.p.look)
+        else:
+            yield from self.work(self.p.look)
+
+    def work(self, seconds: float) -> Steps:
+        """On the cores that all hosts share."""
+        if self.fleet.cores is not None and seconds:
+            with self.fleet.cores.request() as turn:
+                yield turn
+                yield self.env.timeout(seconds)
 
     def compile(self, seconds: float) -> Steps:
         self.fleet.compiles += 1
+        yield from self.work(self.p.compile_cpu)
         yield self.env.timeout(seconds)
 
     def ask(self, count: int = 1) -> Steps:
         """Requests; whether they were answered in time."""
         if self.env.now < self.down_until:
             return False
+        yield from self.work(count * self.p.request_cpu)
         wait = self.remote.ask(count)
         if wait <= self.p.timeout:
             yield self.env.timeout(wait)

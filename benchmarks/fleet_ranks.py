@@ -9,7 +9,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from typing import Any
 from common import NINJA, REPOSITORY, LazyProject, kernel_blobs, kernel_table, ninja_build
 from fleet_net import Host
 
+from lazyck.remote import EntryName, Remote
+
+ENTRY = "libk/x86_64-none/k0-0123456789abcdef.so"
 # Where a compile is a sleep: it must not be one while the library is built.
 COMPILER = """#!/bin/sh
 if [ -n "$FLEET_SECONDS" ]; then
@@ -60,9 +64,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds of a helper's first answer, and of a compile beside its sleep, when nothing else runs."""
+    """When nothing else runs: core seconds until a helper's first answer, CPU seconds of a request of its, and seconds
+    of a compile beside its sleep."""
 
     helper: float
+    request: float
     compile: float
 
 
@@ -88,32 +94,57 @@ def build(o: Options) -> Path:
     return here / "rank"
 
 
-def time_helper(o: Options) -> float:
-    """Seconds from the start of `lazyck-remote` to its word that a server has not got an entry."""
+@contextmanager
+def empty_server(o: Options) -> Iterator[tuple[Path, str]]:
+    """A server that has nothing: its directory and its URL."""
     empty = o.work / "empty"
-    empty.mkdir()
+    empty.mkdir(exist_ok=True)
     argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(empty), "0"]
     server = subprocess.Popen([argv[0], "-u", *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert server.stdout is not None
     port = server.stdout.readline().split("port ")[1].split()[0]
-    name = "libk/x86_64-none/k0-0123456789abcdef.so"
-    argv = [str(o.work / "bin" / "lazyck-remote"), "entry", "--key", "0" * 32, "--name", name]
-    env = {**os.environ, "LAZYCK_REMOTE": f"http://127.0.0.1:{port}|trusted"}
+    try:
+        yield empty, f"http://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def time_helper(o: Options) -> float:
+    """Seconds of one core from the start of `lazyck-remote` to its word that a server has not got an entry: so many
+    start at once as there are hosts, since each alone would have the other cores for its own short processes."""
     taken = []
-    for _ in range(7):
-        ours, theirs = socket.socketpair()
-        begin = time.perf_counter()
-        helper = subprocess.Popen(
-            [*argv, "--cache", str(empty), "--only-fetch"], env=env, stdin=theirs.fileno(), cwd=empty
-        )
-        theirs.close()
-        assert ours.recv(100) == b"miss\n"
-        taken.append(time.perf_counter() - begin)
-        ours.close()
-        helper.wait()
-    server.kill()
-    server.wait()
+    with empty_server(o) as (empty, url):
+        argv = [str(o.work / "bin" / "lazyck-remote"), "entry", "--key", "0" * 32, "--name", ENTRY]
+        argv += ["--cache", str(empty), "--only-fetch"]
+        env = {**os.environ, "LAZYCK_REMOTE": f"{url}|trusted"}
+        for _ in range(3):
+            begin = time.perf_counter()
+            running = []
+            for _ in range(o.hosts):
+                ours, theirs = socket.socketpair()
+                running.append((ours, subprocess.Popen(argv, env=env, stdin=theirs.fileno(), cwd=empty)))
+                theirs.close()
+            for ours, helper in running:
+                assert ours.recv(100) == b"miss\n"
+                ours.close()
+                helper.wait()
+            taken.append((time.perf_counter() - begin) * (os.cpu_count() or 1) / o.hosts)
     return statistics.median(taken)
+
+
+def time_request(o: Options) -> float:
+    """CPU seconds that a helper spends on asking for an entry that is not there, when it has asked before."""
+    count = 300
+    with empty_server(o) as (_, url):
+        remote = Remote.from_environment({"LAZYCK_REMOTE": f"{url}|trusted"}, remembers=False)
+        assert remote is not None
+        entry = EntryName("0" * 32, ENTRY)
+        assert remote.find(remote.places[0], entry) is None
+        begin = time.process_time()
+        for _ in range(count):
+            remote.find(remote.places[0], entry)
+        return (time.process_time() - begin) / count
 
 
 def time_compile(o: Options) -> float:
