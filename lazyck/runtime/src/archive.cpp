@@ -153,7 +153,7 @@ std::string Archives::digest_of(const std::string& path) {
 void remove_unused_bundles(const std::string& root) {
     const UniqueFd at = open_file(root + "/.bundles", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!at) return;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(fdopendir(dup(at.get())), closedir);
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(fdopendir(fcntl(at.get(), F_DUPFD_CLOEXEC, 0)), closedir);
     Strings unused;
     while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
         struct stat st;
