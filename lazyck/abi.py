@@ -11,6 +11,9 @@ RECORD_SECTION = ".lazyck.record"
 # Bytes 9..15 of an ELF identification are padding; an object that the shim wrote carries this there, so that
 # one 16-byte read tells a deferred object from a real one.
 OBJECT_MARK = b"LAZYCK\x01"
+# What a deferred object asks for and nobody has, so that a link without lazyck fails and says this name.
+DEFERRED_SYMBOL = "lazyck_deferred_this_object__run_make_clean_first__or_link_it_under_lazyck_build_full"
+DEFERRED_SECTION = ".lazyck.deferred"
 
 # -- symbols of the generated stubs (hidden inside each lazy library) --------------------------------
 SYMBOL_SLOTS = "lazyck_slots"
@@ -18,6 +21,9 @@ SYMBOL_SLOT_COUNT = "lazyck_slot_count"
 SYMBOL_MANIFEST = "lazyck_manifest"
 SYMBOL_MANIFEST_END = "lazyck_manifest_end"
 SYMBOL_TRAMPOLINE = "lazyck_trampoline"
+# Between the name of a function that its library hides ahead of time and the library's tag: `_Z3addii.lazyck.1a2b3c4d`
+# is what blobs call it by, so that no other library's function of that name is bound in its place.
+PRIVATE_MARK = ".lazyck."
 
 # -- versions ---------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"

@@ -13,6 +13,7 @@ from filelock import FileLock
 from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.runtime.hide import set_apart
 from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
@@ -44,6 +45,7 @@ MACHINE_FLAGS = {
 # unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = ("-pthread", "-ldl")
+_LAYOUT = "3"  # of the objects in the store, beyond what compiler and flags say: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
 
@@ -128,7 +130,7 @@ def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
-    words = [machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
+    words = [_LAYOUT, machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
     return digest(version.stdout.encode(), *map(encode, words))
 
 
@@ -164,6 +166,7 @@ def _compile(
             said = proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT).stderr
             if said:
                 write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
+            set_apart(temporary)
             temporary.replace(target)
 
         pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)

@@ -1,6 +1,9 @@
 // The exported C interface. Nothing inside the library calls these functions: with another lazy library in the process,
 // such a call could end up in that one.
+#include <pthread.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -19,9 +22,29 @@ using lazyck::rt::Library;
 
 namespace {
 
-std::string& last_error() {
-    thread_local std::string s_error;
-    return s_error;
+// The last error of each thread. By hand: a thread_local would make every lazy library need the loader itself
+// (`__tls_get_addr`), which a library in C does not.
+pthread_key_t g_error_key;
+pthread_once_t g_error_once = PTHREAD_ONCE_INIT;
+bool g_has_error_key = false;
+
+void make_error_key() {
+    // The C library's own function frees a thread's text, so nothing is left to call when this library is closed.
+    g_has_error_key = pthread_key_create(&g_error_key, std::free) == 0;
+    if (g_has_error_key) std::atexit([] { pthread_key_delete(g_error_key); });
+}
+
+void set_last_error(const char* text) {
+    pthread_once(&g_error_once, make_error_key);
+    if (!g_has_error_key) return;
+    std::free(pthread_getspecific(g_error_key));
+    pthread_setspecific(g_error_key, strdup(text));
+}
+
+const char* last_error() {
+    pthread_once(&g_error_once, make_error_key);
+    const void* const text = g_has_error_key ? pthread_getspecific(g_error_key) : nullptr;
+    return text == nullptr ? "" : static_cast<const char*>(text);
 }
 
 // The result of `work`, or -1 with the error kept.
@@ -30,9 +53,9 @@ int guarded(Work work) {
     try {
         return work();
     } catch (const std::exception& e) {
-        last_error() = e.what();
+        set_last_error(e.what());
     } catch (...) {
-        last_error() = "lazyck: unknown error";
+        set_last_error("lazyck: unknown error");
     }
     return -1;
 }
@@ -182,4 +205,4 @@ LAZYCK_EXPORT int lazyck_clear_failures(void) {
     return guarded([] { return Library::get().clear_failures(); });
 }
 
-LAZYCK_EXPORT const char* lazyck_last_error(void) { return last_error().c_str(); }
+LAZYCK_EXPORT const char* lazyck_last_error(void) { return last_error(); }

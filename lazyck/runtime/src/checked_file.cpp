@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "company.h"
+#include "debugger.h"
 #include "hash.h"
 #include "memory_file.h"
 #include "text.h"
@@ -27,26 +29,33 @@ namespace {
 constexpr char k_proc[] = "/proc/";
 constexpr std::size_t k_longest = 4000;  // a path has at most 4,096 bytes
 
-std::string loader_reason(const std::string& otherwise) {
-    const char* const text = dlerror();
-    return text == nullptr ? otherwise : text;
+void* open_library(const Strings& before, const std::string& name, std::string& reason) {
+    if (!before.empty()) return load_behind(before, name, reason);
+    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char* const text = dlerror();
+        reason = text == nullptr ? name : text;
+    }
+    return handle;
 }
 
 // The name by which debuggers, dladdr and stack traces look for the file: its path, in place of a descriptor's, whose
 // number is soon another file's. The new text goes into the old one's memory, which `loader_name` made long enough:
 // whoever reads it meanwhile stays inside. By hand: the thread sanitizer watches strlen and its like wherever they are
 // called from, and does not know the loader's lock, behind which another thread may have made the text.
-__attribute__((no_sanitize("thread"))) void set_shown_name(void* handle, const std::string& path) {
+// False where it has another one already.
+__attribute__((no_sanitize("thread"))) bool set_shown_name(void* handle, const std::string& path) {
     link_map* map = nullptr;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return false;
     volatile char* const name = map->l_name;
     std::size_t length = 0;
     while (name[length] != '\0') {
-        if (length < sizeof k_proc - 1 && name[length] != k_proc[length]) return;
+        if (length < sizeof k_proc - 1 && name[length] != k_proc[length]) return false;
         ++length;
     }
-    if (length < sizeof k_proc - 1 || length < path.size()) return;
+    if (length < sizeof k_proc - 1 || length < path.size()) return false;
     for (std::size_t i = 0; i <= path.size(); ++i) name[i] = path.c_str()[i];
+    return true;
 }
 
 bool is_same(const struct stat& one, const struct stat& other) {
@@ -91,7 +100,7 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
     return "";
 }
 
-void* CheckedFile::load(std::mutex& moments, std::string& reason) {
+void* CheckedFile::load(std::mutex& moments, const Before& before, std::string& reason) {
     std::shared_ptr<const UniqueFd> file;
     {
         const std::lock_guard<std::mutex> guard(moments);
@@ -118,31 +127,31 @@ void* CheckedFile::load(std::mutex& moments, std::string& reason) {
     const std::string name = loader_name(memory ? memory.get() : file->get(), st);
     void* handle = nullptr;
     if (!name.empty()) {
-        handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+        handle = open_library(before(name), name, reason);
         if (handle == nullptr) {
-            reason = loader_reason(m_path);
             const std::size_t at = reason.find(name);
             if (at != std::string::npos) reason.replace(at, name.size(), m_path);
         }
     } else if (memory) {
         reason = m_path + ": its file system " + why_copied + ", and without /proc a copy in memory has no name";
     } else {
-        handle = load_by_path(reason);
+        handle = load_by_path(before, reason);
     }
     if (handle == nullptr) return nullptr;
-    const std::lock_guard<std::mutex> guard(moments);
-    if (!name.empty()) set_shown_name(handle, m_path);
-    m_handle = handle;
-    m_file.reset();
+    bool is_renamed = false;
+    {
+        const std::lock_guard<std::mutex> guard(moments);
+        if (!name.empty()) is_renamed = set_shown_name(handle, m_path);
+        m_handle = handle;
+        m_file.reset();
+    }
+    if (is_renamed) refresh_debugger();
     return handle;
 }
 
-void* CheckedFile::load_by_path(std::string& reason) const {
-    void* const handle = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        reason = loader_reason(m_path);
-        return nullptr;
-    }
+void* CheckedFile::load_by_path(const Before& before, std::string& reason) const {
+    void* const handle = open_library(before(m_path), m_path, reason);
+    if (handle == nullptr) return nullptr;
     struct stat st;
     if (lstat(m_path.c_str(), &st) == 0 && is_same(st, m_status)) return handle;
     dlclose(handle);

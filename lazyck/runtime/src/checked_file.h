@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "files.h"
+#include "text.h"
 
 namespace lazyck::rt {
 
@@ -21,11 +23,14 @@ class CheckedFile {
 
     // The loader's handle of this very file, whatever lies at its path by now; the descriptor is closed then. Null with
     // the loader's reason. Several threads may call it: the file is mapped once. `moments` is theirs together, held for
-    // moments and never while the dynamic loader works; the caller's, since a handler of fork has to know it.
-    void* load(std::mutex& moments, std::string& reason);
+    // moments and never while the dynamic loader works; the caller's, since a handler of fork has to know it. `before`
+    // is told the name by which the loader will know the file, and answers with the loaded libraries in which what the
+    // file refers to is looked up first (see company.h).
+    using Before = std::function<Strings(const std::string& name)>;
+    void* load(std::mutex& moments, const Before& before, std::string& reason);
 
  private:
-    void* load_by_path(std::string& reason) const;
+    void* load_by_path(const Before& before, std::string& reason) const;
     std::string loader_name(int fd, const struct stat& identity) const;
 
     const std::string m_path;

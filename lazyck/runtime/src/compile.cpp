@@ -14,6 +14,7 @@
 #include "files.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "private_names.h"
 #include "process.h"
 #include "staging.h"
 
@@ -63,6 +64,7 @@ class Compilation {
         say(Level::info,
             "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         if (!is_compiled_faster()) run_step("compile", m_plan.compile, "blob.o");
+        name_privately();
         run_step("link", m_plan.link, "blob.so");
         UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
@@ -85,6 +87,13 @@ class Compilation {
     }
 
  private:
+    void name_privately() {
+        const UniqueFd object = open_at(m_staging.fd(), "blob.o", O_RDWR);
+        if (!object) fail_system("cannot open '" + m_staging.path() + "/blob.o'", errno);
+        const std::string fault = give_private_names(object.get(), m_request.symbols);
+        if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
+    }
+
     bool is_compiled_faster() {
         if (m_request.faster.empty() || m_plan.compile.empty()) return false;
         Strings argv = m_plan.compile;

@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace lazyck::rt {
@@ -74,6 +76,47 @@ std::optional<DynamicSymbol> ElfView::symbol(std::uint64_t index, std::string_vi
 std::optional<DynamicSymbol> ElfView::find_function(std::string_view name) const {
     if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return std::nullopt;
     return m_gnu_hash != 0 ? find_by_gnu_hash(name) : find_by_sysv_hash(name);
+}
+
+bool ElfView::is_header_state(std::uint64_t index) const {
+    const auto row = read<Elf64_Sym>(m_symbols + index * sizeof(Elf64_Sym));
+    if (!row || row->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(row->st_other) != STV_DEFAULT) return false;
+    const unsigned binding = ELF64_ST_BIND(row->st_info), type = ELF64_ST_TYPE(row->st_info);
+    if ((binding != STB_WEAK && binding != STB_GNU_UNIQUE) || (type != STT_OBJECT && type != STT_TLS)) return false;
+    // Vtables and type information are in every file that needs them, and none of them changes.
+    const auto lead = read<std::array<char, 5>>(m_strings + row->st_name);
+    return !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
+}
+
+bool ElfView::has_header_state() const {
+    if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return false;
+    if (m_gnu_hash == 0) {
+        const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
+        for (std::uint64_t i = 1; count && i < *count; ++i) {
+            if (is_header_state(i)) return true;
+        }
+        return false;
+    }
+    // The table holds what the file defines, from the first symbol on: to the end of the last chain, of which there is
+    // one for each symbol.
+    const auto buckets = read<std::uint32_t>(m_gnu_hash), first = read<std::uint32_t>(m_gnu_hash + 4);
+    const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
+    if (!buckets || !first || !filter_words) return false;
+    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{*filter_words};
+    const std::uint64_t chain_at = bucket_at + 4 * std::uint64_t{*buckets};
+    std::uint32_t last = 0;
+    for (std::uint64_t i = 0; i < *buckets; ++i) {
+        const auto start = read<std::uint32_t>(bucket_at + 4 * i);
+        if (!start) return false;
+        last = std::max(last, *start);
+    }
+    for (std::uint64_t i = *first; last >= *first; ++i) {
+        const auto link = read<std::uint32_t>(chain_at + 4 * (i - *first));
+        if (!link) return false;
+        if (is_header_state(i)) return true;
+        if (i >= last && (*link & 1) != 0) return false;
+    }
+    return false;
 }
 
 // header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[]; chain:u32[] (bit 0 set: last)

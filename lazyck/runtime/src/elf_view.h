@@ -27,6 +27,10 @@ class ElfView {
     // A function that the file defines and exports.
     std::optional<DynamicSymbol> find_function(std::string_view name) const;
 
+    // Whether the file exports variables of which other libraries may have a definition too (inline variables, statics
+    // of templates and of inline functions), so that only one of them may be used.
+    bool has_header_state() const;
+
     // Contents of the named section: offset and size.
     std::optional<std::pair<std::size_t, std::size_t>> section(std::string_view name) const;
 
@@ -38,6 +42,7 @@ class ElfView {
     template <typename T>
     std::optional<T> read(std::uint64_t offset) const;
     std::optional<std::uint64_t> offset_of(std::uint64_t address) const;
+    bool is_header_state(std::uint64_t index) const;
     bool is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const;
     std::optional<DynamicSymbol> symbol(std::uint64_t index, std::string_view name) const;
     std::optional<DynamicSymbol> find_by_gnu_hash(std::string_view name) const;

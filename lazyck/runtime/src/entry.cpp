@@ -89,32 +89,31 @@ std::string read_seen(const Note& note, std::size_t size) {
     return text;
 }
 
-// What an earlier look found in the file of status `st`.
-std::optional<std::vector<DynamicSymbol>> recall(const Note& note, const struct stat& st, const Digest& key,
-                                                 const Strings& symbols) {
-    const std::string text = read_seen(note, sizeof(Digest) + symbols.size() * 2 * sizeof(std::uint64_t));
-    if (text.empty()) return std::nullopt;
+// Fills `entry` with what an earlier look found in the file of status `st`, if there was one.
+bool recall(const Note& note, const struct stat& st, const Digest& key, const Strings& symbols, Entry& entry) {
+    const std::string text = read_seen(note, sizeof(Digest) + (symbols.size() * 2 + 1) * sizeof(std::uint64_t));
+    if (text.empty()) return false;
     const std::string rows = text.substr(sizeof(Digest));
-    if (text != seen_text(st, key, symbols, rows)) return std::nullopt;
-    std::vector<DynamicSymbol> functions;
+    if (text != seen_text(st, key, symbols, rows)) return false;
     for (std::size_t i = 0; i < symbols.size(); ++i) {
         std::uint64_t row[2];
         std::memcpy(row, rows.data() + i * sizeof row, sizeof row);
-        functions.push_back({row[0], row[1] != 0});
+        entry.functions.push_back({row[0], row[1] != 0});
     }
-    return functions;
+    entry.has_header_state = rows[rows.size() - sizeof(std::uint64_t)] != 0;
+    return true;
 }
 
-void remember(const Note& note, const std::vector<DynamicSymbol>& functions, const MappedFile& file, const Digest& key,
-              const Strings& symbols) {
+void remember(const Note& note, const Entry& entry, const MappedFile& file, const Digest& key, const Strings& symbols) {
     if (note.name.empty()) return;
     // A write in the same tick of the clock would go unseen.
     if (std::time(nullptr) - file.status().st_ctim.tv_sec < k_settled) return;
     std::string rows;
-    for (const DynamicSymbol& symbol : functions) {
+    for (const DynamicSymbol& symbol : entry.functions) {
         append(rows, symbol.value);
         append(rows, std::uint64_t{symbol.is_ifunc});
     }
+    append(rows, std::uint64_t{entry.has_header_state});
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
     UniqueFd fd = open_at(note.directory, note.name, flags);
     if (!fd && errno == ENOENT && mkdirat(note.directory, directory_of(note.name).c_str(), 0700) == 0)
@@ -150,8 +149,7 @@ std::string check(const MappedFile& file, const Digest& key, std::uint16_t machi
 }
 
 // In the order of `symbols`.
-std::vector<DynamicSymbol> functions_of(const MappedFile& file, const std::string& path, const Strings& symbols) {
-    const ElfView elf(file.data(), file.size());
+std::vector<DynamicSymbol> functions_of(const ElfView& elf, const std::string& path, const Strings& symbols) {
     std::vector<DynamicSymbol> functions;
     for (const std::string& name : symbols) {
         const auto found = elf.find_function(name);
@@ -172,17 +170,16 @@ EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, co
     result.problem = fstat(fd.get(), &st) != 0 ? system_text(errno) : stranger_of(st);
     if (!result.problem.empty()) return result;
     const Digest id = key.id();
-    auto known = recall(note, st, id, symbols);
-    if (known) {
-        result.entry.functions = std::move(*known);
-    } else {
+    if (!recall(note, st, id, symbols, result.entry)) {
         MappedFile file;
         const int map_error = file.map(fd.get());
         result.problem = map_error != 0 ? system_text(map_error) : check(file, id, key.machine);
         if (!result.problem.empty()) return result;
-        result.entry.functions = functions_of(file, path, symbols);
+        const ElfView elf(file.data(), file.size());
+        result.entry.functions = functions_of(elf, path, symbols);
+        result.entry.has_header_state = elf.has_header_state();
         st = file.status();
-        remember(note, result.entry.functions, file, id, symbols);
+        remember(note, result.entry, file, id, symbols);
     }
     result.entry.path = path;
     result.entry.file = std::make_shared<CheckedFile>(std::move(fd), path, st);

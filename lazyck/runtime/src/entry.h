@@ -21,6 +21,7 @@ struct Entry {
     long peak_kib = 0;
     std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
+    bool has_header_state = false;         // see ElfView
 };
 
 enum class EntryState { ready, missing, damaged };

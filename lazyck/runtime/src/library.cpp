@@ -6,6 +6,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,28 @@ std::string own_path() {
 __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
     const link_map* map = nullptr;
     return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_addr : 0;
+}
+
+// Whether what is loaded at `base` has a symbol where the checked file has `symbol`.
+bool has_symbol_at(std::uintptr_t base, const DynamicSymbol& symbol) {
+    Dl_info info;
+    void* row = nullptr;
+    if (dladdr1(reinterpret_cast<void*>(base + symbol.value), &info, &row, RTLD_DL_SYMENT) == 0) return false;
+    return row != nullptr && static_cast<const ElfW(Sym)*>(row)->st_value == symbol.value;
+}
+
+// The function that a symbol of a loaded blob stands for. The resolver of an IFUNC is called as the loader calls it.
+void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
+    void* const code = reinterpret_cast<void*>(base + symbol.value);
+    if (!symbol.is_ifunc) return code;
+#if defined(__aarch64__)
+    const unsigned long capabilities[] = {3 * sizeof(unsigned long), getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+    constexpr unsigned long has_argument = 1UL << 62;
+    return reinterpret_cast<void* (*)(unsigned long, const unsigned long*)>(code)(capabilities[1] | has_argument,
+                                                                                  capabilities);
+#else
+    return reinterpret_cast<void* (*)()>(code)();
+#endif
 }
 
 // Blobs name this library by its soname, so that they can call back into it: had another one of that soname been loaded
@@ -523,6 +546,34 @@ void Library::forget(BlobId blob, const Entry& entry) {
     if (state.entry.get() == &entry) state.entry.reset();
 }
 
+// A blob that has state of headers is loaded behind the library and those that have such state too: whoever is first in
+// the list has what all of them use, as when a linker takes the first of several definitions. It stands in the list
+// before it is loaded, since no lock is held while the loader works: another thread that loads a blob behind it makes
+// the loader load both, and its own call then finds it loaded.
+void* Library::open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason) {
+    std::string listed;
+    const auto before = [&](const std::string& name) {
+        if (!entry.has_header_state) return Strings();
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        auto place = std::find(m_state_holders.begin(), m_state_holders.end(), name);
+        if (place == m_state_holders.end()) {
+            place = m_state_holders.insert(place, name);
+            listed = name;
+        }
+        Strings names(m_state_holders.begin(), place);
+        const bool is_program = manifest.soname()[0] == '\0';
+        if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
+        return names;
+    };
+    void* const handle = entry.file->load(m_mutex, before, reason);
+    if (handle == nullptr && !listed.empty()) {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
+                              m_state_holders.end());
+    }
+    return handle;
+}
+
 // Several threads may load the same entry: the loader maps it once, and all store the same addresses.
 void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     const Row at = row(blob);
@@ -536,7 +587,7 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     event.size = entry.file->size();
     event.start = now_seconds();
     std::string reason;
-    void* const handle = entry.file->load(m_mutex, reason);
+    void* const handle = open_blob(at.manifest, entry, reason);
     if (handle == nullptr) {
         forget(blob, entry);
         fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
@@ -545,21 +596,15 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     introduce_unwinders(handle);
     check_calls_back(handle, at.manifest, m_path, description.name);
     const std::uintptr_t base = load_base(handle);
-    std::vector<void*> functions;
-    for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
-        const DynamicSymbol& symbol = entry.functions.at(i);
-        const char* const name = at.manifest.symbol_name(description.first_symbol + i);
-        void* function = dlsym(handle, name);
-        // The entry's own function, never one of that name elsewhere: this library's stub has it too, and would call
-        // itself for ever. Only the function that an IFUNC chose cannot be computed.
-        if (!symbol.is_ifunc && reinterpret_cast<std::uintptr_t>(function) != base + symbol.value) function = nullptr;
-        if (function == nullptr) {
-            fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
-                     name + "' where its file says; is a file of an older version still loaded?",
-                 {description.name, "", ""});
-        }
-        functions.push_back(function);
+    if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
+        fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
+                 at.manifest.symbol_name(description.first_symbol) +
+                 "' where its file says; is a file of an older version still loaded?",
+             {description.name, "", ""});
     }
+    // By the entry's own table: dlsym would find this library's stub of that name, which comes before the blob.
+    std::vector<void*> functions;
+    for (const DynamicSymbol& symbol : entry.functions) functions.push_back(function_at(base, symbol));
     bool is_first = false;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);

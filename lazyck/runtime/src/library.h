@@ -100,6 +100,7 @@ class Library {
     bool is_loaded(BlobId blob);
     void make_ready(BlobId blob);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
+    void* open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();
     bool is_at_hand(BlobId blob);
@@ -128,8 +129,9 @@ class Library {
     std::mutex m_mutex;
     std::unique_ptr<std::condition_variable> m_changed;
     std::unordered_map<BlobId, BlobState> m_states;
-    std::string m_record;  // "": nothing is recorded
-    unsigned m_order = 0;  // of the last blob that was
+    Strings m_state_holders;  // blobs with state of headers, by the loader's names, in the order in which they came
+    std::string m_record;     // "": nothing is recorded
+    unsigned m_order = 0;     // of the last blob that was
     bool m_is_sampled = false;
     std::unique_ptr<Prefetch> m_prefetch;                          // of LAZYCK_PREFETCH
     std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of those that were not called yet

@@ -19,7 +19,7 @@ constexpr std::uint32_t k_smb2_magic = 0xfe534d42, k_cifs_magic = 0xff534d42;  /
 constexpr unsigned k_may_execute = 0x10;  // MFD_EXEC, which headers before Linux 6.3 lack
 
 // By number: the C library has the function since 2.27 only, the kernel since 3.17.
-int make_memory_file(unsigned flags) {
+int create_memory_file(unsigned flags) {
     return static_cast<int>(syscall(SYS_memfd_create, "lazyck-blob", MFD_CLOEXEC | flags));
 }
 
@@ -38,10 +38,14 @@ std::string reason_to_copy(int fd) {
     return "";
 }
 
+UniqueFd make_memory_file() {
+    int made = create_memory_file(k_may_execute);
+    if (made < 0 && errno == EINVAL) made = create_memory_file(0);
+    return UniqueFd(made);
+}
+
 UniqueFd copy_to_memory(int fd) {
-    int made = make_memory_file(k_may_execute);
-    if (made < 0 && errno == EINVAL) made = make_memory_file(0);
-    UniqueFd memory(made);
+    UniqueFd memory = make_memory_file();
     std::vector<char> buffer(1 << 16);
     off_t at = 0;
     while (memory) {

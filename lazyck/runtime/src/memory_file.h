@@ -9,6 +9,9 @@ namespace lazyck::rt {
 // What keeps code from being mapped from the file system of `fd`, as an end of "its file system ...", or "".
 std::string reason_to_copy(int fd);
 
+// An empty file in memory that code may be mapped from where the system allows any to be; else empty, with errno.
+UniqueFd make_memory_file();
+
 // A copy of all that `fd` has; empty, with errno, where the system cannot.
 UniqueFd copy_to_memory(int fd);
 

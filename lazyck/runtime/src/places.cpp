@@ -1,6 +1,7 @@
 #include "places.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,23 @@ Match match_of(const std::string& root, const ManifestView& manifest, const Blob
     return Match::other_build;
 }
 
+// Throws CompileError where none of `roots` has anything of the library's bundle: it was copied without.
+void check_bundle(const Strings& roots, const std::string& library, const ManifestView& manifest, const BlobRow& blob) {
+    const std::string name = file_name_of(manifest.library());
+    std::string places;
+    for (const std::string& root : roots) {
+        struct stat st;
+        const std::string place = root + "/" + name;
+        if (stat(place.c_str(), &st) == 0) return;
+        places += (places.empty() ? "'" : " nor '") + visible(place) + "'";
+    }
+    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle of '" + visible(library) +
+             "', which has its source, is not at " + places + "; copy lazyck/" + visible(name) +
+             " of the build's install dir to " + visible(roots.front() + "/" + name) + ", or name what holds " +
+             visible(name) + " with " LAZYCK_ENV_ROOT,
+         {blob.name, "", ""});
+}
+
 }  // namespace
 
 Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library) {
@@ -51,7 +69,10 @@ std::string root_of_blob(const Strings& roots, const std::string& library, const
         if (match == Match::this_build) return root;
         if (match == Match::other_build) other = root;
     }
-    if (other.empty()) return roots.front();  // whoever compiles says what is missing
+    if (other.empty()) {
+        check_bundle(roots, library, manifest, blob);
+        return roots.front();  // whoever compiles says what is missing
+    }
     fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle at '" + other +
              "' is of another build of " + manifest.library() + " than '" + library +
              "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT,

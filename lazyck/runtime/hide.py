@@ -1,0 +1,45 @@
+"""Keeps what the runtime's objects define for themselves apart from what a lazy library has of the same name.
+
+Templates of the C++ library stay visible whatever `-fvisibility` says, since its headers ask for that: a lazy library
+would export dozens of the runtime's instances. Hiding them is not enough, because a linker takes the strictest
+visibility of all definitions of a name, and the library's own ones would be hidden, too. So they get other names.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+_KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interface, and what callers catch
+_MARK = b".lazyck"
+_ROW = struct.Struct("<IBBHQQ")
+_LOCAL, _HIDDEN = 0, 2
+_PLACE_IN_HEADER = 24  # of a section's offset in the file, before its size
+
+
+def set_apart(path: Path) -> None:
+    """Rename and hide, in the object at `path`, all that it defines for whoever links it but the interfaces."""
+    with path.open("r+b") as f:
+        image = ELFFile(f)
+        table = image.get_section_by_name(".symtab")
+        if not isinstance(table, SymbolTableSection):
+            return
+        # A string table may serve sections, too, and names may share their ends: what is there stays.
+        strings = bytearray(table.stringtable.data())
+        rows = []
+        for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
+            text = bytes(strings[name : strings.index(0, name)])
+            if info >> 4 != _LOCAL and section and not other & 3 and not _KEPT.match(text.decode()):
+                name, other = len(strings), other | _HIDDEN
+                strings += text + _MARK + b"\0"
+            rows.append(_ROW.pack(name, info, other, section, value, size))
+        at_end = f.seek(0, 2)
+        f.write(strings)
+        f.seek(table["sh_offset"])
+        f.write(b"".join(rows))
+        f.seek(image["e_shoff"] + table["sh_link"] * image["e_shentsize"] + _PLACE_IN_HEADER)
+        f.write(struct.pack("<QQ", at_end, len(strings)))
