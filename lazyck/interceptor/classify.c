@@ -24,13 +24,32 @@ static void add_linker_words(Command* cmd, const char* value) {
     }
 }
 
+// Whether one of the words, which are another compiler's, says where headers are: `-Wall,-I/x`.
+static bool names_headers(const char* words) {
+    for (const char* p = words; (p = strchr(p, '-')); p++)
+        if ((p == words || strchr(",= '\"", p[-1])) && p[1] && strchr("IiF", p[1])) return true;
+    return false;
+}
+
 static void add_includes(const Conf* conf, Command* cmd, char kind, const char* value) {
     char lead[2] = {kind, 0};
     do {
         size_t n = strchr(conf->traits, k_trait_lists) ? strcspn(value, ",") : strlen(value);
         if (n) push(&cmd->includes, join_text(lead, copy_text(value, n), ""));
+        // below the system's root, or what divides the list
+        if (*value == '=' || !strncmp(value, "$SYSROOT", 8) || !strcmp(value, "-")) cmd->has_other_includes = true;
         value += n;
     } while (*value++);
+}
+
+// Words for the compiler below: a rule for one has the text `-Xcompiler,WORD`.
+static void take_host_options(const Conf* conf, Command* cmd, const char* value) {
+    while (*value) {
+        size_t n = strcspn(value, ", \t\n");
+        const Rule* rule = n ? find_rule(conf, join_text("-Xcompiler", ",", copy_text(value, n))) : NULL;
+        if (rule && rule->role == 'C') refuse(&cmd->compile_refusal, rule->reason);
+        value += n + (value[n] != 0);
+    }
 }
 
 static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* value) {
@@ -74,6 +93,9 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
         case k_include_file:
             add_includes(conf, cmd, rule->role, value);
             break;
+        case 'E':
+            if (names_headers(rule->text) || names_headers(value)) cmd->has_other_includes = true;
+            break;
         case 'l':
             push(&cmd->libraries, value);
             break;
@@ -85,6 +107,10 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
             break;
         case 'b':
             cmd->host_compiler = value;
+            break;
+        case 'h':
+            if (names_headers(value)) cmd->has_other_includes = true;
+            take_host_options(conf, cmd, value);
             break;
         case 'm':
             cmd->target = value;
@@ -137,10 +163,11 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             size_t n = strcspn(text, " \t\n'\"");
             char* word = copy_text(text, n);
             const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-            if (waiting && n && waiting->role == 'T') take_option(conf, cmd, waiting, word);
+            if (waiting && n && strchr("Th", waiting->role)) take_option(conf, cmd, waiting, word);
+            if ((rule && strchr("IQYAH", rule->role)) || names_headers(word)) cmd->has_other_includes = true;
             if (n) waiting = rule && rule->mode == 's' ? rule : NULL;
             if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
-            if (rule && rule->role == 'T' && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
+            if (rule && strchr("Th", rule->role) && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
             if (rule && rule->role == 'r') refuse(&cmd->compile_refusal, "response-file");
             if (rule && strchr("oxduDtqwW", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
             text += n + (text[n] != 0);

@@ -40,6 +40,7 @@ typedef struct {
         size_t value;
     }* slots;
     size_t slots_used, slot_count;
+    bool lacks_names;  // a file includes what a macro names
 } Search;
 
 // -- a table from texts to numbers ---------------------------------------------------------------------------------
@@ -119,7 +120,8 @@ static void add_variable(Search* s, const char* name, bool is_system) {
     while (text && *text) {
         size_t n = strcspn(text, ":");
         add_directory(s, copy_text(text, n), is_system);
-        text += n + (text[n] == ':');
+        text += n;
+        if (*text && !*++text) add_directory(s, "", is_system);
     }
 }
 
@@ -130,7 +132,7 @@ static size_t variable_size(const char* name) {
 
 static void begin_search(Search* s, const Command* cmd, bool is_c) {
     const char* by_language = is_c ? "C_INCLUDE_PATH" : "CPLUS_INCLUDE_PATH";
-    size_t most = cmd->includes.n + variable_size("CPATH") + variable_size(by_language) + 1;
+    size_t most = cmd->includes.n + variable_size("CPATH") + variable_size(by_language) + 2;
     *s = (Search){.dirs = allocate(most * sizeof(Directory))};
     add_directories(s, cmd, k_include_quote, false);
     s->quoted_only = s->count;
@@ -198,7 +200,12 @@ static void scan_file(Search* s, const char* path, bool is_system, size_t next) 
     if (!read_file(path, &data, &size)) return;
     const char* here = directory_of(path);
     scan_text(&scanner, data, size);
-    while (next_include(&scanner, &include)) resolve(s, &include, here, is_system, next);
+    while (next_include(&scanner, &include)) {
+        if (include.name)
+            resolve(s, &include, here, is_system, next);
+        else
+            s->lacks_names = true;
+    }
     free(data);  // headers come by the hundred
 }
 
@@ -272,7 +279,7 @@ static void keep(const Search* s, const char* file, const Buffer* key) {
     write_whole(file, &b);  // or the next blob looks again
 }
 
-List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool with_system) {
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool* is_whole) {
     Search search;
     const char* dot = strrchr(source, '.');
     bool is_c = cmd->language ? !strcmp(cmd->language, "c") : dot && !strcmp(dot, ".c");
@@ -291,12 +298,13 @@ List find_headers(const Conf* conf, const Command* cmd, const char* source, cons
             Header header = search.headers[i];
             if (header.path) scan_file(&search, header.path, header.stamp.is_system, header.from);
         }
-        if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) keep(&search, file, &key);
+        if (!search.lacks_names && (mkdir(conf->headers, 0777) == 0 || errno == EEXIST)) keep(&search, file, &key);
     }
+    *is_whole = !search.lacks_names && !cmd->has_other_includes;
     List found = {0};
     for (size_t i = 0; i < search.n; i++) {
         const Header* h = &search.headers[i];
-        if (h->path && (with_system || !h->stamp.is_system)) push(&found, h->path);
+        if (h->path && !(cmd->omits_system_headers && h->stamp.is_system)) push(&found, h->path);
     }
     return found;
 }

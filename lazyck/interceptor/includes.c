@@ -138,7 +138,7 @@ static void skip_line(Scanner* s) {
     }
 }
 
-// Behind `#`: whether it is an include, and of what. A macro's value is not known here.
+// Behind `#`: whether it is an include, and of what. A macro's value is not known here, nor is what #embed may find.
 static bool read_directive(Scanner* s, Include* out) {
     char word[16];
     size_t n = 0;
@@ -147,8 +147,11 @@ static bool read_directive(Scanner* s, Include* out) {
         if (n + 1 < sizeof word) word[n++] = *s->at;
     word[n] = 0;
     out->next = !strcmp(word, "include_next");
+    out->name = NULL;
+    if (!strcmp(word, "embed")) return true;
     if (!out->next && strcmp(word, "include") && strcmp(word, "import")) return false;
     skip_blanks(s, false);
+    if (s->at < s->end && is_name_character(*s->at)) return true;
     if (s->at == s->end || (*s->at != '"' && *s->at != '<')) return false;
     out->quoted = *s->at == '"';
     char close = out->quoted ? '"' : '>';
@@ -167,9 +170,9 @@ bool next_include(Scanner* s, Include* out) {
     for (;;) {
         skip_blanks(s, true);
         if (s->at == s->end) return false;
-        bool is_directive = *s->at == '#' || begins(s, "%:", 2);
-        if (is_directive) s->at += *s->at == '#' ? 1 : 2;
-        bool found = is_directive && read_directive(s, out);
+        size_t lead = *s->at == '#' ? 1 : begins(s, "%:", 2) ? 2 : begins(s, "?\?=", 3) ? 3 : 0;
+        s->at += lead;
+        bool found = lead && read_directive(s, out);
         skip_line(s);
         if (found) return true;
     }

@@ -44,7 +44,13 @@ bool write_whole(const char* path, const Buffer* content) {
     return good;
 }
 
-static const char k_names[] = "\0.note.GNU-stack\0" LAZYCK_RECORD_SECTION "\0.symtab\0.strtab\0.shstrtab";
+static const char k_names[] = "\0.note.GNU-stack\0" LAZYCK_RECORD_SECTION "\0" LAZYCK_DEFERRED_SECTION
+                              "\0.rela" LAZYCK_DEFERRED_SECTION "\0.symtab\0.strtab\0.shstrtab";
+static const char k_strings[] = "\0" LAZYCK_DEFERRED_SYMBOL;
+
+#ifndef SHF_GNU_RETAIN  // glibc before 2.33
+#define SHF_GNU_RETAIN (1 << 21)
+#endif
 
 static Elf64_Word name_at(const char* name) {
     const char* p = k_names + 1;
@@ -72,44 +78,61 @@ uint16_t machine_of(const char* triple) {
     return 0;
 }
 
-// An object without code whose one section of content, not loaded by anything, is the record.
+// Appends zeros up to a multiple of 8; returns where that is.
+static size_t align(Buffer* b) {
+    static const char k_zeros[8];
+    append(b, k_zeros, -b->n & 7);
+    return b->n;
+}
+
+// An object without code: its content is the record, which nothing loads. A pointer in it to a hidden symbol that
+// nobody defines makes any link without lazyck fail and name the way out: an empty object would go into a broken
+// library. The symbol is hidden since shared libraries may leave others undefined, and its section must not be left out
+// as unused.
 bool write_object(const char* path, const Buffer* record, uint16_t machine) {
+    enum { k_note = 1, k_record, k_deferred, k_relocations, k_symbols, k_symbol_names, k_section_names, k_sections };
     Elf64_Ehdr eh = {
-        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_GNU},
         .e_type = ET_REL,
         .e_machine = machine,
         .e_version = EV_CURRENT,
         .e_ehsize = sizeof(Elf64_Ehdr),
         .e_shentsize = sizeof(Elf64_Shdr),
-        .e_shnum = 6,
-        .e_shstrndx = 5,
+        .e_shnum = k_sections,
+        .e_shstrndx = k_section_names,
     };
     memcpy(eh.e_ident + 9, LAZYCK_OBJECT_MARK, sizeof LAZYCK_OBJECT_MARK - 1);
-    static const Elf64_Sym k_null_symbol;
-    size_t record_at = sizeof eh, symbols_at = (record_at + record->n + 7) & ~(size_t)7;
-    size_t strings_at = symbols_at + sizeof k_null_symbol, names_at = strings_at + 1;
-    size_t sections_at = (names_at + sizeof k_names + 7) & ~(size_t)7;
-    eh.e_shoff = sections_at;
-    Elf64_Shdr sections[6] = {
-        {0},
-        section(".note.GNU-stack", SHT_PROGBITS, record_at, 0, 1),
-        section(LAZYCK_RECORD_SECTION, SHT_PROGBITS, record_at, record->n, 1),
-        section(".symtab", SHT_SYMTAB, symbols_at, sizeof k_null_symbol, 8),
-        section(".strtab", SHT_STRTAB, strings_at, 1, 1),
-        section(".shstrtab", SHT_STRTAB, names_at, sizeof k_names, 1),
+    const Elf64_Sym symbols[2] = {
+        {0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_other = STV_HIDDEN}};
+    const Elf64_Rela relocation = {
+        .r_info = ELF64_R_INFO(1, machine == EM_AARCH64 ? R_AARCH64_ABS64 : R_X86_64_64),
     };
-    sections[3].sh_link = 4;
-    sections[3].sh_info = 1;
-    sections[3].sh_entsize = sizeof k_null_symbol;
-    static const char k_zeros[8];
+    Elf64_Shdr sections[k_sections] = {{0}};
     Buffer b = {0};
     append(&b, &eh, sizeof eh);
+    sections[k_note] = section(".note.GNU-stack", SHT_PROGBITS, b.n, 0, 1);
+    sections[k_record] = section(LAZYCK_RECORD_SECTION, SHT_PROGBITS, b.n, record->n, 1);
     append(&b, record->data, record->n);
-    append(&b, k_zeros, symbols_at - b.n);
-    append(&b, &k_null_symbol, sizeof k_null_symbol);
-    append(&b, k_zeros, 1);
+    sections[k_deferred] = section(LAZYCK_DEFERRED_SECTION, SHT_PROGBITS, align(&b), 8, 8);
+    sections[k_deferred].sh_flags = SHF_ALLOC | SHF_WRITE | SHF_GNU_RETAIN;
+    append(&b, &(uint64_t){0}, 8);
+    sections[k_relocations] = section(".rela" LAZYCK_DEFERRED_SECTION, SHT_RELA, b.n, sizeof relocation, 8);
+    sections[k_relocations].sh_flags = SHF_INFO_LINK;
+    sections[k_relocations].sh_entsize = sizeof relocation;
+    sections[k_relocations].sh_link = k_symbols;
+    sections[k_relocations].sh_info = k_deferred;
+    append(&b, &relocation, sizeof relocation);
+    sections[k_symbols] = section(".symtab", SHT_SYMTAB, b.n, sizeof symbols, 8);
+    sections[k_symbols].sh_entsize = sizeof *symbols;
+    sections[k_symbols].sh_link = k_symbol_names;
+    sections[k_symbols].sh_info = 1;  // the first that is not local
+    append(&b, symbols, sizeof symbols);
+    sections[k_symbol_names] = section(".strtab", SHT_STRTAB, b.n, sizeof k_strings, 1);
+    append(&b, k_strings, sizeof k_strings);
+    sections[k_section_names] = section(".shstrtab", SHT_STRTAB, b.n, sizeof k_names, 1);
     append(&b, k_names, sizeof k_names);
-    append(&b, k_zeros, sections_at - b.n);
+    eh.e_shoff = align(&b);
     append(&b, sections, sizeof sections);
+    memcpy(b.data, &eh, sizeof eh);
     return write_whole(path, &b);
 }

@@ -6,7 +6,9 @@
 //   inputs.c    is an object or archive one of ours?
 //   record.c    the record of a call, the list of compiles, the log
 //   object.c    the deferred object
-//   depfile.c   the rule that names what a blob reads; headers.c finds it, includes.c reads `#include` lines
+//   depfile.c   the rule that names what a blob reads; headers.c finds it, includes.c reads `#include` lines, ask.c
+//   asks
+//               the compiler where those do not tell
 //   launch.c    the same for a compiler that is named by its path, behind `lazyck-launch`
 //   run.c       exec of the real compiler or of the post-build, in a clean environment
 #pragma once
@@ -84,6 +86,7 @@ typedef struct {
     const char *output, *language, *depfile, *host_compiler, *target;
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
+    bool has_other_includes;  // options that may lead to headers in a way that the shim does not follow
 } Command;
 
 typedef struct {
@@ -102,7 +105,7 @@ typedef struct {
 } Scanner;
 
 typedef struct {
-    const char* name;
+    const char* name;   // NULL: a macro's value, or a file that is no text
     bool quoted, next;  // "name" rather than <name>; #include_next
 } Include;
 
@@ -145,7 +148,10 @@ char* depfile_path(const Command* cmd);
 char* quote_for_make(const char* text);
 
 // headers.c
-List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool with_system);
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool* is_whole);
+
+// ask.c
+bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers);
 
 // includes.c
 void scan_text(Scanner* s, const char* data, size_t size);

@@ -17,7 +17,7 @@ from lazyck.errors import ToolchainError
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.options import Item, OptionTable, Role, join
 
-_DEPEND = frozenset(role for role in Role if role.name.startswith("DEPEND"))
+DEPEND_ROLES = frozenset(role for role in Role if role.name.startswith("DEPEND"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Toolchain(ABC):
     prepend_env: tuple[str, ...] = ()
     append_env: tuple[str, ...] = ()
     arch_env: tuple[str, ...] = ()
+    # those of `flag_env` that list directories, with colons between them: of headers; of programs and libraries
+    header_env = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH")
+    search_env = ("COMPILER_PATH", "LIBRARY_PATH")
     path_options: frozenset[str]
     source_suffixes: tuple[str, ...]
     # language (value of -x) → toolchain whose recipes a compile in it follows ("": this one), or `!` and a reason code:
@@ -59,8 +62,12 @@ class Toolchain(ABC):
     lists_paths = False
     # how the driver is given a response file: words, to the last of which the file's name is joined
     response: tuple[str, ...] = ("@",)
-    # file names of static archives that a blob's own link takes where the main library's does (see `link_words`)
+    # file names of static archives that blobs need not find among the main library's exports (see `link_words`)
     own_archives: frozenset[str] = frozenset()
+    # options that make a compile leave out device code, with all else as it was
+    host_only: tuple[str, ...] = ()
+    # what a link of such objects needs besides
+    host_only_link: tuple[str, ...] = ()
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
@@ -158,7 +165,7 @@ class Toolchain(ABC):
             if not item.name:
                 past_source = past_source or item.value is not None
                 continue
-            if item.role in (Role.OUTPUT, Role.COMPILE) or item.role in _DEPEND or self._is_dropped(item):
+            if item.role in (Role.OUTPUT, Role.COMPILE) or item.role in DEPEND_ROLES or self._is_dropped(item):
                 continue
             if item.role is Role.LANGUAGE and past_source:
                 continue  # `-x none` after the source says nothing about it
@@ -193,13 +200,38 @@ class Toolchain(ABC):
 
     @abstractmethod
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        """argv that makes a host-only object of `source`, unoptimized, warnings off."""
+        """argv that makes a host-only object of `source`, unoptimized, warnings off.
+
+        Functions that the options in `base` hide become protected, which tells them from those that the source hides.
+        """
+
+    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        """argv that makes a host-only object of `source` with the symbols that compiling it by the recipe gives."""
+        return self.host_compile(base, source, output, archs)
+
+    def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
+        """Options with which `compiler` (an argv prefix) does not stop at some number of errors."""
+        return ()
 
     def device_dependencies(
         self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
     ) -> list[tuple[str, ...]]:
         """argvs, each of which leaves in `output` a make rule of all that device passes read; read it each time."""
         return []
+
+    @abstractmethod
+    def dependencies(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, ...]]:
+        """argvs, for every pass over `source`, each of which leaves in `output` a make rule of all that it reads; read
+        it each time. A header that is not found is no error: the rule names it as `source` does."""
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
         """Whether what a blob defines stays within its library unless its source says otherwise."""
@@ -223,6 +255,10 @@ class Toolchain(ABC):
     @abstractmethod
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         """argv with placeholders that makes the blob's `.so` of its object, next to the library of `link`."""
+
+    def takes_static_runtime(self, link: LinkCommand) -> bool:
+        """Whether `link` puts a static GPU runtime into the library: its blobs must use that one (see cudart.py)."""
+        return False
 
     def identity(self, compiler: Sequence[str], home: str, env: Mapping[str, str] | None = None) -> str:
         """Short readable name of the compiler with a digest of what its `--version` says; holds no path.

@@ -31,6 +31,7 @@ def _both(*shorts: str) -> frozenset[str]:
 
 _ARCH_OPTIONS = _both("-gencode", "-arch", "-code")
 _HOST_OPTIONS = _both("-Xcompiler")
+_DEBUGGING = frozenset({"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"})
 _TEMPORARIES = _both("-keep-dir", "-time", "-fdevice-time-trace") | {
     "-keep", "--keep", "-save-temps", "--save-temps", "-objtemp", "--objdir-as-tempdir", "-MP",
     "--generate-dependency-targets", "-dryrun", "-v", "--verbose",
@@ -48,7 +49,8 @@ class CudaToolchain(Toolchain):
     name = "cuda"
     install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
     response = ("-optf", "")
-    own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a"})
+    host_only = ("-fdevice-syntax-only",)
+    own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a", "libgcc.a", "libgcc_eh.a"})
     tools = ("nvcc",)
     home_env = cuda_places.HOME_ENV
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
@@ -202,33 +204,79 @@ class CudaToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        # `nvcc -E` is the device's pass; the host's is a step of a compile, which only --dryrun shows
+        # `nvcc -E` is the device's pass; the host's is a step of a compile
+        steps = self._preprocessing(base, source, archs, cwd, env)
+        step = next((s for s in steps if not any(word.startswith("-D__CUDA_ARCH__=") for word in s)), None)
+        if step is None:
+            raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
+        step[step.index("-o") + 1] = output
+        return tuple(step)
+
+    def dependencies(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, ...]]:
+        # nvcc has no -MG, but its steps are gcc's
+        rules = []
+        for step in self._preprocessing(base, source, archs, cwd, env):
+            at = step.index("-o")
+            words = [*step[:at], *step[at + 2 :]]
+            words.remove("-E")
+            rules.append((*words, "-M", "-MG", "-MF", output))
+        return rules
+
+    def _preprocessing(
+        self,
+        base: Sequence[str],
+        source: str,
+        archs: Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+    ) -> list[list[str]]:
+        """The steps of a compile that preprocess, for the host and for each arch: only --dryrun shows them."""
         # without --threads, with which nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
         words = join(i for i in self.table.split(base[1:]) if i.name not in _both("-t"))
-        argv = (base[0], *words, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", output + ".o")
+        argv = (base[0], *words, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", source + ".o")
         shown = proc.run(argv, cwd=cwd, env=env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
         path = (environment() if env is None else env).get("PATH", os.defpath)
+        steps = []
         for line in shown.stderr.splitlines():
             if line.startswith("#$ PATH="):
                 path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
-            if not line.startswith("#$ ") or " -E " not in line or "-D__CUDA_ARCH__=" in line:
+            if not line.startswith("#$ ") or " -E " not in line:
                 continue
             step = shlex.split(line[3:])
             if "-o" in step:
-                step[step.index("-o") + 1] = output
                 if "/" not in step[0]:
                     step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
-                return tuple(step)
-        raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
+                steps.append(step)
+        return steps
 
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        slow = _both("-O", "-Ofc") | {"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"}
+        slow = _both("-O", "-Ofc") | _DEBUGGING
         kept = [i for i in self.table.split(base[1:]) if i.name not in slow]
         words = join(_without_hiding(kept))
-        flags = ("-fdevice-syntax-only", "-Xcompiler", "-O0", "-w", "-c", source, "-o", output)
-        return (base[0], *words, *self._flags_for(archs[:1]), *flags)
+        flags = (*self.host_only, "-Xcompiler", "-O0", "-w", "-c", source, "-o", output)
+        return (base[0], *words, *self._flags_for(archs[:1]), *self._protecting(base), *flags)
+
+    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        kept = [i for i in self.table.split(base[1:]) if i.name not in _DEBUGGING]
+        flags = (*self.host_only, "-Xcompiler", "-fPIC", "-w", "-c", source, "-o", output)
+        return (base[0], *join(_without_hiding(kept)), *self._flags_for(archs[:1]), *self._protecting(base), *flags)
+
+    def _protecting(self, base: Sequence[str]) -> tuple[str, ...]:
+        return ("-Xcompiler", "-fvisibility=protected") if self.hides_symbols(base) else ()
+
+    def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
+        return ("-Xcudafe", "--error_limit=100000")
 
     def device_dependencies(
         self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
@@ -264,27 +312,28 @@ class CudaToolchain(Toolchain):
             "-Xcompiler",
             "-fPIC",
             "-cudart",
-            "none" if runtime else kind,
-            "-Xlinker",
-            "-Bsymbolic",
+            "none" if runtime or kind == "static" else kind,  # a static one is the library's own: see cudart.py
             "-o",
             abi.PH_OUTPUT,
             abi.PH_INPUT,
             "-Xlinker",
             "--no-as-needed",
             *runtime,
-            # by way of the linker: nvcc refuses files whose suffix it does not know (libx.so.1)
-            "-Xlinker",
-            abi.PH_LIBRARY,
+            # by way of the linker: nvcc refuses files whose suffix it does not know (libx.so.1). In one word, which is
+            # left out where the blob is a program's
+            f"-Xlinker={abi.PH_LIBRARY}",
         )
+
+    def takes_static_runtime(self, link: LinkCommand) -> bool:
+        return self._cudart(link) == "static"
 
     def _cudart(self, link: LinkCommand) -> str:
         """Which CUDA runtime the main library links: a blob follows, so that there is one copy of its state."""
         if link.call.tool == "nvcc":
-            for item in reversed(self.table.split(self.all_words(link))):
-                if item.name in _both("-cudart") and item.value:
-                    return item.value.lower()
-            return "static"
+            values = [i.value for i in self.table.split(self.all_words(link)) if i.name in _both("-cudart")]
+            kind = ("static", *(v.lower() for v in values if v))[-1]
+            if kind != "none":
+                return kind
         names = [w.rpartition("/")[2] for w in link.call.argv[link.call.prefix :]]
         if any(n in ("-lcudart_static", "libcudart_static.a") for n in names):
             return "static"

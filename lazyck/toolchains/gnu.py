@@ -26,6 +26,7 @@ _INCLUDES = {
     "-iquote": Role.INCLUDE_QUOTED,
     "-isystem": Role.INCLUDE_SYSTEM,
     "-cxx-isystem": Role.INCLUDE_SYSTEM,
+    "-stdlib++-isystem": Role.INCLUDE_SYSTEM,
     "-isystem-after": Role.INCLUDE_AFTER,
     "-idirafter": Role.INCLUDE_AFTER,
     "--include-directory-after": Role.INCLUDE_AFTER,
@@ -33,7 +34,10 @@ _INCLUDES = {
     "--include": Role.INCLUDE_FILE,
     "-imacros": Role.INCLUDE_FILE,
     "--imacros": Role.INCLUDE_FILE,
+    **dict.fromkeys(("-isysroot", "--sysroot", "-B", "-imultilib"), Role.FLAG),  # where the compiler has its own
 }
+# words for another compiler, or a part of this one
+_FOR_OTHERS = ("-Xclang", "-Xpreprocessor", "-Xarch_device", "-Xarch_host")
 _SEPARATE = (
     "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework -Xclang -Xpreprocessor "
     "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto -Xarch_device "
@@ -67,8 +71,20 @@ _REFUSED = (
     ("--", "unsupported-option"),
     ("-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
 )
+# counters and notes go beside the object, and profiles are found by its name
+PROFILING = (
+    "--coverage -coverage -fcoverage-mapping -fcondition-coverage -ftest-coverage -fprofile-arcs -fprofile-generate "
+    "-fcs-profile-generate -fprofile-use -fprofile-instr-generate -fprofile-instr-use -fprofile-sample-use "
+    "-fauto-profile -fbranch-probabilities -fprofile-values -fvpt"
+)
 # the real compiler runs if it is a compile
 _REFUSED_COMPILE = (
+    (PROFILING, "profiling"),
+    (
+        "-fmodules -fmodules-ts -fcxx-modules -fmodule-only -fmodule-header -fmodule-output -fmodule-lazy "
+        "-fimplicit-modules -fimplicit-module-maps -fbuiltin-module-map",
+        "modules",
+    ),
     ("-emit-llvm", "other-output"),
     (
         "--cuda-device-only --cuda-host-only --offload-device-only --offload-host-only -fembed-bitcode",
@@ -83,17 +99,29 @@ _DEPEND = (
     (Role.DEPEND_USER, "-MMD --write-user-dependencies"),
     (Role.DEPEND_PHONY, "-MP"),
 )
+_REFUSED_COMPILE_PREFIX = (
+    (
+        "-fmodule-file= -fmodule-header= -fmodule-output= -fmodule-mapper= -fmodule-map-file= -fprebuilt-module-path= "
+        "-fmodule-name=",
+        "modules",
+    ),
+    (
+        "-fprofile-generate= -fcs-profile-generate= -fprofile-use= -fprofile-instr-generate= -fprofile-instr-use= "
+        "-fprofile-sample-use= -fauto-profile= -fprofile-list=",
+        "profiling",
+    ),
+)
 _REFUSED_COMPILE_SEPARATE = (("-working-directory -wrapper -specs", "unsupported-option"),)
 
 
 def rules() -> Iterable[Rule]:
     """The table of gcc-like drivers."""
     for text in PATHS:
-        role = _INCLUDES.get(text, Role.FLAG)
+        role = _INCLUDES.get(text, Role.INCLUDE_OTHER)
         yield Rule(text, S, role)
         yield Rule(text + "=" if text.startswith("--") else text, P, role)
     for text in _SEPARATE.split():
-        yield Rule(text, S)
+        yield Rule(text, S, _INCLUDES.get(text, Role.INCLUDE_OTHER if text in _FOR_OTHERS else Role.FLAG))
     for text in ("-D", "-U", "-MJ", "-T"):
         yield Rule(text, P)
     for text in _QUERIES.split():
@@ -103,6 +131,8 @@ def rules() -> Iterable[Rule]:
     for table, role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
         for texts, reason in table:
             yield from (Rule(text, E, role, reason) for text in texts.split())
+    for texts, reason in _REFUSED_COMPILE_PREFIX:
+        yield from (Rule(text, P, Role.REFUSE_COMPILE, reason) for text in texts.split())
     for texts, reason in _REFUSED_COMPILE_SEPARATE:
         for text in texts.split():
             yield Rule(text, S, Role.REFUSE_COMPILE, reason)
@@ -120,6 +150,7 @@ def rules() -> Iterable[Rule]:
         yield Rule(text, P, role)
     yield Rule("-Wp,-MD,", P, Role.DEPEND_WORDS)
     yield Rule("-Wp,-MMD,", P, Role.DEPEND_WORDS_USER)
+    yield Rule("-Wp,", P, Role.INCLUDE_OTHER)
     # options that begin like -l, -L, -x, -o without being them
     yield from (Rule(text, P) for text in ("-objcmt-", "-object"))
     for text, role in (("-l", Role.LIBRARY), ("-L", Role.LIBRARY_DIR)):
@@ -136,7 +167,8 @@ TABLE = OptionTable(rules())
 DEPEND_FLAGS = frozenset({"-MG", "-MV"})
 SAVE_TEMPS = frozenset({"-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ"})
 SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu", ".hip")
-LANGUAGES: Mapping[str, str] = {"c": "", "c++": "", "none": ""}
+LANGUAGES: Mapping[str, str] = {"c": "", "c++": "", "none": "", "c++-module": "!modules"}
+MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 
 
 def own_library_items(items: Iterable[Item]) -> list[Item]:
@@ -164,6 +196,7 @@ class GnuToolchain(Toolchain):
         "LIBRARY_PATH",
         "SOURCE_DATE_EPOCH",
     )
+    own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
     _dropped = DEPEND_FLAGS | SAVE_TEMPS
     _host_flags: tuple[str, ...] = ()
 
@@ -177,24 +210,68 @@ class GnuToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        return (*base, *self._host_only(base), "-w", "-E", source, "-o", output)
+        return (*base, *self.host_only, "-w", "-E", source, "-o", output)
+
+    def dependencies(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, ...]]:
+        return [(*base, *self.host_only, "-w", "-M", "-MG", "-MF", output, source)]
 
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
         # -flto would leave no symbols to read, sanitizers would only cost time
         kept = own_library_items(self.table.split(base[1:]))
-        return (base[0], *join(kept), *self._host_only(base), "-O0", "-g0", "-w", "-c", source, "-o", output)
+        return (
+            base[0],
+            *join(kept),
+            *self.host_only,
+            *self._protecting(base),
+            "-O0",
+            "-g0",
+            "-w",
+            "-c",
+            source,
+            "-o",
+            output,
+        )
 
-    def _host_only(self, base: Sequence[str]) -> tuple[str, ...]:
-        return ()
+    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        kept = own_library_items(self.table.split(base[1:]))
+        return (
+            base[0],
+            *join(kept),
+            *self.host_only,
+            *self._protecting(base),
+            "-fPIC",
+            "-w",
+            "-c",
+            source,
+            "-o",
+            output,
+        )
+
+    def _protecting(self, base: Sequence[str]) -> tuple[str, ...]:
+        return ("-fvisibility=protected",) if self.hides_symbols(base) else ()
+
+    def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
+        flags = ("-ferror-limit=0", "-fmax-errors=0")  # clang's and gcc's
+        return next(((f, "-Wno-fatal-errors") for f in flags if accepts(compiler, (f,), "c++")), ())
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         kept = own_library_items(self.table.split(base[1:]))
         return (base[0], *join(kept), "-fPIC", *self._unique_flags(base))
 
     def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
-        """What keeps statics of templates from being one for all libraries of a process."""
+        """Keeps the state of headers within the library where the build hides it there: without, gcc makes it one for
+        the whole process."""
         flag = "-fno-gnu-unique"
-        return (flag,) if accepts((base[0],), (flag,), "c++") else ()
+        return (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         kept = []
@@ -207,7 +284,6 @@ class GnuToolchain(Toolchain):
             "-fPIC",
             "-shared",
             *self._link_flags(base),
-            "-Wl,-Bsymbolic",
             "-o",
             abi.PH_OUTPUT,
             abi.PH_INPUT,

@@ -14,7 +14,7 @@ from lazyck.errors import ToolchainError
 from lazyck.toolchains import llvm, lookup, names
 from lazyck.toolchains.base import Found, machine_for
 from lazyck.toolchains.check import Check, State, install_line
-from lazyck.toolchains.gnu import SOURCES, GnuToolchain
+from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 
 _TRIAL = """#include <filesystem>
 #include <mutex>
@@ -46,11 +46,12 @@ class HostToolchain(GnuToolchain):
         "cuda": "!cuda-by-clang",
         llvm.LANGUAGE: "llvm",
     }
-    source_suffixes = (*SOURCES, *llvm.SUFFIXES)
+    source_suffixes = (*SOURCES, *llvm.SUFFIXES, *MODULES)
     foreign_suffixes: ClassVar[Mapping[str, str]] = {
         ".hip": "rocm",
         ".cu": "!cuda-by-clang",
         **dict.fromkeys(llvm.SUFFIXES, "llvm"),
+        **dict.fromkeys(MODULES, "!modules"),
     }
 
     def find(self, env: Mapping[str, str]) -> Found | None:

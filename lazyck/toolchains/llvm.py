@@ -70,9 +70,6 @@ class LlvmToolchain(GnuToolchain):
         beside = str(Path(base[0]).resolve().parent / "llvm-dis")
         return [(beside,), itself] if lookup.is_program(beside) else [itself]
 
-    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
-        return (base[0], *join(own_library_items(self.table.split(base[1:]))), "-fPIC")
-
 
 def reads_ir(compiler: str) -> bool:
     """Whether a driver compiles LLVM IR, as clang does and gcc does not: asks it, without compiling anything; one that

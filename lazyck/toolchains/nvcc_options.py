@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lazyck.toolchains.gnu import PROFILING
 from lazyck.toolchains.options import Mode, OptionTable, Role, Rule
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
@@ -47,6 +48,7 @@ _ROLES = {
     "-isystem": Role.INCLUDE_SYSTEM,
     "-include": Role.INCLUDE_FILE,
     "-ccbin": Role.HOST_COMPILER,
+    "-Xcompiler": Role.HOST_OPTIONS,
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 _REFUSED = (
@@ -96,6 +98,11 @@ def rules() -> Iterable[Rule]:
     yield from (Rule(text, E, Role.COMPILE) for text in ("--compile", "-c"))
     for role, texts in _DEPEND:
         yield from (Rule(text, E, role) for text in texts.split())
+    for text in PROFILING.split():
+        # as it is where unknown options are forwarded; the shim puts words for the host compiler behind -Xcompiler
+        for spelled in (text, f"-Xcompiler,{text}"):
+            yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
+            yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
     # long names that begin like a one-character option with its value joined to it
     yield from (Rule(text, E) for text in ("-lineinfo", "-link", "-Ofast", "-Dryrun"))
 

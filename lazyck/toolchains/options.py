@@ -40,12 +40,14 @@ class Role(str, Enum):
     INCLUDE_SYSTEM = "Y"
     INCLUDE_AFTER = "A"
     INCLUDE_FILE = "H"  # a header that is read before the source
+    INCLUDE_OTHER = "E"  # may lead to headers in a way that the shim does not follow
     RESPONSE = "r"  # the value names files that hold further words
     LIBRARY = "l"
     LIBRARY_DIR = "L"
     LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
     STATIC = "S"
     HOST_COMPILER = "b"  # the compiler below this one
+    HOST_OPTIONS = "h"  # words for the compiler below this one: rules for them begin with this option and a comma
     TARGET = "m"  # the value is the triple of the machine that code is made for
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile

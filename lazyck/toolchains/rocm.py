@@ -42,6 +42,9 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = rocm_checks.INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
+    host_only = ("--cuda-host-only",)
+    # without device code, all files have the same identity (`__hip_cuid_`), and none the handle of that code
+    host_only_link = ("-Xlinker", "-z", "-Xlinker", "muldefs", "-Xlinker", "--defsym=__hip_gpubin_handle_=0")
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
@@ -152,9 +155,6 @@ class RocmToolchain(GnuToolchain):
             return [Check("compiler", State.MISSING, why, "export HIP_PLATFORM=amd")]
         return [*super().checks(found, env), *rocm_checks.checks(found, self.present_archs(found, env), env)]
 
-    def _host_only(self, base: Sequence[str]) -> tuple[str, ...]:
-        return ("--cuda-host-only",)
-
     def device_dependencies(
         self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
     ) -> list[tuple[str, ...]]:
@@ -163,8 +163,18 @@ class RocmToolchain(GnuToolchain):
         common = (*base, "--cuda-device-only", "-w", "-M", *named, source)
         return [(*common, f"--offload-arch={arch}") for arch in archs] or [common]
 
-    def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
-        return ()  # clang makes no such symbols; and hipcc, asked here without the blob's environment, may be nvcc
+    def dependencies(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, ...]]:
+        host = super().dependencies(base, source, output, archs, cwd=cwd, env=env)
+        return [*host, *((*argv, "-MG") for argv in self.device_dependencies(base, source, output, archs))]
 
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         # hipcc says this by itself; clang needs it to add HIP's runtime library
