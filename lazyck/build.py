@@ -18,9 +18,11 @@ from lazyck.interceptor.compile_commands import Imported
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up, set_up_launcher
 from lazyck.postbuild import summary
+from lazyck.postbuild.unchanged import Unchanged, deliver_unchanged
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings, save_settings
 from lazyck.toolchains import Found, Toolchain, archs_of_environment, parse_archs, resolve_native
+from lazyck.visible import visible
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class BuildRequest:
     settings: BuildSettings
     extra_env: Mapping[str, str]
     compile_commands: Path | None = None  # to defer from before the commands run
+    require_lazy: bool = False  # a build of which nothing is lazy has failed
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,19 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     status = next((s for s in statuses if s != 0), 0)
     compile_commands.export(interception.compiles, settings.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
-    libraries = [summary.load(p) for p in sorted(settings.tmp.glob("libs/*/summary.json"))]
-    return BuildOutcome(status, report(request, imported, lines, libraries, status == 0), tuple(libraries))
+    libraries = tuple(summary.load(p) for p in sorted(settings.tmp.glob(f"libs/*/{summary.NAME}")))
+    unchanged = deliver_unchanged(settings, env) if status == 0 else Unchanged()
+    said = report(request, imported, lines, libraries, unchanged, status == 0)
+    is_lazy = libraries or unchanged.libraries or any(line.action == "defer" for line in lines)
+    if status == 0 and request.require_lazy and not is_lazy:
+        status, said = 1, f"{said}\n{NOTHING_LAZY}"
+    return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
+
+
+NOTHING_LAZY = """\
+lazyck: error: no blob was deferred, and --require-lazy, which the variable CI implies, makes that an error
+  hint: make configuring part of COMMAND, in a fresh build directory (sh -c 'cmake -B build && cmake --build build'); or
+  say --no-require-lazy"""
 
 
 def report(
@@ -129,10 +143,16 @@ def report(
     imported: Imported,
     lines: Sequence[LogLine],
     libraries: Sequence[summary.LinkSummary],
+    unchanged: Unchanged,
     is_whole: bool,
 ) -> str:
     """What to tell when the build has ended; what no link took is of interest only if the build `is_whole`."""
-    found = []
+    found = [line for library in unchanged.libraries for line in summary.unchanged_lines(library)]
+    found += [
+        f"lazyck: warning: {visible(str(path))} is no longer the library that lazyck linked, and not lazy: it was "
+        "built without lazyck since. Clean it away to build it lazily"
+        for path in unchanged.replaced
+    ]
     if request.compile_commands is not None:
         found += imported_lines(imported, request.compile_commands)
     passed = log.passed_blobs(lines)
@@ -143,6 +163,8 @@ def report(
     elif passed:
         number = sum(count for count, _ in passed.values())
         found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
+    elif unchanged.libraries:
+        pass  # what is lazy has been told
     elif is_whole or stands_for_nvcc(lines):  # any other that failed has said why
         found.append(nothing_deferred(lines, request.blobs))
     return "\n".join(text for text in found if text)
@@ -197,9 +219,9 @@ def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
 
 
 def forget_summaries(tmp: Path) -> None:
-    """Take away what earlier builds in the same tmp dir said of their links: the report is about this one."""
-    for old in tmp.glob("libs/*/summary.json"):
-        old.unlink()
+    """Put aside what earlier builds in the same tmp dir said of their links: the report is about this one."""
+    for old in tmp.glob(f"libs/*/{summary.NAME}"):
+        old.rename(old.with_name(summary.EARLIER))
 
 
 def unlinked(lines: Sequence[LogLine], tmp: Path) -> list[str]:

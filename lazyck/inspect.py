@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from lazyck import abi
-from lazyck.errors import FormatError
-from lazyck.manifest import Manifest, Recipe, decode
-from lazyck.postbuild import elf
+from lazyck.manifest import Manifest, Recipe
+from lazyck.postbuild.private_names import plain_name
 from lazyck.visible import visible
 
 _SHOWN = {
@@ -24,24 +22,6 @@ _SHOWN = {
     abi.PH_ARCHS: "{archs}",
     abi.PH_ARCH: "{arch}",
 }
-
-
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of a lazy library or of a manifest file. Raises `FormatError`."""
-    try:
-        with path.open("rb") as f:
-            start = f.read(8)
-        data = path.read_bytes() if start == abi.MANIFEST_MAGIC else None
-        if data is None and start[:4] == b"\x7fELF":
-            data = elf.read_section(path, abi.MANIFEST_SECTION)
-    except OSError as e:
-        raise FormatError(f"{path}: {e.strerror}", "give a lazy library, or the `manifest` of its bundle") from e
-    if data is None:
-        raise FormatError(
-            f"{path}: no lazy library (no section {abi.MANIFEST_SECTION})",
-            "give a library that `lazyck build` made, or the `manifest` of its bundle",
-        )
-    return decode(data, str(path))
 
 
 def shown(words: Sequence[str]) -> str:
@@ -67,7 +47,7 @@ def render_text(m: Manifest) -> str:
         lines += _render_recipe(i, recipe)
     for blob in m.blobs:
         lines.append(f"blob {blob.name}  recipe {blob.recipe}  key {blob.digest[:16]}  {blob.source}")
-        lines += [f"  {symbol}" for symbol in blob.symbols]
+        lines += [f"  {plain_name(symbol)}" for symbol in blob.symbols]
     lines += [f"eager {name}: {reason}" for name, reason in m.eager]
     return "\n".join(map(visible, lines))
 
@@ -84,6 +64,8 @@ def _render_recipe(index: int, r: Recipe) -> list[str]:
 def to_json(m: Manifest) -> dict[str, Any]:
     """The manifest for programs."""
     raw = asdict(m)
+    for blob in raw["blobs"]:
+        blob["symbols"] = [plain_name(symbol) for symbol in blob["symbols"]]
     for recipe in raw["recipes"]:
         for key in ("compile", "link", "arch_flags"):
             recipe[key] = [_plain(w) for w in recipe[key]]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +30,17 @@ SYSTEM_DIRS = (
     *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
     *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
 )
+
+# The absolute path of a header, or of a directory of headers, in an option wherever it stands: among words for another
+# compiler, too (`-Xcompiler -Wall,-I/x`, `-Wp,-I/x`). Words may be joined by \n.
+HEADER_PATH = re.compile(
+    r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:I|isystem(?:-after)?|iquote|idirafter|include(?:-directory)?|imacros)[=,\s]*"
+    r"(/[^,:\"'<>\\\n]+)",
+    re.MULTILINE,
+)
+_ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+_RELATIVE = re.compile(rb"^[ \t]*#[ \t]*(?:include[ \t]*\"|include_next\b)", re.MULTILINE)
+_ABSOLUTE = re.compile(rb"^([ \t]*#[ \t]*include[ \t]*)([\"<])(/[^\">\n]+)[\">]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -113,8 +125,26 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
             lead = item.words[0][: len(item.words[0]) - len(item.value)]
             out += [item.words[0], place] if len(item.words) == 2 else [lead + place]
         else:
-            out += [places.word(w) if w.startswith("/") else w for w in item.words]
+            out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
     return out
+
+
+def _map_inside(word: str, places: Places) -> str:
+    """A word with the paths of headers in it mapped that are meant for another compiler."""
+    return HEADER_PATH.sub(lambda m: m[0].replace(m[1], places.header_word(os.path.normpath(m[1]))), word)
+
+
+def map_env(
+    variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, places: Places
+) -> Iterator[tuple[str, str]]:
+    """Variables of a compile's environment with the directories that they name mapped as `map_paths` maps options."""
+    for name, value in variables:
+        if value and name in (*toolchain.header_env, *toolchain.search_env):
+            mapped = places.header_word if name in toolchain.header_env else places.word
+            # an empty one is the working directory, which at run time is another one
+            yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
+        else:
+            yield name, places.word(value) if value.startswith("/") else value
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -128,10 +158,19 @@ def make_recipe(
     toolchain: Toolchain,
     toolchain_id: str,
     link: LinkCommand,
-    links_library: bool,
+    soname: str,
     places: Places,
+    runtime: str = "",
 ) -> Recipe:
-    """How `blob` and all others with the same base words are compiled at run time."""
+    """How `blob` and all others with the same base words are compiled at run time.
+
+    `soname` is that of the library, or "" where the link makes an executable. A blob names its library as an auxiliary
+    filter, so that the loader looks there first for whatever the blob refers to, before the blob's own definitions: as
+    in a library that was linked ahead of time, each function has one address and each variable exists once. For an
+    executable this needs no word: the loader looks there before all else.
+
+    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within the library, or "".
+    """
     compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
     compile_words = [
@@ -144,18 +183,24 @@ def make_recipe(
         abi.PH_OUTPUT,
     ]
     raw_link = toolchain.link_words(base, link)
-    if not links_library:
+    if soname:
+        raw_link = (*raw_link, "-Xlinker", f"--auxiliary={soname}")
+    else:
         raw_link = tuple(w for w in raw_link if abi.PH_LIBRARY not in w)
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, places)]
+    if runtime:
+        link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
+    env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
+    words = (*compile_words, *link_words, *(value for _, value in env))
     return Recipe(
         toolchain=toolchain.name,
         toolchain_id=toolchain_id,
-        home=places.home if any(abi.PH_TOOLCHAIN in w for w in (*compile_words, *link_words)) else "",
+        home=places.home if any(abi.PH_TOOLCHAIN in w for w in words) else "",
         home_env=toolchain.home_env,
         compile=tuple(compile_words),
         link=tuple(link_words),
         arch_flags=toolchain.arch_flags,
-        env=toolchain.base_env(blob),
+        env=env,
         drop_env=toolchain.flag_env,
     )
 
@@ -181,10 +226,11 @@ class Contents:
         return self._sets[headers]
 
 
-def blob_digest(recipe: Recipe, library: tuple[str, str], source: str, headers: str) -> str:
+def blob_digest(recipe: Recipe, library: tuple[str, ...], source: str, headers: str) -> str:
     """The build-time part of a blob's key: everything that its compilation reads except arch, toolchain and salt.
 
-    `library` is the soname and the machine of the library: nodes of two machines may share a cache.
+    `library` is the soname and the machine of the library (nodes of two machines may share a cache) and the private
+    names of the blob's functions.
     """
     words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
     words += [w for pair in recipe.env for w in pair]
@@ -201,6 +247,8 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
     if own.exists():
         shutil.rmtree(own)
     made: set[Path] = set()
+    where = {source: place for place, source in files.items()}
+    apart = Apart()
     size = 0
     contents = [CONTENTS_VERSION]
     for place, source in sorted(files.items()):
@@ -208,8 +256,9 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
         if target.parent not in made:
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
-        data = Path(source).read_bytes()
+        data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
         target.write_bytes(data)
+        os.utime(target, (0, 0))  # as what is unpacked
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
     own.mkdir(parents=True, exist_ok=True)
@@ -217,6 +266,35 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
     (own / "contents").write_bytes(listing)
     (own / "manifest").write_bytes(manifest)
     return size + len(listing) + len(manifest)
+
+
+class Apart:
+    """Keeps apart the files of a bundle that GCC keeps apart in the build.
+
+    Two that say `#pragma once` are one to it where size, contents and the second of their last change are equal; all
+    files of a bundle have the same time. It matters where the contents lead elsewhere in another directory.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[str, dict[int, int]] = {}
+
+    def kept(self, data: bytes, source: str) -> bytes:
+        """The contents for the bundle: with as many empty lines at the end as there were times before."""
+        if not _ONCE.search(data) or not _RELATIVE.search(data):
+            return data
+        times = self._times.setdefault(digest(data), {})
+        return data + b"\n" * times.setdefault(int(Path(source).stat().st_mtime), len(times))
+
+
+def with_relative_includes(data: bytes, place: str, where: Mapping[str, str]) -> bytes:
+    """The text of a file at `place` with absolute includes of files of the bundle made relative: those that `where`
+    maps to their place (what CMake writes for a unity build names each source by its path)."""
+
+    def relative(m: re.Match[bytes]) -> bytes:
+        target = where.get(os.path.normpath(os.fsdecode(m[3])))
+        return m[0] if target is None else m[1] + encode(f'"{os.path.relpath(target, os.path.dirname(place))}"')
+
+    return _ABSOLUTE.sub(relative, data) if b"/" in data and b"#" in data else data
 
 
 def deploy(own: Path, target: Path) -> None:

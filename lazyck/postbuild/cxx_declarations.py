@@ -14,6 +14,8 @@ from lazyck.postbuild.cxx_lexer import (
     declarator,
     flat,
     function_parts,
+    is_of_variable,
+    matching_brace,
     template_prefixes,
     top_level,
     without_attributes,
@@ -41,14 +43,20 @@ _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|stati
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
 _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*\)\)")
 _HOST = re.compile(r"__host__|__attribute__\s*\(\(\s*(?:__)?host(?:__)?\s*\)\)")
-_RUN_AT_LOAD = re.compile(
-    r"__attribute__\s*\(\(.*?\b(?:__)?(?:constructor|destructor|init_priority|ifunc|alias)\b", re.S
+_ATTRIBUTE = r"(?:__attribute__\s*\(\(|\[\[)[^;{}]*?\b(?:__)?"
+_RUN_AT_LOAD = re.compile(_ATTRIBUTE + r"(?:constructor|destructor|init_priority)\b")
+# what gives a function a second symbol, or another kind of symbol, without a body of its own
+_SYMBOL = re.compile(
+    _ATTRIBUTE + r"(alias|ifunc|weakref|symver|target_clones|target_version|target(?=\s*\(\s*\"default))\b"
 )
+_PRAGMA = re.compile(r"visibility|weak|redefine_extname|clang\s+attribute")
 _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
 
 
 def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
     """The namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
+    if ("__attribute__" in text or "[[" in text) and (symbol := _SYMBOL.search(text)):
+        raise Unsupported(f"has the attribute {symbol[1]}")
     found: list[Declaration] = []
     context: list[str] = []
     openings: dict[tuple[str, ...], None] = {}
@@ -63,8 +71,8 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
         elif c == "#":
             if braces == 0 and parens == 0 and not text[start : m.start()].strip():
                 start = m.end()
-                if "visibility" in m[0]:
-                    raise Unsupported("#pragma GCC visibility")
+                if pragma := _PRAGMA.search(m[0]):
+                    raise Unsupported(f"has a #pragma {pragma[0]}")
         elif parens:
             continue
         elif c == "{":
@@ -179,6 +187,8 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
     """A declaration that ends with `;`."""
     word = IDENTIFIER.match(text)
     first = word[0] if word else ""
+    if text.startswith("{"):
+        raise Unsupported("a body after the declarations of its parameters")  # C of before 1989
     if first == "using":
         alias = _USING_ALIAS.match(text)
         if alias:
@@ -218,6 +228,8 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         pass
     elif _is_type(text):
         _type(found, context, text)
+    elif _is_function(text) and _RUN_AT_LOAD.search(text):
+        found.append(Declaration(Kind.SUSPECT, context, text + ";", (declarator(without_attributes(text))[0],)))
     elif _is_function(text):
         plain = without_attributes(text)
         if "operator" not in plain and (m := ASSIGN.search(flat(plain))):
@@ -247,8 +259,9 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
         rest = re.sub(r"^(?:inline|extern)\b\s*", "", rest)
         _function(found, context, "template<> " + rest, text, is_defined=False)
         parts = function_parts(without_attributes(rest))
-        if parts and found and found[-1].kind is Kind.HEAD:
-            found[-1] = found[-1]._replace(reference=f"{parts[0]} (*const %s){parts[2]} = &{parts[1]};")
+        if found and found[-1].kind is Kind.HEAD:
+            reference = f"{parts[0]} (*const %s){parts[2]} = &{parts[1]};" if parts else ""
+            found[-1] = found[-1]._replace(reference=reference, is_instance=True)
         return
     plain = without_attributes(rest)
     is_specialization = all(p.replace(" ", "") == "template<>" for p in prefixes)
@@ -279,7 +292,8 @@ def _is_type(text: str) -> bool:
     if "{" not in plain:  # `struct X;`, `struct X<int>;`, `enum class E : int;` against `struct X x;`
         rest = plain[m.end() :].strip()
         return re.fullmatch(r"(?:class\s+|struct\s+)?[\w:]+\s*(?:<.*>)?\s*(?::[\w:\s]+)?", rest, re.S) is not None
-    return "(" not in top_level(_BASE_CLAUSE.split(plain[: plain.index("{")])[0])
+    head = plain[: plain.index("{")]
+    return "(" not in top_level(_BASE_CLAUSE.split(head)[0]) and not is_of_variable(head[m.end() :])
 
 
 def _type(found: list[Declaration], context: tuple[str, ...], text: str, declared: str = "") -> None:
@@ -290,7 +304,7 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
         names = IDENTIFIER.findall(re.split(r"[<:]", plain[m.end() :].replace("::", " "))[0])[-1:]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", tuple(names)))
         return
-    if plain[plain.rindex("}") + 1 :].strip():
+    if plain[matching_brace(plain, plain.index("{")) :].strip():
         raise Unsupported("a type and a variable in one declaration: " + text[:80])
     head, body = plain[m.end() : plain.index("{")], plain[plain.index("{") + 1 : plain.rindex("}")]
     words = [
@@ -321,6 +335,8 @@ def _is_function(text: str) -> bool:
     assign = ASSIGN.search(top)
     if "operator" in top:
         return True
+    if "," in top:
+        raise Unsupported("several declarations in one: " + text[:80])
     if assign:
         return top[assign.end() :].strip() in ("delete", "default", "0")
     if FUNCTION_TYPEDEF.search(plain) and re.search(r"\(\s*[*&]", plain):

@@ -17,6 +17,9 @@ _ATTRIBUTE = re.compile(
 )
 _BRACKETED = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 _PAREN = re.compile(r"[()]")
+_BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
+_QUALIFIER = re.compile(r"\b[A-Za-z_]\w*\s*::\s*")
+_NO_NAMES = ("class", "struct", "final", "const", "volatile")
 _ANGLES = re.compile(r"<[^<>]*>")
 
 
@@ -32,6 +35,16 @@ def matching_paren(text: str, at: int) -> int:
     depth = 0
     for m in _PAREN.finditer(text, at):
         depth += 1 if m[0] == "(" else -1
+        if depth == 0:
+            return m.end()
+    return len(text)
+
+
+def matching_brace(text: str, at: int) -> int:
+    """Index after the brace that closes the one at `at`; the text's length if none does."""
+    depth = 0
+    for m in STRUCTURE.finditer(text, at):
+        depth += (m[0] == "{") - (m[0] == "}")
         if depth == 0:
             return m.end()
     return len(text)
@@ -103,6 +116,13 @@ def top_level(text: str) -> str:
     while (shorter := _ANGLES.sub(" ", top)) != top:
         top = shorter
     return top
+
+
+def is_of_variable(head: str) -> bool:
+    """Whether braces after `head`, which follows the word `struct`, are an initializer: `head` has a `=`, or a name
+    beside the type's, as ` A table[] = ` and ` n::A value` have."""
+    top = top_level(_BASE_CLAUSE.split(head)[0])
+    return "=" in top or len([w for w in IDENTIFIER.findall(_QUALIFIER.sub("", top)) if w not in _NO_NAMES]) > 1
 
 
 def declarator(declaration: str) -> tuple[str, str]:

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lazyck.postbuild.cxx_lexer import IDENTIFIER, STRUCTURE, flat, template_prefixes, top_level, without_attributes
+from lazyck.postbuild.cxx_lexer import (
+    IDENTIFIER,
+    STRUCTURE,
+    flat,
+    is_of_variable,
+    template_prefixes,
+    top_level,
+    without_attributes,
+)
 
 _SCOPE = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^=]*|extern\s*"C(?:\+\+)?"\s*)$')
 _CLASS = re.compile(r"(?:\w+\s+)*?(?:struct|class|union)\b")
@@ -134,14 +142,15 @@ def declarations(text: str) -> Iterator[Code]:
 
 
 def _scope_of(head: str) -> tuple[str, ...] | None:
-    """The names that a scope adds to what its members are reached by; None for braces that open no scope."""
+    """The names that a scope adds to what its members are reached by; None for braces that open no scope, such as those
+    of `struct A table[] = {` and `struct A value{`."""
     if _SCOPE.match(head):
         return ()
     if "class" not in head and "struct" not in head and "union" not in head:
         return None
     plain = without_attributes(template_prefixes(head)[1])
     m = _CLASS.match(plain)
-    if not m or "(" in top_level(_BASES.split(plain)[0]):
+    if not m or "(" in top_level(_BASES.split(plain)[0]) or is_of_variable(plain[m.end() :]):
         return None
     words = IDENTIFIER.findall(_without_arguments(_BASES.split(plain[m.end() :])[0]))
     named = [w for w in words if w != "final"]

@@ -28,11 +28,15 @@ class Declaration(NamedTuple):
     text: str
     names: tuple[str, ...] = ()
     reference: str = ""  # an explicit instantiation: a pointer's declaration with %s for its name and attributes
+    is_instance: bool = False  # an explicit instantiation
+    is_constant: bool = False  # a variable that is private for being constant, unless another declaration says `extern`
 
 
 ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 FUNCTION_TYPEDEF = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*[)\[]")
+_BRACES = re.compile(r"\{.*\}", re.DOTALL)
+_LATER = re.compile(r",\s*[*&]?\s*([A-Za-z_]\w*)\s*(?=[=\[,]|$)")  # variables after the first
 _DEVICE_DATA = re.compile(r"__(?:device|constant|managed)__|\(\(\s*(?:__)?(?:device|constant|managed)(?:__)?\s*\)\)")
 _NO_CALL = re.compile(r"\bsizeof\s*\(|^\{")  # braces right after the name are an initializer
 _BUILTIN_WORDS = (
@@ -78,6 +82,7 @@ def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c
     is_const = bool(re.search(r"\bconst\b(?:\s*(?:volatile|static|__restrict__))*\s*$", head[: head.rindex(name)])) or (
         "const" in words and "*" not in head and "&" not in head
     )
+    is_const = is_const and "volatile" not in words
     is_device = bool(_DEVICE_DATA.search(text))
     is_internal = "static" in words or is_anonymous(context) or (is_const and "extern" not in words and not is_c)
     if "extern" in words and not initializer:
@@ -86,13 +91,15 @@ def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c
     is_own_member = "::" in head[: head.rindex(name)].rstrip()[-2:]
     if "constexpr" in words and "extern" not in words:
         kind = Kind.SUPPORT
+    elif is_device:
+        kind = Kind.SUPPORT  # lives on the device: nvcc and clang make the host's variable local, which they register
     elif is_own_member or not is_internal:
         kind = Kind.DATA
-    elif is_device:
-        kind = Kind.SUPPORT  # lives on the device; the host only registers it
-    else:
+    elif not is_c:  # C has constant initializers only
         builtin = all(t in _BUILTIN or t == name or t in "[]0123456789" for t in type_words if not t.isdigit())
         calls = re.search(r"[\w>\])}]\s*[({]|^\s*\[", _NO_CALL.sub("", initializer.lstrip("= ")))
         if not builtin or calls or "->" in initializer:
             kind = Kind.SUSPECT
-    found.append(Declaration(kind, context, text + ";", (name,)))
+    is_constant = kind is not Kind.DATA and not words & {"static", "inline"} and not is_anonymous(context)
+    names = (name, *_LATER.findall(_BRACES.sub("", text))) if is_constant else (name,)
+    found.append(Declaration(kind, context, text + ";", names, is_constant=is_constant))

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lazyck import __version__
 from lazyck.command import CompileCommand, LinkCommand
@@ -16,6 +17,7 @@ from lazyck.postbuild import bundle
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.ownership import Ownership
+from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.probe import Probed
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import by_name
@@ -24,25 +26,28 @@ from lazyck.toolchains.options import Role
 
 @dataclass(frozen=True)
 class Target:
-    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine."""
+    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine, and
+    the object through which its blobs reach a GPU runtime that is built in, if there is one."""
 
     name: str
     soname: str
     root: str
     machine: str
+    runtime: Path | None = None
 
 
 @dataclass(frozen=True)
 class Description:
-    """The manifest, and the files of the bundle: place → source."""
+    """The manifest, and the files of the bundle: place → source. `places` says per toolchain where files go."""
 
     manifest: Manifest
     files: Mapping[str, str]
+    places: Mapping[str, bundle.Places]
 
 
 def describe(
     lazy: Sequence[Probed],
-    owned: Ownership,
+    owned: Ownership[CompileCommand],
     link: LinkCommand,
     target: Target,
     eager_objects: Sequence[EagerObject],
@@ -50,11 +55,15 @@ def describe(
 ) -> Description:
     """The manifest of the library and what its bundle holds."""
     places = place_all(lazy, target.name, settings)
-    names = unique_names([p.blob for p in lazy], next(iter(places.values())).prefix if places else "/")
     contents = bundle.Contents()
     reached = Reached(lazy, places)
-    recipes = Recipes(link, bool(target.soname), places)
     files: dict[str, str] = {}
+    runtime = f"{target.name}/tree/.lazyck/{target.runtime.name}" if target.runtime else ""
+    if target.runtime:
+        files[runtime] = str(target.runtime)
+    recipes = Recipes(link, target.soname, places, runtime)
+    prefix = next(iter(places.values())).prefix if places else "/"
+    names = unique_names([(p.blob, recipes.of(p.blob)) for p in lazy], prefix)
     blobs = []
     for p, name in zip(lazy, names, strict=True):
         where = places[p.blob.call.toolchain]
@@ -62,8 +71,11 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        key = bundle.blob_digest(recipe, (target.soname, target.machine), own, read)
-        blobs.append(BlobRecord(name, source, recipes.index(recipe), key, owned.lazy[p.blob.source]))
+        owner = target.soname or target.name
+        private = {s: private_name(s, owner) for s in owned.lazy[p.blob] if s in p.private}
+        key = bundle.blob_digest(recipe, (target.soname, target.machine, *sorted(private.values())), own, read)
+        symbols = tuple(private.get(s, s) for s in owned.lazy[p.blob])
+        blobs.append(BlobRecord(name, source, recipes.index(recipe), key, symbols))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         where = places[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
@@ -80,7 +92,7 @@ def describe(
         digest=digest(*(b.digest.encode() for b in blobs)),
         machine=target.machine,
     )
-    return Description(made, files)
+    return Description(made, files, places)
 
 
 def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
@@ -116,8 +128,8 @@ class Reached:
 class Recipes:
     """The recipes of a library, each made once per distinct command line."""
 
-    def __init__(self, link: LinkCommand, links_library: bool, places: Mapping[str, bundle.Places]) -> None:
-        self._link, self._links_library, self._places = link, links_library, places
+    def __init__(self, link: LinkCommand, soname: str, places: Mapping[str, bundle.Places], runtime: str) -> None:
+        self._link, self._soname, self._places, self._runtime = link, soname, places, runtime
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
 
@@ -131,7 +143,8 @@ class Recipes:
             where = self._places[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
             identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
-            recipe = bundle.make_recipe(blob, base, toolchain, identity, self._link, self._links_library, where)
+            words = (blob, base, toolchain, identity, self._link, self._soname, where, self._runtime)
+            recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
             self._index.setdefault(recipe, len(self._index))
         return recipe
@@ -156,16 +169,27 @@ def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, 
     return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
 
 
-def unique_names(blobs: Sequence[CompileCommand], prefix: str) -> list[str]:
-    """A name for each blob: its stem, with a short digest of its place where two stems are equal."""
-    counts: dict[str, int] = {}
-    for blob in blobs:
-        counts[blob.stem] = counts.get(blob.stem, 0) + 1
+def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
+    """A name for each blob: its stem, with a short digest where several have it.
 
-    def one(blob: CompileCommand) -> str:
-        if counts[blob.stem] == 1:
+    The digest is of the source's place and, where one source is compiled in several ways, of the options in which
+    these differ: so a name stays the same from build to build and from machine to machine.
+    """
+    by_stem: dict[str, dict[str, list[Recipe]]] = {}
+    for blob, recipe in blobs:
+        by_stem.setdefault(blob.stem, {}).setdefault(blob.source, []).append(recipe)
+    taken: dict[str, int] = {}
+
+    def one(blob: CompileCommand, recipe: Recipe) -> str:
+        places = by_stem[blob.stem]
+        ways = places[blob.source]
+        if len(places) == len(ways) == 1:
             return blob.stem
-        place = encode(os.path.relpath(blob.source, prefix))
-        return f"{blob.stem}-{hashlib.sha256(place).hexdigest()[:8]}"
+        common = set(ways[0].compile).intersection(*(way.compile for way in ways))
+        own = [word for word in recipe.compile if word not in common]
+        parts = "\0".join([os.path.relpath(blob.source, prefix), *own])
+        name = f"{blob.stem}-{hashlib.sha256(encode(parts)).hexdigest()[:8]}"
+        taken[name] = taken.get(name, 0) + 1
+        return name if taken[name] == 1 else f"{name}-{taken[name]}"
 
-    return [one(b) for b in blobs]
+    return [one(*b) for b in blobs]

@@ -10,7 +10,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,11 +29,11 @@ _RELA = struct.Struct("<QQq")
 _DYNAMIC = struct.Struct("<qQ")
 _DT_NEEDED, _DT_SONAME = 1, 14
 _ET_REL, _ET_DYN = 1, 3
-_SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 18
+_SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_GROUP, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 17, 18
 _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
-_DEFAULT, _PROTECTED = 0, 3  # visibilities that other libraries can see
+_VISIBILITIES = ("default", "internal", "hidden", "protected")
 # e_machine and its name, as `uname -m` gives it; runtime/src/machine.cpp has them too
 _NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
 _MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
@@ -54,6 +54,17 @@ class Symbol(NamedTuple):
     section: int
     value: int
     size: int
+    visibility: str = "default"
+
+
+WANTED_HERE = "@hidden"
+
+
+def asked_for(table: Iterable[Symbol]) -> frozenset[str]:
+    """The names that an object with these symbols leaves undefined. One that it declares hidden, so that it must be in
+    the same library, is in the answer with `WANTED_HERE` behind it, too."""
+    wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding != "LOCAL"]
+    return frozenset(s.name for s in wanted).union(s.name + WANTED_HERE for s in wanted if s.hidden)
 
 
 class Section(NamedTuple):
@@ -63,6 +74,7 @@ class Section(NamedTuple):
     size: int
     link: int
     info: int
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,16 @@ class ElfImage:
     def is_lto(self) -> bool:
         return any(s.name.startswith((".gnu.lto_", ".gnu.debuglto_")) or s.name == ".llvm.lto" for s in self.sections)
 
+    @cached_property
+    def merged_sections(self) -> frozenset[int]:
+        """Indices of the sections in groups: the linker keeps one copy of those that several objects have."""
+        found: set[int] = set()
+        for s in self.sections:
+            if s.type == _SHT_GROUP:
+                content = self.content(s)
+                found.update(struct.unpack(f"<{len(content) // 4}I", content[: len(content) & ~3])[1:])
+        return frozenset(found)
+
     def _read_sections(self, at: int, entry_size: int, count: int, names_index: int) -> list[Section]:
         if at == 0:
             return []
@@ -128,7 +150,7 @@ class ElfImage:
             names_index = first[6] if names_index == _SHN_XINDEX else names_index
         rows = list(_SECTION.iter_unpack(self.data[at : at + count * _SECTION.size]))
         names = _Strings(bytes(self.data[rows[names_index][4] : rows[names_index][4] + rows[names_index][5]]))
-        return [Section(names.text(r[0]), r[1], r[4], r[5], r[6], r[7]) for r in rows]
+        return [Section(names.text(r[0]), r[1], r[4], r[5], r[6], r[7], r[2]) for r in rows]
 
     def content(self, section: Section) -> bytes:
         if section.type == _SHT_NOBITS:
@@ -144,6 +166,11 @@ class ElfImage:
                     return self._read_symbols(index, table)
         return []
 
+    def symbol_rows(self) -> list[tuple[int, Symbol]]:
+        """All rows of `.symtab`, each with its offset in the file."""
+        table = next((s for s in self.sections if s.type == _SHT_SYMTAB), None)
+        return [(table.offset + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())] if table else []
+
     def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
         strings = _Strings(self.content(self.sections[table.link]))
         extended: tuple[int, ...] = ()
@@ -155,25 +182,43 @@ class ElfImage:
         for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table))):
             if section == _SHN_XINDEX and extended:
                 section = extended[i]
-            visible = (other & 3) in (_DEFAULT, _PROTECTED)
+            visibility = _VISIBILITIES[other & 3]
+            hidden = visibility in ("hidden", "internal")
             binding = _BINDINGS.get(info >> 4, "GLOBAL")
             rows.append(
-                Symbol(strings.text(name), binding, _TYPES.get(info & 15, "NOTYPE"), not visible, section, value, size)
+                Symbol(
+                    strings.text(name),
+                    binding,
+                    _TYPES.get(info & 15, "NOTYPE"),
+                    hidden,
+                    section,
+                    value,
+                    size,
+                    visibility,
+                )
             )
         return rows
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
         """(offset, symbol index, addend) of all relocations that apply to the section with this index."""
         left = len(self.data)
+        for s in self._relocating.get(section, ()):
+            with _reading(self.where):
+                rows = list(_RELA.iter_unpack(self.content(s)))
+                left -= len(rows) * _RELA.size
+                if left < 0:
+                    raise ValueError("its relocations overlap")
+            for offset, info, addend in rows:
+                yield offset, info >> 32, addend
+
+    @cached_property
+    def _relocating(self) -> dict[int, list[Section]]:
+        """The sections of relocations, by the section that they apply to."""
+        found: dict[int, list[Section]] = {}
         for s in self.sections:
-            if s.type == _SHT_RELA and s.info == section:
-                with _reading(self.where):
-                    rows = list(_RELA.iter_unpack(self.content(s)))
-                    left -= len(rows) * _RELA.size
-                    if left < 0:
-                        raise ValueError("its relocations overlap")
-                for offset, info, addend in rows:
-                    yield offset, info >> 32, addend
+            if s.type == _SHT_RELA:
+                found.setdefault(s.info, []).append(s)
+        return found
 
 
 class _Strings:
@@ -216,8 +261,7 @@ def open_image(path: str | Path) -> ElfImage:
 
 def machine(path: str | Path) -> str:
     """The machine that an object, or the first object in an archive, is for; "" where there is none."""
-    members = _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
-    return next((ElfImage(data, str(path)).machine for _, data in members if data[:4] == b"\x7fELF"), "")
+    return next((ElfImage(data, str(path)).machine for _, data in members(path) if data[:4] == b"\x7fELF"), "")
 
 
 def read_object(path: str | Path) -> ObjectSymbols:
@@ -293,16 +337,52 @@ def _reading(where: str) -> Iterator[None]:
 
 def deferred_records(path: str | Path) -> list[CompileCommand]:
     """The records that the shim left in a deferred object, or in the deferred members of an archive."""
-    members = _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
-    found: list[CompileCommand] = []
-    for name, data in members:
-        if data[:4] != b"\x7fELF":
-            continue
-        where = f"{path}({name})" if name else str(path)
-        records = _section(ElfImage(data, where), abi.RECORD_SECTION)
-        if records:
-            found += [r for r in decode_records(records, where) if isinstance(r, CompileCommand)]
-    return found
+    return [record for name, data in members(path) for record in records_in(data, f"{path}({name})" if name else path)]
+
+
+def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:
+    """The records in the object whose bytes are `data`."""
+    if data[:4] != b"\x7fELF":
+        return []
+    records = _section(ElfImage(data, str(where)), abi.RECORD_SECTION)
+    return [r for r in decode_records(records or b"", str(where)) if isinstance(r, CompileCommand)]
+
+
+def members(path: str | Path) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of each object in an archive, or of the object itself, whose name is ""."""
+    return _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
+
+
+def is_thin(path: str | Path) -> bool:
+    """Whether a file is an archive that only names its members."""
+    with Path(path).open("rb") as f:
+        return f.read(8) == _THIN
+
+
+def write_archive(path: Path, content: Iterable[tuple[str, bytes]]) -> None:
+    """Make an archive of the objects (name, content), in GNU's format, with the table of symbols that linkers want."""
+    members = [(os.path.basename(name), data) for name, data in content]
+    symbols = [[os.fsencode(s) for s in _object_symbols(data, name).defined] for name, data in members]
+    names = b"".join(os.fsencode(name) + b"/\n" for name, _ in members)
+    table = sum(4 + len(s) + 1 for found in symbols for s in found) + 4
+    at, name_at = 8 + 60 + _even(table) + 60 + _even(len(names)), 0
+    offsets, rows = [], []
+    for (name, data), found in zip(members, symbols, strict=True):
+        offsets += [at] * len(found)
+        rows.append((f"/{name_at}", data))
+        at += 60 + _even(len(data))
+        name_at += len(os.fsencode(name)) + 2
+    index = struct.pack(f">{len(offsets) + 1}I", len(offsets), *offsets)
+    index += b"".join(s + b"\0" for found in symbols for s in found)
+    with path.open("wb") as f:
+        f.write(_AR)
+        for header, data in [("/", index), ("//", names), *rows]:
+            f.write(f"{header:<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(data):<10}`\n".encode() + data)
+            f.write(b"\n" * (len(data) & 1))
+
+
+def _even(size: int) -> int:
+    return size + (size & 1)
 
 
 # -- inside ------------------------------------------------------------------------------------------
@@ -333,7 +413,7 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
     image = ElfImage(data, where)
     defined: dict[str, str] = {}
     undefined, weak, functions, objects, hidden = set(), set(), set(), set(), set()
-    for name, binding, kind_, is_hidden, section, _, _ in image.symbols():
+    for name, binding, kind_, is_hidden, section, *_ in image.symbols():
         if binding == "LOCAL" or not name:
             continue
         if section == _SHN_UNDEF:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lazyck.command import CompileCommand, LinkCommand
@@ -20,7 +20,9 @@ class LinkInputs:
     those that are other objects or archives. `objects` and `archives` are the paths of all real ones,
     also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`), `libraries` the shared ones with the indices
     of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
-    order, each source once; `machine` is theirs.
+    order, each compile once, however often its object is named; `machine` is theirs. `stays` are the files by which
+    some of them stay in the link: archives, joined objects, and objects among the words of options. `records` are the
+    blobs of each file that holds any, by its path.
     """
 
     items: tuple[Item, ...]
@@ -33,6 +35,8 @@ class LinkInputs:
     libraries: tuple[tuple[int, str], ...]
     blobs: tuple[CompileCommand, ...]
     machine: str
+    stays: tuple[str, ...]
+    records: Mapping[str, tuple[CompileCommand, ...]]
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
@@ -45,8 +49,10 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     objects: dict[str, None] = {}
     archives: dict[str, None] = {}
     libraries: list[tuple[int, str]] = []
-    blobs: dict[str, CompileCommand] = {}
+    blobs: dict[CompileCommand, None] = {}
+    held: dict[str, tuple[CompileCommand, ...]] = {}
     machine = ""
+    stays: dict[str, None] = {}
     for i, item in enumerate(items):
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
@@ -61,8 +67,11 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
                 libraries.append((i, path))
             if kind in ("archive", "object"):
                 records = elf.deferred_records(path)
-                blobs.update((b.source, b) for b in records)
+                blobs.update(dict.fromkeys(records))
+                held.update({path: tuple(records)} if records else {})
                 machine = machine or (elf.machine(path) if records else "")
+                if records and i not in deferred:
+                    stays[path] = None
             if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
                 kept.add(i)
     return LinkInputs(
@@ -74,8 +83,10 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         tuple(objects),
         tuple(archives),
         tuple(libraries),
-        tuple(blobs.values()),
+        tuple(blobs),
         machine,
+        tuple(stays),
+        held,
     )
 
 

@@ -66,10 +66,10 @@ class _Open:
 
 @dataclass(frozen=True)
 class Module:
-    """All entities by the name that they have in the IR. `has_assembler`: there is assembler outside of functions."""
+    """All entities by the name that they have in the IR, and the statements of assembler outside of functions."""
 
     entities: dict[str, Entity]
-    has_assembler: bool
+    assembler: tuple[str, ...]
 
     def base(self, entity: Entity) -> Entity:
         """What an alias stands for at the end. Raises `Unreadable`."""
@@ -86,13 +86,14 @@ class Module:
 def read_module(text: str) -> Module:
     """The entities of `text`. Raises `Unreadable`."""
     entities: dict[str, Entity] = {}
-    has_assembler = False
+    assembler: list[str] = []
     for opened, end in _entities(text):
         if opened.keyword == "module":
-            has_assembler = True
+            strings = re.findall(r'"[^"]*"', text[opened.begin : end])
+            assembler += (s.strip() for line in strings for s in re.split(r"[\n;]", plain_name(f"@{line}")))
         elif opened.at:
             entities[plain_name(opened.at)] = _close(opened, text, end)
-    return Module(entities, has_assembler)
+    return Module(entities, tuple(filter(None, assembler)))
 
 
 def plain_name(word: str) -> str:

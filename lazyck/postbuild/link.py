@@ -9,20 +9,23 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lazyck import manifest, proc
-from lazyck.command import CompileCommand, LinkCommand
+from lazyck.command import LinkCommand
 from lazyck.config import runtime_source
 from lazyck.files import encode, write_atomic
-from lazyck.postbuild import bundle, missing, relink, state, summary, symbols
+from lazyck.postbuild import ahead_link, bundle, cudart, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, Target, describe
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
+from lazyck.postbuild.private_names import plain_name
 from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
+from lazyck.postbuild.proof import Proof
 from lazyck.postbuild.reach import Demands, Reach
 from lazyck.postbuild.settle import Settled, Settler
-from lazyck.postbuild.stubs import render_stubs
+from lazyck.postbuild.store import Store
+from lazyck.postbuild.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.words import link_words
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings
@@ -59,44 +62,63 @@ def link_lazily(
 ) -> summary.LinkSummary:
     """Do in place of `link` what makes its output a lazy library; `say` hears of work that takes its time.
 
-    Raises `LazyckError`.
+    All is made in a directory of its own, which takes the place of the last build's at the end: while that fails, the
+    library that it made finds its bundle. Raises `LazyckError`.
     """
     clock = Clock()
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
-    directory = library_dir(link, settings)
-    directory.mkdir(parents=True, exist_ok=True)
+    final = library_dir(link, settings)
+    directory = state.staging(final)
     reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
     with clock.step("probe"):
         found = symbols.read_symbols(inputs, reader)
-        probed = probe_blobs(inputs, found, directory, settings)
-    settler = Settler(probed, found, reader, directory / "eager", settings, env)
+        store = Store(settings.tmp / "store")
+        probed = probe_blobs(inputs, found, directory, settings, store)
+        archive, probed = static_runtime(link, inputs, probed, env)
+    settler = Settler(probed, found, reader, directory / "eager", settings, env, store)
     compiler = runtime_compiler(link, inputs, env)
-    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, compiler, env, say)
+    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, compiler, env, say, store)
+    proof = Proof([group for group, _ in probed.texts], final, directory, settings)
     demands = Demands()
     while True:
         with clock.step("eager"):
             settled = settler.settle(demands.eager, demands.needed)
         with clock.step("bundle"):
-            made, bundle_bytes = write(link, inputs, settled, directory, settings, compiler)
+            settled = replace(settled, lazy=proof.completed(settled.lazy))
+            runtime = runtime_of(link, inputs, settled, archive)
+            made = described(link, inputs, settled, directory, settings, compiler, runtime)
+            finding = proof.recall(settled.lazy, made)
+            if not finding.lacking:
+                bundle_bytes = write(made, inputs, settled, directory, compiler, runtime)
+                finding = proof.examine(settled.lazy, made)
+        if finding.lacking or finding.unproved:
+            unproved = {p.blob: why for p in settled.lazy if (why := finding.unproved.get(p.blob.source))}
+            demands = replace(demands, eager={**demands.eager, **unproved})
+            continue
         with clock.step("link"):
             st, said = link_once(link, inputs, settled, demands, directory, settings, compiler, env)
         with clock.step("probe"):
             before = demands
             if settled.lazy:
-                demands = reach.demands(directory / st.file_name, settled, settler.real(), before)
+                demands = reach.demands(directory / st.file_name, settled, settler.real(), before, runtime)
         if demands == before:
             break
     if settled.failed:
         missing.check(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
     relink.repeat(said)
-    state.save(st, directory)
-    delivered = relink.deliver(st, directory)
-    shutil.rmtree(directory / "probe", ignore_errors=True)
+    relink.check_places(st, final)
+    for scratch in ("probe", "proof"):
+        shutil.rmtree(directory / scratch, ignore_errors=True)
+    store.tidy()
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
+    state.save(st, directory)
+    keep_link(link, inputs, settled, directory, settings)
+    state.commit(final)
+    delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
         library=st.library,
         output=link.output,
-        deferred=len(inputs.blobs),
+        deferred=len(inputs.blobs) - len(settled.copies),
         lazy=len(settled.lazy),
         symbols=len(made.manifest.symbols),
         spare=len(settled.owned.spare),
@@ -106,13 +128,14 @@ def link_lazily(
         bundle_seconds=clock.walls["bundle"],
         eager_seconds=clock.walls["eager"],
         link_seconds=clock.walls["link"],
-        cpu_seconds=clock.cpu_so_far() - clock.cpus["eager"],
+        cpu_seconds=clock.cpu_so_far() - clock.cpus["eager"] - probed.eager_seconds,
         peak_rss_kib=max(probed.peak_rss_kib, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
-        library_bytes=(directory / st.file_name).stat().st_size,
+        library_bytes=(final / st.file_name).stat().st_size,
         bundle_bytes=bundle_bytes,
         installed=str(delivered[-1]) if st.installed else "",
+        archives=tuple(path for path in inputs.stays if path in inputs.archives),
     )
-    summary.save(done, directory / "summary.json")
+    summary.save(done, final / summary.NAME)
     return done
 
 
@@ -125,7 +148,9 @@ def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
     return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
 
-def probe_blobs(inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings) -> ProbeResult:
+def probe_blobs(
+    inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings, store: Store
+) -> ProbeResult:
     """The symbols of the link's blobs; none where blobs cannot be loaded, or what is needed of them is not known."""
     reason = ""
     if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
@@ -137,12 +162,32 @@ def probe_blobs(inputs: LinkInputs, found: symbols.Symbols, directory: Path, set
     work = directory / "probe"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    return probe(inputs.blobs, work, jobs=settings.jobs)
+    return probe(inputs.blobs, work, jobs=settings.jobs, store=store)
+
+
+def runtime_of(link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str) -> cudart.Runtime | None:
+    """The static runtime in `archive` as the blobs of `settled` share it; None where none does."""
+    if not any(by_name(p.blob.call.toolchain).takes_static_runtime(link) for p in settled.lazy if archive):
+        return None
+    return cudart.read(archive, soname_for(link, inputs, settled) or library_name(link.output), inputs.machine)
+
+
+def static_runtime(
+    link: LinkCommand, inputs: LinkInputs, probed: ProbeResult, env: Mapping[str, str]
+) -> tuple[str, ProbeResult]:
+    """The static GPU runtime that `link` puts into the library ("": none), and what of `probed` can share it."""
+    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(link)}
+    archive = cudart.find_archive(link, inputs, env) if takers else ""
+    if archive or not takers:
+        return archive, probed
+    left_out = [p for p in probed.probed if p.blob.call.toolchain in takers]
+    eager = (*probed.eager, *(Unprobed(p.blob, cudart.NOT_FOUND) for p in left_out))
+    return "", replace(probed, probed=tuple(p for p in probed.probed if p not in left_out), eager=eager)
 
 
 def warnings(settled: Settled) -> list[str]:
     """What the user should know although the library links."""
-    doubles = settled.owned.doubles
+    doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
     found = [
         f"{symbol} is defined by a second blob too, {source}: the first one has it" for symbol, source in doubles[:5]
     ]
@@ -159,48 +204,57 @@ def warnings(settled: Settled) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write(
+def described(
     link: LinkCommand,
     inputs: LinkInputs,
     settled: Settled,
     directory: Path,
     settings: BuildSettings,
     compiler: Sequence[str],
-) -> tuple[Description, int]:
-    """Lay out the bundle and make stubs.o: what the library will hold, and the bundle's size in bytes."""
-    name = library_name(link.output)
-    root = settings.root or ("" if settings.beside else str(directory / "bundle"))
-    target = Target(name, soname_for(link, inputs, settled), root, inputs.machine)
-    made = describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
+    runtime: cudart.Runtime | None,
+) -> Description:
+    """What the library will hold."""
+    root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
+    way = cudart.assemble(runtime, directory, compiler) if runtime else None
+    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
+    return describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
+
+
+def write(
+    made: Description,
+    inputs: LinkInputs,
+    settled: Settled,
+    directory: Path,
+    compiler: Sequence[str],
+    runtime: cudart.Runtime | None,
+) -> int:
+    """Lay out the bundle and make the objects that lazyck adds to the link; returns the bundle's size in bytes."""
     data = manifest.encode(made.manifest)
-    size = bundle.write(directory / "bundle", made.files, data, name)
+    size = bundle.write(directory / "bundle", made.files, data, made.manifest.library)
+    write_atomic(directory / "manifest", data)
     if settled.lazy:
-        hiding = {p.blob.source for p in settled.lazy if is_hiding(p.blob)}
-        protected = {s for source in hiding for s in settled.owned.lazy[source]}
         names = [s for s, _ in made.manifest.symbols]
-        text = render_stubs(names, "manifest", inputs.machine, protected=protected)
-        assemble(directory, data, text, compiler)
-    return made, size
+        text = render_stubs(names, "manifest", inputs.machine, aliases_of(settled, names))
+        text += cudart.render_table(runtime) if runtime else ""
+    else:
+        text = render_note("manifest", inputs.machine)
+    relink.assemble(directory, "stubs", text, compiler)
+    if inputs.stays:
+        relink.assemble(directory, "deferred", render_deferred(), compiler)
+    return size
+
+
+def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
+    """The stubs of `names` that are another name of one, and that one: they share its address, as ahead of time."""
+    shown = {plain_name(s): s for s in names}
+    pairs = ((p, a, t) for p in settled.lazy for a, t in zip(p.aliases[::2], p.aliases[1::2], strict=True))
+    return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}
 
 
 def soname_for(link: LinkCommand, inputs: LinkInputs, settled: Settled) -> str:
     """The soname of the library that `link` makes; "" for an executable."""
     owned = (s for symbols in settled.owned.lazy.values() for s in symbols)
     return (inputs.soname or chosen_soname(link, owned)) if inputs.shared else ""
-
-
-def is_hiding(blob: CompileCommand) -> bool:
-    """Whether what `blob` defines is hidden in an ahead-of-time build."""
-    toolchain = by_name(blob.call.toolchain)
-    return toolchain.hides_symbols(toolchain.base_words(blob))
-
-
-def assemble(directory: Path, manifest_data: bytes, stubs: str, compiler: Sequence[str]) -> None:
-    """Make stubs.o, which holds the stubs, the slots and the manifest."""
-    write_atomic(directory / "manifest", manifest_data)
-    write_atomic(directory / "stubs.S", stubs.encode("utf-8", "surrogateescape"))
-    argv = [*compiler, "-c", "-x", "assembler", "stubs.S", "-o", "stubs.o"]
-    proc.check("assembling the stubs", argv, cwd=directory)
 
 
 def link_once(
@@ -216,7 +270,7 @@ def link_once(
     """Link the library into `directory`: with which words, the state says; and what the linker said."""
     runtime = runtime_source() if settled.lazy else None
     objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
-    places = bundle.Places("", dict(settings.shim_homes), library_name(link.output))
+    places = places_of(link, settings)
     eager_names = [e.object.name for e in settled.compiled]
     demanded = demands if settled.lazy else None
     soname = soname_for(link, inputs, settled)
@@ -235,6 +289,20 @@ def link_once(
         beside=settings.beside,
     )
     return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
+
+
+def keep_link(
+    link: LinkCommand, inputs: LinkInputs, settled: Settled, directory: Path, settings: BuildSettings
+) -> None:
+    """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares with that."""
+    eager = {made.blob.output: made.reason for made in settled.objects}
+    ahead = ahead_link.read_link(link, inputs, eager, directory, places_of(link, settings))
+    ahead_link.save(ahead, directory)
+
+
+def places_of(link: LinkCommand, settings: BuildSettings) -> bundle.Places:
+    """Where the paths in the words of a link really lead to."""
+    return bundle.Places("", dict(settings.shim_homes), library_name(link.output))
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+_PREFIX = re.compile(r"_Z(?:T[VIST]|GV)?(?:N[rVK]*[RO]?)?")
 _NUMBER = re.compile(r"\d+")
 _THUNK = re.compile(r"T(?:h|v)n?\d+_(?:n?\d+_)?")
 _LITERAL = re.compile(r"L[a-z]n?\d*E")
@@ -39,6 +40,28 @@ def is_of_the_standard_library(symbol: str) -> bool:
         re.match(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)", symbol)
         is not None
     )
+
+
+def template_of(symbol: str) -> str:
+    """The name of the outermost template of which a function or variable, or a class with a vtable, is an instance or
+    a member of one; "" where there is none, or the name is not followed here (statics of functions are not)."""
+    m = _PREFIX.match(symbol)
+    if m is None:
+        return ""
+    i, last = m.end(), ""
+    try:
+        while not (last and symbol[i : i + 1] == "I"):
+            if symbol[i].isdigit():
+                last, i = _source_name(symbol, i)
+            elif symbol[i] == "S":
+                i = _take(_SUBSTITUTION, symbol, i)
+            elif symbol[i] == "B":
+                i = _source_name(symbol, i + 1)[1]
+            else:
+                return ""
+    except (_Unreadable, IndexError):
+        return ""
+    return last
 
 
 def _start(symbol: str) -> int:

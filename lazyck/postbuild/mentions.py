@@ -4,13 +4,15 @@ spells, often too many. What a blob really refers to, a host-only compile of it 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
+from lazyck.command import CompileCommand
 from lazyck.postbuild import probe_text
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
 from lazyck.postbuild.cxx_uses import Code, declarations, reaching
-from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.elf import asked_for, open_image
 from lazyck.postbuild.probe_group import Group
 
 _EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
@@ -30,13 +32,14 @@ class _Batch:
         self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}
         self._code: list[Code] | None = None
 
-    def sources(self, names: frozenset[str]) -> list[str]:
-        """The blobs whose own code uses one of `names`, or something in the headers that does."""
+    def sources(self, names: frozenset[str], own: Mapping[str, frozenset[str]]) -> list[str]:
+        """The blobs whose own code uses one of `names` that is not its `own`, or something in the headers that does."""
         if self._in_headers & names:
             if self._code is None:
                 self._code = list(declarations(self._headers))
             names = reaching(self._code, names)
-        return [s for s, words in self._in_blobs.items() if words & names and self._uses(s, names)]
+        wanted = {s: names - own.get(s, frozenset()) for s in self._in_blobs}
+        return [s for s, words in self._in_blobs.items() if words & wanted[s] and self._uses(s, wanted[s])]
 
     def declared_instances(self) -> set[str]:
         """Names of the templates of which an instance is declared, so that it must come from elsewhere."""
@@ -59,9 +62,16 @@ class Mentions:
         self._texts = texts
         self._batches: list[_Batch] | None = None
 
-    def candidates(self, names: frozenset[str]) -> dict[str, Group]:
-        """The sources that may refer to one of `names`, with their groups."""
-        return {source: batch.group for batch in self._all() for source in batch.sources(names)}
+    def candidates(
+        self, names: frozenset[str], own: Mapping[str, frozenset[str]] = MappingProxyType({})
+    ) -> dict[CompileCommand, Group]:
+        """The blobs that may refer to one of `names`, with their groups; not those whose sources mean their `own`."""
+        return {
+            blob: batch.group
+            for batch in self._all()
+            for source in batch.sources(names, own)
+            for blob in batch.group.sources[source]
+        }
 
     def declared_instances(self) -> frozenset[str]:
         """Names of the templates of which some text says `extern template`."""
@@ -75,8 +85,8 @@ class Mentions:
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
     """What `source` leaves undefined when it is compiled for the host; None if that fails."""
-    if group.compile(source, output).status != 0:
+    if group.compile(source, output, is_settling=True).status != 0:
         return None
-    table = open_image(output).symbols()
+    needs = asked_for(open_image(output).symbols())
     output.unlink()
-    return frozenset(s.name for s in table if s.section == 0 and s.name and s.binding != "LOCAL")
+    return needs

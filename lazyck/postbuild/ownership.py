@@ -4,38 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 NOTHING = "defines no function that a stub could stand for"
 INLINE = "nothing needs it, and all that it defines may be inline"
 RIVALLED = "another file of the link defines functions of it too"
 
 
-@dataclass(frozen=True)
-class Offer:
-    """What a blob would define. `weak`: those of `symbols` that its compiler leaves out where nothing in the blob uses
-    them (inline functions, implicit instantiations): they are there only for somebody who needs them."""
+B = TypeVar("B")  # what identifies a blob: its compile command
 
-    source: str
+
+@dataclass(frozen=True)
+class Offer(Generic[B]):
+    """What a blob would define. `weak`: those of `symbols` that its compiler leaves out where nothing in the blob uses
+    them (inline functions, implicit instantiations): they are there only for somebody who needs them. `merged`: those
+    that it always defines, but that give way to another file's definition (explicit instantiations, weak functions).
+    """
+
+    blob: B
     symbols: tuple[str, ...]
     weak: frozenset[str] = frozenset()
+    merged: frozenset[str] = frozenset()
+
+    @property
+    def firm(self) -> frozenset[str]:
+        """Those of `symbols` that give way to nothing."""
+        return frozenset(self.symbols) - self.weak - self.merged
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """`lazy` maps a blob's source to the symbols that get stubs. `spare` lists those lazy blobs that nothing in the
+class Ownership(Generic[B]):
+    """`lazy` maps a blob to the symbols that get stubs. `spare` lists those lazy blobs that nothing in the
     link needs; `unneeded` those that must be eager, with the reason;
     `doubles` the symbols that a second blob defines as well (the first in link order has them)."""
 
-    lazy: Mapping[str, tuple[str, ...]]
-    spare: tuple[str, ...]
-    unneeded: Mapping[str, str]
-    doubles: tuple[tuple[str, str], ...]
+    lazy: Mapping[B, tuple[str, ...]]
+    spare: tuple[B, ...]
+    unneeded: Mapping[B, str]
+    doubles: tuple[tuple[str, B], ...]
 
 
-def assign(offers: Sequence[Offer], undefined: Iterable[str], defined: Iterable[str]) -> Ownership:
+def assign(
+    offers: Sequence[Offer[B]], undefined: Iterable[str], defined: Iterable[str], strong: Iterable[str] | None = None
+) -> Ownership[B]:
     """Give each symbol to the first blob that defines it, in link order.
 
-    `undefined` and `defined` come from the real objects: what one of them defines itself, weakly too, needs no stub.
+    `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come from the real
+    objects: what one of them defines needs no stub, unless it does so weakly and a blob does not, as a linker has it.
     All else that a lazy blob defines gets one, needed or not: other blobs may call it, and the library exports it as
     it does when it is built ahead of time. What a blob defines weakly gets one only where it is needed.
 
@@ -43,37 +58,39 @@ def assign(offers: Sequence[Offer], undefined: Iterable[str], defined: Iterable[
     defines one of its functions as well, which of the two wins is the linker's business, and the blob must be there
     for real.
     """
-    taken = set(defined)
+    firm = frozenset().union(*(o.firm for o in offers))
+    taken = set(defined) if strong is None else set(strong) | (set(defined) - firm)
     wanted = set(undefined) - taken
     needed = [o for o in offers if not wanted.isdisjoint(o.symbols)]
-    chosen = {o.source for o in needed}
-    owner: dict[str, str] = {}
-    lazy: dict[str, list[str]] = {}
-    doubles = []
+    chosen = {o.blob for o in needed}
+    owner: dict[str, B] = {}
+    lazy: dict[B, list[str]] = {}
+    doubles: list[tuple[str, B]] = []
 
-    def own(offer: Offer, symbols: Iterable[str]) -> None:
+    def own(offer: Offer[B], symbols: Iterable[str]) -> None:
         for symbol in symbols:
-            if symbol in taken:
+            if symbol in taken or (symbol in offer.merged and (symbol in firm or symbol in owner)):
                 continue
-            if owner.setdefault(symbol, offer.source) == offer.source:
-                lazy.setdefault(offer.source, []).append(symbol)
+            if owner.setdefault(symbol, offer.blob) == offer.blob:
+                lazy.setdefault(offer.blob, []).append(symbol)
             else:
-                doubles.append((symbol, offer.source))
+                doubles.append((symbol, offer.blob))
 
     # what is needed first: a blob that merely defines a symbol too must not take it from one that stays
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
-    spare: list[str] = []
-    unneeded: dict[str, str] = {}
+    spare: list[B] = []
+    unneeded: dict[B, str] = {}
     for o in offers:
-        if o.source in chosen:
-            if o.source not in lazy:  # an earlier blob has all that is needed of it
-                unneeded[o.source] = RIVALLED
+        if o.blob in chosen:
+            if o.blob not in lazy:  # an earlier blob has all that is needed of it
+                unneeded[o.blob] = RIVALLED
             continue
-        strong = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
-        if strong and not any(s in taken or s in owner for s in strong):
-            own(o, strong)
-            spare.append(o.source)
+        always = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
+        if not any(s in taken or s in owner for s in o.firm):
+            own(o, always)
+        if o.blob in lazy:
+            spare.append(o.blob)
         else:
-            unneeded[o.source] = RIVALLED if strong else INLINE if o.symbols else NOTHING
+            unneeded[o.blob] = RIVALLED if always else INLINE if o.symbols else NOTHING
     return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), unneeded, tuple(doubles))

@@ -9,29 +9,44 @@ from __future__ import annotations
 import os
 import re
 import resource
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from lazyck import proc, toolchains
 from lazyck.command import CompileCommand
 from lazyck.config import environment
+from lazyck.postbuild import content_key, cxx_place, demangle, probe_text
+from lazyck.postbuild.answer import Answer
+from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.cxx_instances import instances
+from lazyck.postbuild.eager import compile_one, object_key
 from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.make_rules import rule_files
 from lazyck.postbuild.probe_group import Answers, Doubt, Group, first_error, probe_group
 from lazyck.postbuild.probe_ir import probe_ir
-from lazyck.postbuild.probe_object import Judgement, judge
+from lazyck.postbuild.probe_object import judge
+from lazyck.postbuild.store import Store
 from lazyck.toolchains import Toolchain
+from lazyck.toolchains.gnu import own_library_items
 
 
 @dataclass(frozen=True)
 class Probed:
     """A blob whose symbols are known. `headers`: every file besides its source that compiling it reads, absolute.
-    `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones, HIP's kernel handles): if
-    anything needs one of these, the blob must be compiled eagerly. `compiled`: by a compile of its own, because of
-    this; "" where the group's probe said it all. `weak`: those of `symbols` that an optimized compile may leave out
-    unless they are needed. `needs`: what it leaves undefined; None where only a compile of its own could tell."""
+    `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones), `kernels`: the handles of its
+    kernels: if anything needs one of these, the blob must be compiled eagerly. `compiled`: by a compile of its own,
+    because of this; "" where the group's probe said it all. `weak`: those of `symbols` that others who use them have
+    too, so that they count only where they are needed; `merged`: those that give way elsewhere. `needs`: what it
+    leaves undefined; None where only a compile of its own could tell. `weak_data`: variables of inline functions and
+    templates that it has a copy of, as far as a compile of its own told. `private`: those of `symbols` that no other
+    library sees ahead of time, because of the build's options. `aliases`: functions that are another name of one, each
+    followed by that one, with which it shares its address. `by_itself`: the project's own command made the object
+    that was looked at."""
 
     blob: CompileCommand
     symbols: tuple[str, ...]
@@ -40,6 +55,18 @@ class Probed:
     compiled: str = ""
     weak: frozenset[str] = frozenset()
     needs: frozenset[str] | None = None
+    merged: frozenset[str] = frozenset()
+    weak_data: frozenset[str] = frozenset()
+    private: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    by_itself: bool = False
+
+    @classmethod
+    def of(cls, blob: CompileCommand, a: Answer, headers: frozenset[str]) -> Probed:
+        """`blob`, of which the answer `a` is known."""
+        same = {name: getattr(a, name) for name in a.shared_names()}
+        return cls(blob=blob, headers=headers, **same)
 
 
 @dataclass(frozen=True)
@@ -53,76 +80,100 @@ class Unprobed:
 @dataclass(frozen=True)
 class ProbeResult:
     """CPU seconds are lazyck's own and its compilers'; the peak is that of the largest single process. `texts` are the
-    preprocessed batches of each group: they stay in the work directory."""
+    preprocessed batches of each group: they stay in the work directory. `keys`: of all that is read when a blob
+    is compiled. `eager_seconds` of CPU went into objects that are linked, and are not in the others."""
 
     probed: tuple[Probed, ...]
     eager: tuple[Unprobed, ...]
     cpu_seconds: float
     peak_rss_kib: int
     texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
+    keys: Mapping[CompileCommand, str] = field(default_factory=dict)
+    eager_seconds: float = 0.0
 
 
-def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int) -> ProbeResult:
-    """Probe `blobs`, with at most `jobs` compilers at a time; writes below `work` only, which the caller removes.
+# How many blobs in doubt may stay lazy although their own compile was spent on finding out what they define: so many,
+# or a quarter of a link's blobs. The objects of all others are linked, since they are there.
+_ALLOWED = 8
+
+
+def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Store | None = None) -> ProbeResult:
+    """Probe `blobs`, with at most `jobs` compilers at a time; writes below `work`, which the caller removes, and into
+    `store`, which has what earlier links found out.
 
     Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot be started.
     """
-    before = _cpu_seconds()
+    blobs = list(dict.fromkeys(blobs))
     groups = _groups(blobs)
+    with store.turns(g.key for g in groups if g.key) if store else nullcontext():
+        return _probe_all(blobs, groups, work, jobs, store)
+
+
+def _probe_all(
+    blobs: Sequence[CompileCommand], all_groups: Sequence[Group], work: Path, jobs: int, store: Store | None
+) -> ProbeResult:
+    before = _cpu_seconds()
+    groups = [(group, work / f"group{i}") for i, group in enumerate(all_groups)]
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        numbered = [(group, work / f"group{i}") for i, group in enumerate(groups)]
-        answers = list(pool.map(lambda job: _probe(job[0], job[1], max(1, jobs // len(groups))), numbered))
-        pairs = list(zip(numbered, answers, strict=True))
+        each = max(1, jobs // max(1, len(groups)))
+        found = list(pool.map(lambda job: _probe(job[0], job[1], each, store), groups))
+        pairs = [(group, at, answers) for (group, at), answers in zip(groups, found, strict=True)]
         compiles = [
-            (group, at / f"blob{i}.o", answer, source)
-            for (group, at), answer in pairs
-            for i, source in enumerate(answer.doubts)
+            (group, at / f"blob{i}.o", answers, source)
+            for group, at, answers in pairs
+            for i, source in enumerate(answers.doubts)
         ]
+        begun = _cpu_seconds()
         settled = list(pool.map(lambda job: _settle(*job), compiles))
-        headers = list(pool.map(lambda pair: _headers(pair[0][0], pair[0][1], pair[1]), pairs))
+        settling = _cpu_seconds() - begun
+        headers = list(pool.map(lambda pair: _headers(*pair), pairs))
+    objects: dict[CompileCommand, Path] = {}
+    for (group, output, answers, source), judged in zip(compiles, settled, strict=True):
+        answers.settled[source] = judged
+        if judged.by_itself:
+            objects[group.sources[source][0]] = output
     probed: dict[CompileCommand, Probed] = {}
-    eager: dict[CompileCommand, Unprobed] = {}
-    for (group, _, answer, source), judged in zip(compiles, settled, strict=True):
-        doubt = answer.doubts[source]
-        for blob in group.sources[source]:
-            if isinstance(judged, str):
-                eager[blob] = Unprobed(blob, judged)
-            else:
-                probed[blob] = Probed(
-                    blob, judged.symbols, frozenset(), judged.unreachable, doubt.why, judged.weak, judged.needs
-                )
-    for (group, _), answer in pairs:
-        for source, found in answer.found.items():
+    reasons: dict[CompileCommand, str] = {}
+    keys: dict[CompileCommand, str] = {}
+    for (group, _, answers), (files, unlisted) in zip(pairs, headers, strict=True):
+        for source, answer in answers.all():
             for blob in group.sources[source]:
-                probed[blob] = Probed(blob, found.symbols, frozenset(), found.unreachable, needs=found.needs)
-        for source, reason in answer.eager.items():
-            for blob in group.sources[source]:
-                eager[blob] = Unprobed(blob, reason)
-    for (group, _), (files, unlisted) in zip(numbered, headers, strict=True):
-        for source, commands in group.sources.items():
-            for blob in commands:
-                if blob not in probed:
-                    continue
-                if source in unlisted:
-                    del probed[blob]
-                    eager[blob] = Unprobed(blob, f"the files that it reads cannot be listed: {unlisted[source]}")
+                if answer.eager or source in unlisted:
+                    reasons[blob] = answer.eager or f"the files that it reads cannot be listed: {unlisted[source]}"
                 else:
-                    probed[blob] = replace(probed[blob], headers=files)
-    for (_, at), answer in pairs:
-        for file in set(at.iterdir()) - set(answer.texts):
+                    probed[blob] = Probed.of(blob, answer, files)
+        keys |= _content_keys(group, answers, files)
+        if store and group.key:
+            store.keep_answers(group.key, answers.learnt())
+    spent = [b for b in blobs if b in probed and probed[b].by_itself]
+    for blob in spent[max(_ALLOWED, len(blobs) // 4) :]:
+        reasons[blob] = (
+            f"only its own compile could tell what it defines ({probed.pop(blob).compiled}), so it is linked"
+        )
+    linked = objects.keys() & reasons.keys()
+    eager_seconds = settling * len(linked) / max(1, len(compiles))
+    if store:
+        for blob in linked:
+            store.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
+    for _, at, answers in pairs:
+        for file in set(at.iterdir()) - set(answers.texts):
             file.unlink()
     return ProbeResult(
-        tuple(probed[b] for b in dict.fromkeys(blobs) if b in probed),
-        tuple(eager[b] for b in dict.fromkeys(blobs) if b in eager),
-        _cpu_seconds() - before,
+        tuple(probed[b] for b in blobs if b in probed),
+        tuple(Unprobed(b, reasons[b]) for b in blobs if b in reasons),
+        _cpu_seconds() - before - eager_seconds,
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
-        tuple((group, tuple(answer.texts)) for (group, _), answer in pairs),
+        tuple((group, tuple(answers.texts)) for group, _, answers in pairs),
+        keys,
+        eager_seconds,
     )
 
 
-def _probe(group: Group, work: Path, jobs: int) -> Answers:
+def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
     """The probe that reads what the toolchain's sources are written in."""
-    return probe_ir(group, work, jobs) if group.toolchain.written_in == "llvm-ir" else probe_group(group, work)
+    if group.toolchain.written_in == "llvm-ir":
+        return probe_ir(group, work, jobs)
+    return probe_group(group, work, store.answers(group.key) if store and group.key else {})
 
 
 def _cpu_seconds() -> float:
@@ -140,15 +191,17 @@ def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
     for blob in blobs:
         toolchain = toolchains.by_name(blob.call.toolchain)
         base = toolchain.base_words(blob)
-        cwd = blob.call.cwd if _reads_cwd(toolchain, base) else ""
+        variables = toolchain.base_env(blob)
+        cwd = blob.call.cwd if _reads_cwd(toolchain, base, variables) else ""
         suffix = os.path.splitext(blob.source)[1]
-        key = (toolchain.name, base, toolchain.archs_of(blob, env), cwd, toolchain.base_env(blob), suffix)
+        key = (toolchain.name, base, toolchain.archs_of(blob, env), cwd, variables, suffix)
         members.setdefault(key, {}).setdefault(blob.source, {})[blob] = None
     groups = []
-    for sources in members.values():
+    for shared, sources in members.items():
         first = next(iter(next(iter(sources.values()))))
         toolchain = toolchains.by_name(first.call.toolchain)
         default = toolchain.default_arch()
+        is_cxx = toolchain.written_in == "c++"
         archs = toolchain.archs_of(first, env) or ((default,) if default else ())
         groups.append(
             Group(
@@ -159,14 +212,19 @@ def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
                 env=toolchain.tool_env(first, env, for_base=True),
                 suffix=os.path.splitext(first.source)[1],
                 sources={s: tuple(commands) for s, commands in sources.items()},
+                key=content_key.group_key(toolchain, first, [repr(shared)], env) if is_cxx else "",
+                all_errors=toolchain.all_errors(first.call.argv[: first.call.prefix]) if is_cxx else (),
             )
         )
     return groups
 
 
 @lru_cache(maxsize=256)
-def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...]) -> bool:
-    """Whether a word of the command may name a file relative to the working directory."""
+def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a word of the command, or a variable, may name a file relative to the working directory."""
+    lists = (value for name, value in variables if value and name in (*toolchain.header_env, *toolchain.search_env))
+    if any(not directory.startswith("/") for value in lists for directory in value.split(":")):
+        return True
     takes_value = False
     for word in base[1:]:
         option = max((o for o in toolchain.path_options if word.startswith(o)), key=len, default="")
@@ -183,15 +241,77 @@ def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...]) -> bool:
 # -- blobs in doubt --------------------------------------------------------------------------------------
 
 
-def _settle(group: Group, output: Path, answer: Answers, source: str) -> Judgement | str:
-    """Compile one blob for the host: what its object says, or the reason why it must be eager."""
-    doubt: Doubt = answer.doubts[source]
-    result = group.compile(source, output)
+def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer:
+    """Compile one blob: what its object says, or the reason why it must be eager.
+
+    The project's own command makes an object that can be linked as it is, if the blob must be eager; it stays in
+    `output`. Where that object does not show what is asked (hidden symbols, LTO), and where it would cost a compile for
+    each GPU, the blob is compiled for the host alone.
+    """
+    doubt: Doubt = answers.doubts[source]
+    own = answers.instances.get(source)
+    if own is None:  # not preprocessed with the others
+        text = _own_text(group, source, output.with_suffix(".ii"))
+        if why := cxx_place.reason(text):
+            return Answer(eager=why)
+        own = instances(text)
+    by_itself = _is_plain(group)
+    result = (
+        compile_one(group.sources[source][0], output, environment())
+        if by_itself
+        else group.compile(source, output, is_settling=True)
+    )
     if result.status != 0:
-        return f"does not compile for the host: {first_error(result.stdout + result.stderr)}"
-    judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers)
-    output.unlink()
-    return judged.reason or judged
+        return Answer(eager=f"does not compile for the host: {first_error(result.stdout + result.stderr)}")
+    judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers, own=own)
+    if not by_itself:
+        output.unlink()
+    why = demangle.readable(doubt.why)
+    if judged.initializers:
+        shown = [demangle.readable(name) for name in judged.initializers[:3]]
+        place = probe_text.place_of(shown[0], source)
+        reason = f"has an initializer of its own: {', '.join(shown)} (in {place})"
+        return Answer(eager=reason, compiled=why, by_itself=by_itself)
+    if judged.reason:
+        return Answer(eager=demangle.readable(judged.reason), compiled=why, by_itself=by_itself)
+    return Answer(
+        judged.symbols,
+        judged.unreachable,
+        why,
+        judged.weak,
+        judged.needs,
+        merged=judged.merged,
+        weak_data=judged.weak_data,
+        private=judged.private,
+        kernels=judged.kernels,
+        aliases=judged.aliases,
+        by_itself=by_itself,
+    )
+
+
+def _is_plain(group: Group) -> bool:
+    """Whether objects of the project's own commands show all that the blobs define, and cost one compile."""
+    items = group.toolchain.table.split(group.base[1:])
+    return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
+
+
+def _own_text(group: Group, source: str, output: Path) -> str:
+    """The preprocessed text of a blob alone; "" where it does not preprocess."""
+    batch = output.with_suffix(f".batch{group.suffix}")
+    batch.write_text(f'#include "{source}"\n', encoding="utf-8", errors="surrogateescape")
+    if group.preprocess(batch, output).status != 0:
+        return ""
+    with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        return probe_text.split(lines, [source], group.cwd).texts.get(source, "")
+
+
+def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
+    """The keys of all that is read when the group's blobs are compiled."""
+    if group.toolchain.name == toolchains.HOST.name:
+        return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
+    chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
+    seen = content_key.files_key(files, Contents()) if chosen else ""
+    return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
 
 
 # -- headers ---------------------------------------------------------------------------------------------
@@ -199,7 +319,8 @@ def _settle(group: Group, output: Path, answer: Answers, source: str) -> Judgeme
 
 def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str], dict[str, str]]:
     """(files that the group's blobs read, blobs for which they cannot be listed and the error)."""
-    sources = [s for s in group.sources if s in answer.found or s in answer.doubts]
+    readers = answer.readers()
+    sources = [s for s in group.sources if s in readers]
     found = set(answer.files)
     unlisted: dict[str, str] = {}
     for source in sources:
@@ -240,15 +361,8 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
             return _device_files(group, work, sources[:half], unlisted) | _device_files(
                 group, work, sources[half:], unlisted
             )
-        found |= _rule_files(output, group.cwd)
+        found |= rule_files(output, group.cwd)
     return found - {str(batch), *sources}
-
-
-def _rule_files(depfile: Path, cwd: str) -> set[str]:
-    """The prerequisites of a make rule."""
-    text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ").replace("\\\r\n", " ")
-    words = re.findall(r"(?:\\.|\S)+", text.partition(": ")[2])
-    return {os.path.join(cwd, re.sub(r"\\(.)", r"\1", w).replace("$$", "$")) for w in words}
 
 
 @lru_cache(maxsize=65536)

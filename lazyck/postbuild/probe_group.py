@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from lazyck import proc
 from lazyck.command import CompileCommand
-from lazyck.postbuild import probe_text, probe_unit
+from lazyck.postbuild import content_key, cxx_place, demangle, probe_text, probe_unit
+from lazyck.postbuild.answer import Answer, from_json
 from lazyck.postbuild.cxx_declarations import parse
+from lazyck.postbuild.cxx_instances import Instances, instances
+from lazyck.postbuild.cxx_lexer import flat, without_attributes
 from lazyck.postbuild.cxx_variables import Declaration, Kind, Unsupported
 from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.header_reach import Reach
+from lazyck.postbuild.probe_object import defines
 from lazyck.toolchains import Toolchain
 
-_COMPILES = 24  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
+_COMPILES = 8  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
+_FEW = 8  # a unit that fails a second time falls apart if more than one blob in so many is at fault
+_AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
 _ROUNDS = 8
+_EXTERN = re.compile(r"\bextern\b([^;{}]*);")
+_STATIC = re.compile(r"\bstatic\b")
+_INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
+_INLINE_FUNCTION = re.compile(r"(?:\w[\w \t]*)?\b(?:inline|__inline__|__inline)\b[^;{}()]*?([A-Za-z_]\w*)\s*\(")
+_LAST_NAMES = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Blobs that one compile can probe: `sources` maps each source to the commands that compile it."""
+    """Blobs that one compile can probe: `sources` maps each source to the commands that compile it. `key` is theirs in
+    the store (see `content_key`). With the options `all_errors` their compiler does not stop at some number of errors.
+    """
 
     toolchain: Toolchain
     base: tuple[str, ...]
@@ -30,9 +48,15 @@ class Group:
     env: Mapping[str, str]
     suffix: str
     sources: Mapping[str, tuple[CompileCommand, ...]]
+    key: str = ""
+    all_errors: tuple[str, ...] = ()
 
-    def compile(self, source: Path | str, output: Path, extra: Sequence[str] = ()) -> proc.Result:
-        argv = self.toolchain.host_compile(self.base, str(source), str(output), self.archs)
+    def compile(
+        self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
+    ) -> proc.Result:
+        """Compile for the host; `is_settling`: with the optimization that the object's symbols depend on."""
+        how = self.toolchain.host_settle if is_settling else self.toolchain.host_compile
+        argv = how(self.base, str(source), str(output), self.archs)
         return proc.run([*argv, *extra], cwd=self.cwd, env=self.env)
 
     def preprocess(self, source: Path, output: Path) -> proc.Result:
@@ -54,7 +78,9 @@ class Doubt:
 @dataclass
 class Answers:
     """What is known of a group's sources: symbols found, reasons to be eager, doubts; `files` that those in
-    `read` read; `texts`: preprocessed batches, which hold each of `read` at least once."""
+    `read` read; `texts`: preprocessed batches, which hold each of `read` at least once; `instances`: what they
+    instantiate explicitly; `keys`: of sources by content; `known`: what earlier links found out of sources that are as
+    they were then; `settled`: the answers to `doubts`."""
 
     found: dict[str, probe_unit.Found] = field(default_factory=dict)
     eager: dict[str, str] = field(default_factory=dict)
@@ -62,10 +88,45 @@ class Answers:
     files: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     texts: list[Path] = field(default_factory=list)
+    instances: dict[str, Instances] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    known: dict[str, Answer] = field(default_factory=dict)
+    settled: dict[str, Answer] = field(default_factory=dict)
+
+    def all(self) -> Iterator[tuple[str, Answer]]:
+        """Each source with what is known of it, once doubts are settled."""
+        yield from self.known.items()
+        for source, found in self.found.items():
+            yield (
+                source,
+                Answer(
+                    found.symbols,
+                    found.unreachable,
+                    weak=found.weak,
+                    needs=found.needs,
+                    merged=found.merged,
+                    private=found.private,
+                    kernels=found.kernels,
+                ),
+            )
+        for source, reason in self.eager.items():
+            yield source, Answer(eager=demangle.readable(reason))
+        yield from self.settled.items()
+
+    def readers(self) -> set[str]:
+        """The sources that may be lazy, as far as their text tells."""
+        known = {source for source, answer in self.known.items() if answer.compiled or not answer.eager}
+        return known | self.found.keys() | self.doubts.keys()
+
+    def learnt(self) -> dict[str, Any]:
+        """For the store: what is new, but for compiles that failed, which may have lacked memory."""
+        failed = {source for source, answer in self.settled.items() if answer.eager and not answer.compiled}
+        passed_over = failed | self.known.keys()
+        return {self.keys[s]: a.as_json() for s, a in self.all() if s in self.keys and s not in passed_over}
 
 
-def probe_group(group: Group, work: Path) -> Answers:
-    """Probe all sources of `group`; files are written below `work`."""
+def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = None) -> Answers:
+    """Probe all sources of `group` but those of which `learnt`, by key, has the answer; writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers()
     texts = {source: probe_text.read_source(source) for source in group.sources}
@@ -79,7 +140,7 @@ def probe_group(group: Group, work: Path) -> Answers:
     for cluster in _clusters(split, directives, macros):
         if cluster.needs_preprocess:
             split = _preprocess(group, work, cluster.sources, cluster.forget, answers)
-        _probe_cluster(group, work, split, directives, answers, cluster)
+        _probe_cluster(group, work, split, directives, answers, cluster, learnt or {})
     return answers
 
 
@@ -184,7 +245,9 @@ def _probe_cluster(
     directives: Mapping[str, tuple[str, ...]],
     answers: Answers,
     cluster: _Cluster,
+    learnt: Mapping[str, Any],
 ) -> None:
+    _recall(group, split, answers, learnt)
     for path, reader in split.guarded_code.items():
         name = path.rpartition("/")[2]
         for source in cluster.sources:
@@ -195,20 +258,45 @@ def _probe_cluster(
         readers = [s for s in cluster.sources if any(name in line for line in directives[s])]
         if len(readers) == 1 and _defines_something(text):
             answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data", own_initializers=True)
+            answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
+    answers.instances = {s: instances(split.texts[s]) for s in cluster.sources if s in split.texts} | answers.instances
+    bound = {s: why for s in cluster.sources if (why := cxx_place.reason(split.texts.get(s, "")))}
+    answers.eager |= bound
+    for source in bound:
+        answers.doubts.pop(source, None)
+    headers = _Declared(answers.texts[-1] if answers.texts else None)
     parsed: dict[int, list[Declaration]] = {}
-    sources = [s for s in cluster.sources if s in split.texts and s not in answers.doubts]
+    for source in answers.known:
+        answers.doubts.pop(source, None)
+    left = split.texts.keys() - answers.doubts.keys() - answers.known.keys() - bound.keys()
+    sources = [s for s in cluster.sources if s in left]
     for i, source in enumerate(sources):
-        declarations = _understand(source, split.texts.pop(source), answers, is_c=group.suffix == ".c")
+        declarations = _understand(source, split.texts.pop(source), answers, headers, is_c=_is_c(group))
         if declarations:
             parsed[i] = declarations
     skeleton = _Skeletons(split, directives)
     forget = cluster.forget.get(sources[0], set()) if sources else set()
-    solver = _Solver(group, work, {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed})
+    reach = _Reaches(split, sources)
+    solver = _Solver(group, work, {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed}, reach)
     solver.solve(parsed)
     for i, found in solver.found.items():
-        answers.found[sources[i]] = found
+        if found.data:
+            answers.eager[sources[i]] = defines(found.data)
+        else:
+            answers.found[sources[i]] = found
     for i, why in solver.failed.items():
         answers.doubts[sources[i]] = Doubt(why)
+
+
+def _recall(group: Group, split: probe_text.Split, answers: Answers, learnt: Mapping[str, Any]) -> None:
+    if not group.key or not split.texts:
+        return
+    options = group.toolchain.table.split(group.base[1:])
+    keys = content_key.blob_keys(group.key, options, split.files, split.texts)
+    answers.keys |= keys
+    for source, key in keys.items():
+        if key in learnt and (known := from_json(learnt[key])):
+            answers.known[source] = known
 
 
 def _defines_something(header: str) -> bool:
@@ -225,19 +313,66 @@ def _guarded_macros(skeleton: str, forget: set[str]) -> str:
     return "\n".join([*push, skeleton, *(line.replace("push_", "pop_", 1) for line in push)])
 
 
-def _understand(source: str, text: str, answers: Answers, *, is_c: bool) -> list[Declaration]:
+def _is_c(group: Group) -> bool:
+    """Whether the sources are C rather than C++."""
+    return group.suffix == ".c" or ("-x", "c") in pairwise(group.base)
+
+
+class _Declared:
+    """Names that a preprocessed batch declares `extern`: read when it is first asked."""
+
+    def __init__(self, text: Path | None) -> None:
+        self._text = text
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The last name of each such declaration of a variable."""
+        if self._text is None:
+            return frozenset()
+        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
+        return frozenset(name for m in _EXTERN.finditer(text) for name in _names(m[1]))
+
+    def inline_in(self, declarations: Iterable[Declaration]) -> str:
+        """A function of a C source that is inline, here or in a header: another declaration of it may make it one for
+        other files. "" where there is none."""
+        repeated = [d for d in declarations if d.kind in (Kind.REPEATABLE, Kind.SUPPORT) and "(" in d.text]
+        own = (d for d in repeated if _INLINE.search(d.text) and not _STATIC.search(d.text))
+        names = {n for d in repeated for n in d.names if not _STATIC.search(d.text)}
+        return next((n for d in own for n in d.names), "") or (min(names & self._inline, default="") if names else "")
+
+    @cached_property
+    def _inline(self) -> frozenset[str]:
+        if self._text is None:
+            return frozenset()
+        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
+        found = (m for m in _INLINE_FUNCTION.finditer(text) if not _STATIC.search(m[0]))
+        return frozenset(m[1] for m in found)
+
+
+def _names(declaration: str) -> list[str]:
+    return _LAST_NAMES.findall(flat(without_attributes(declaration)))
+
+
+def _understand(source: str, text: str, answers: Answers, declared: _Declared, *, is_c: bool) -> list[Declaration]:
     """The declarations to probe for one blob; none if the answer is known, or only its object can give it."""
     try:
         declarations = parse(text, is_c=is_c)
     except Unsupported as e:
         answers.doubts[source] = Doubt(str(e), own_initializers=True)
         return []
+    inline = declared.inline_in(declarations) if is_c else ""
+    constants = [n for d in declarations if d.is_constant for n in d.names]
     data = [n for d in declarations if d.kind is Kind.DATA for n in d.names]
     suspects = tuple(n for d in declarations if d.kind is Kind.SUSPECT for n in d.names)
     if data:
-        answers.eager[source] = "defines data: " + ", ".join(data[:3])
+        answers.eager[source] = defines(data)
     elif suspects:
         answers.doubts[source] = Doubt("may run code at load: " + ", ".join(suspects), suspects, own_initializers=True)
+    elif inline:
+        answers.doubts[source] = Doubt(f"may define {inline}, which is inline", own_initializers=True)
+    elif constants and not declared.names.isdisjoint(constants):
+        shown = min(declared.names.intersection(constants))
+        answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern", own_initializers=True)
     elif not declarations:
         answers.found[source] = probe_unit.Found((), ())  # all of it is switched off
     elif not any(d.kind is Kind.HEAD for d in declarations):
@@ -247,71 +382,104 @@ def _understand(source: str, text: str, answers: Answers, *, is_c: bool) -> list
     return []
 
 
+class _Reaches:
+    """Which headers, as far as their names tell, each of the `sources` reads."""
+
+    def __init__(self, split: probe_text.Split, sources: Sequence[str]) -> None:
+        self._files, self._sources = frozenset(split.shared), sources
+        self._reach: Reach | None = None
+
+    def __call__(self, index: int) -> frozenset[str]:
+        if self._reach is None:
+            self._reach = Reach(self._files, self._sources, lambda file: False)
+        return self._reach.of(self._sources[index])
+
+
+@dataclass
+class _Job:
+    """Blobs to compile in one unit. `retries`: how often that may still fail because of many of them."""
+
+    blobs: dict[int, list[Declaration]]
+    retries: int = 1
+
+
 class _Solver:
     """Compiles a cluster's probe unit, without the blobs at fault where there are any. `preludes`: per blob, what
-    reads its headers."""
+    reads its headers; `reach`: which headers these are."""
 
-    def __init__(self, group: Group, work: Path, preludes: Mapping[int, str]) -> None:
-        self._group, self._work, self._preludes = group, work, preludes
+    def __init__(
+        self, group: Group, work: Path, preludes: Mapping[int, str], reach: Callable[[int], frozenset[str]]
+    ) -> None:
+        self._group, self._work, self._preludes, self._reach = group, work, preludes, reach
         self._left = _COMPILES + len(preludes) // 8
-        self._extra: tuple[str, ...] = ()
         self._by_reference: set[int] = set()
-        self._queue: list[dict[int, list[Declaration]]] = []
         self.found: dict[int, probe_unit.Found] = {}
         self.failed: dict[int, str] = {}
 
     def solve(self, blobs: dict[int, list[Declaration]]) -> None:
         """Fill `found` and `failed` for `blobs`."""
-        self._queue.append(blobs)
-        while self._queue:
-            left = self._queue.pop()
-            while left:
-                if self._left == 0:
-                    self.failed |= dict.fromkeys(left, "the probe does not compile")
-                    break
+        queue = [_Job(blobs)]
+        while queue:
+            job = queue.pop()
+            if job.blobs and self._left == 0:
+                self.failed |= dict.fromkeys(job.blobs, "the probe does not compile")
+            elif job.blobs:
                 self._left -= 1
-                left = self._attempt(left)
+                queue += self._attempt(job)
 
-    def _attempt(self, blobs: dict[int, list[Declaration]]) -> dict[int, list[Declaration]]:
-        """Compile one unit; gives the blobs with which to try again at once."""
+    def _attempt(self, job: _Job) -> list[_Job]:
+        """Compile one unit; gives what to try next."""
+        blobs = job.blobs
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
         unit = probe_unit.render(blobs, preludes, self._by_reference)
         source.write_text(unit.text, encoding="utf-8", errors="surrogateescape")
-        result = self._group.compile(source, output, self._extra)
+        result = self._group.compile(source, output, self._group.all_errors)
         if result.status == 0:
             for b, found in probe_unit.read_back(open_image(output), unit).items():
-                if found is None:
-                    self.failed[b] = "its symbols depend on what is private to it"
+                if isinstance(found, str):
+                    self.failed[b] = found
                 else:
                     self.found[b] = found
             output.unlink()
-            return {}
+            return []
         said = result.stdout + result.stderr
-        more = _error_limit(said) if not self._extra else ()
-        if more:
-            self._extra = more
-            return blobs
         blame = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
-        if blame.preludes and len(preludes) > 1:
+        if len(preludes) > 1:
             # headers that do not go together: what follows from it in blobs says nothing of them
-            aside = {preludes[i] for i in blame.preludes - ({0} if len(blame.preludes) == len(preludes) else set())}
-            self._queue.append({b: d for b, d in blobs.items() if self._preludes[b] in aside})
-            return {b: d for b, d in blobs.items() if self._preludes[b] not in aside}
+            families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
+            if len(families) > 1:
+                return [_Job(family) for family in families]
         bad = blame.blobs & blobs.keys()
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
         if instances:
-            self._by_reference |= {b for b, ds in blobs.items() if any(d.reference for d in ds)}
-            return blobs
+            by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
+            # a pointer to a kernel is to its handle, which says nothing of the function that launches it
+            of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
+            self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
+            self._by_reference |= by_reference
+            return [_Job({b: d for b, d in blobs.items() if b not in of_kernels}, job.retries)]
+        falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
+        if len(blobs) == 1 or falls_apart or (blame.preludes and len(preludes) == 1):
+            self.failed |= dict.fromkeys(blobs, why)
+            return []
         if bad and not blame.preludes:
             self.failed |= dict.fromkeys(bad, why)
-            return {b: d for b, d in blobs.items() if b not in bad}
-        if len(blobs) == 1 or blame.preludes:
-            self.failed |= dict.fromkeys(blobs, why)
-            return {}
-        self._queue += self._halves(blobs, preludes)
-        return {}
+            return [_Job({b: d for b, d in blobs.items() if b not in bad}, 0)]
+        return [_Job(half, 0) for half in self._halves(blobs, preludes)]
+
+    def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
+        """`blobs` by which of the headers `at_error` they read: those that share one stay together, as do those that
+        read none, which are of the family that the compiler read first."""
+        families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
+        for b, declarations in blobs.items():
+            read = self._reach(b) & at_error
+            alike = [f for f in families if f[0] & read or f[0] == read]
+            families = [f for f in families if f not in alike]
+            members = {k: d for _, family in alike for k, d in family.items()} | {b: declarations}
+            families.append((read.union(*(names for names, _ in alike)), members))
+        return [members for _, members in families]
 
     def _halves(
         self, blobs: dict[int, list[Declaration]], preludes: list[str]
@@ -323,17 +491,6 @@ class _Solver:
         else:
             chosen = set(list(blobs)[: len(blobs) // 2])
         return {b: d for b, d in blobs.items() if b in chosen}, {b: d for b, d in blobs.items() if b not in chosen}
-
-
-def _error_limit(said: str) -> tuple[str, ...]:
-    """The option that makes a compiler which stopped early name all blobs at fault."""
-    if "-ferror-limit=" in said:
-        return ("-ferror-limit=0",)
-    if "-fmax-errors=" in said:
-        return ("-fmax-errors=0",)
-    if re.search(r"[Ee]rror limit reached", said):
-        return ("-Xcudafe", "--error_limit=100000")
-    return ()
 
 
 def first_error(said: str) -> str:

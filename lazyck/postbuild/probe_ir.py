@@ -12,7 +12,7 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.postbuild.ir_text import Entity, Module, Unreadable, read_module
 from lazyck.postbuild.probe_group import Answers, Doubt, Group
-from lazyck.postbuild.probe_object import is_harmless, is_start_up
+from lazyck.postbuild.probe_object import defines, is_harmless, is_start_up
 from lazyck.postbuild.probe_unit import Found
 
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -23,9 +23,10 @@ _LOCAL = frozenset({"private", "internal", "available_externally"})
 _DISCARDABLE = frozenset({"linkonce", "linkonce_odr"})
 # llvm.exp.f32 becomes expf
 _LIBM = re.compile(r"llvm\.(\w+)\.(f32|f64|f80|f128)")
+_GLOBL = re.compile(r"\.globa?l\s+([\w.$]+)", re.ASCII)
 _LIBM_NAMES = {"maxnum": "fmax", "minnum": "fmin"}
 _LIBM_SUFFIX = {"f32": "f", "f64": "", "f80": "l", "f128": "l"}
-_WEAK_DATA = frozenset({"weak", "weak_odr"}) | _LOCAL | _DISCARDABLE
+_WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another definition
 
 
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
@@ -92,17 +93,27 @@ def functions(module: Module) -> Found:
     for name, e in module.entities.items():
         if not e.is_defined or e.linkage in _LOCAL or name.isdigit() or module.base(e).kind == "variable":
             continue
-        # a resolver's choice has no address that the entry's .dynsym could confirm
-        out_of_reach = e.is_hidden or e.linkage in _DISCARDABLE or module.base(e).kind == "ifunc"
+        out_of_reach = e.is_hidden or e.linkage in _DISCARDABLE
         (unreachable if out_of_reach else symbols).append(e.symbol)
-    return Found(tuple(symbols), tuple(unreachable), _needs(module))
+    merged = frozenset(e.symbol for e in module.entities.values() if e.linkage in _WEAK).intersection(symbols)
+    return Found(tuple(symbols), tuple(unreachable), _needs(module), merged=merged)
 
 
 def _needs(module: Module) -> frozenset[str]:
     """What the module's object may leave undefined: what its definitions mention and it does not define."""
     mentioned = {n for e in module.entities.values() if e.is_defined for n in e.names}
     elsewhere = (e for n, e in module.entities.items() if not e.is_defined and n in mentioned)
-    return frozenset(_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol))
+    by_ir = {_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol)}
+    return frozenset(by_ir.union(_only_wanted(module)))
+
+
+def _only_wanted(module: Module) -> list[str]:
+    """The symbols that assembler outside of functions declares and the module does not define: they become undefined
+    ones of its object. The `<iostream>` of GCC 13 and newer has one.
+    """
+    own = {e.symbol for e in module.entities.values() if e.is_defined}
+    declared = (m[1] for s in module.assembler if (m := _GLOBL.fullmatch(s)))
+    return [symbol for symbol in declared if symbol not in own]
 
 
 def _is_inner(symbol: str) -> bool:
@@ -117,18 +128,18 @@ def _libm_name(intrinsic: re.Match[str]) -> str:
 
 def eager_reason(module: Module) -> str:
     """Why the module must be compiled eagerly, or "": the rules of C++ blobs, and what only IR can say."""
-    if module.has_assembler:
+    if len(_only_wanted(module)) < len(module.assembler):
         return "has assembler outside of functions, which may define anything"
     data = [
         e.symbol
         for name, e in module.entities.items()
         if e.is_defined
         and not name.startswith("llvm.")
-        and e.linkage not in _WEAK_DATA
+        and e.linkage not in _LOCAL | _DISCARDABLE
         and module.base(e).kind == "variable"
     ]
     if data:
-        return "defines data: " + ", ".join(data[:3])
+        return defines(data)
     if called := _initializer_calls(module):
         return "has an initializer of its own: " + ", ".join(called[:3])
     for e in module.entities.values():

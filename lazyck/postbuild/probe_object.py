@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lazyck.postbuild.elf import ElfImage, Symbol
-from lazyck.postbuild.probe_unit import kernel_handle
+from lazyck.postbuild import kernels, vtables
+from lazyck.postbuild.cxx_instances import Instances
+from lazyck.postbuild.elf import ElfImage, Symbol, asked_for
+from lazyck.postbuild.vtables import is_of_class
 
 # Data that toolchains add to every object with kernels.
 _TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
@@ -22,6 +24,7 @@ _HARMLESS = re.compile(
 )
 # nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
+_NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
 
 
@@ -35,48 +38,108 @@ def is_harmless(name: str) -> bool:
     return _HARMLESS.match(name) is not None
 
 
+def defines(data: Sequence[str]) -> str:
+    """Why a blob that defines `data` is eager: a slot can stand for a function only, and other files may use these."""
+    variables = [name for name in data if not is_of_class(name)]
+    if variables:
+        return "defines data: " + ", ".join(variables[:3])
+    of_classes = list(dict.fromkeys(map(vtables.class_of, data)))
+    return "defines the vtable of " + ", ".join(of_classes[:3])
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """`reason` is "" for a blob that may be compiled lazily. `weak` are those of `symbols` that may be there only
-    because the compile was not optimized; `needs` what the blob leaves undefined."""
+    """`reason` is "" for a blob that may be compiled lazily, if nothing of it must run when the library is loaded
+    (`initializers`). `weak` are those of `symbols` that files which use them have too (inline functions, implicit
+    instantiations), `merged` others that give way to a definition elsewhere (explicit instantiations,
+    `__attribute__((weak))`); `needs` what the blob leaves undefined; `weak_data` variables of inline functions and
+    templates, of which a program has one copy; `private` those of `symbols` that the build's options hide, `kernels`
+    its kernels' handles; `aliases` see `Probed`."""
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
     reason: str
     weak: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
+    merged: frozenset[str] = frozenset()
+    weak_data: frozenset[str] = frozenset()
+    initializers: tuple[str, ...] = ()
+    private: frozenset[str] = frozenset()
+    aliases: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
 
 
-def judge(image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool) -> Judgement:
+def judge(
+    image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool, own: Instances = _NO_INSTANCES
+) -> Judgement:
     """Judge a blob by its object. `own_initializers`: whether code that runs at load would be the blob's own rather
-    than its headers'; `suspects`: the variables that may be behind it."""
+    than its headers'; `suspects`: the variables that may be behind it; `own`: what its text instantiates."""
     table = image.symbols()
     symbols: list[str] = []
     unreachable: list[str] = []
     data: list[str] = []
     weak: set[str] = set()
-    needs = frozenset(s.name for s in table if s.section == _UNDEFINED and s.name and s.binding != "LOCAL")
-    handles = {kernel_handle(s.name) for s in table if s.type == "FUNC" and "__device_stub__" in s.name}
+    private: set[str] = set()
+    merged: set[str] = set()
+    weak_data: set[str] = set()
+    needs = asked_for(table)
+    known = kernels.find(table)
+    handles = known.names()
+    unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
     for s in table:
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
+        if s.name in handles or s.name in known.by_nvcc:
+            continue
+        if "@" in s.name:
+            return Judgement((), (), f"defines {s.name}, a symbol with a version")
+        if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
+            return Judgement((), (), f"defines {s.name} in assembler, without a type")
         if s.type in ("FUNC", "IFUNC"):
             if _UNNAMED.search(s.name):
                 continue
             (unreachable if s.hidden else symbols).append(s.name)
+            if s.visibility == "protected":
+                private.add(s.name)
             if s.binding == "WEAK":
-                weak.add(s.name)
-        elif s.name in handles:
-            unreachable.append(s.name)
-        elif s.binding == "GLOBAL" and not _TOOLCHAIN_DATA.match(s.name):
-            data.append(s.name)
+                # a function of several versions stands in a group, too, without being inline
+                is_inline = s.section in image.merged_sections and s.type == "FUNC" and not own.holds(s.name)
+                (weak if is_inline else merged).add(s.name)
+        elif not _TOOLCHAIN_DATA.match(s.name):
+            if s.section not in image.merged_sections or own.holds_data(s.name):
+                data.append(s.name)
+            elif not s.hidden:
+                weak_data.add(s.name)
+    data += vtables.with_key_functions(image, table)
     if data:
-        return Judgement((), (), "defines data: " + ", ".join(data[:3]))
+        return Judgement((), (), defines(data))
     if own_initializers:
-        called = _initializer_calls(image, table)
+        called, variables = _initializer_calls(image, table)
         if called:
-            return Judgement((), (), "has an initializer of its own: " + ", ".join((suspects or tuple(called))[:3]))
-    return Judgement(tuple(symbols), tuple(unreachable), "", frozenset(weak), needs)
+            return Judgement((), (), "", initializers=suspects or tuple(variables or called))
+    return Judgement(
+        tuple(symbols),
+        tuple(unreachable),
+        "",
+        frozenset(weak),
+        needs,
+        frozenset(merged),
+        frozenset(weak_data),
+        private=frozenset(private),
+        kernels=tuple(sorted(handles)),
+        aliases=_aliases(table, frozenset(symbols) - weak),
+    )
+
+
+def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
+    """Those of `functions` that are another name of one before them, each with that one behind it."""
+    first: dict[tuple[int, int], str] = {}
+    found: list[str] = []
+    for s in table:
+        if s.type == "FUNC" and s.size and s.name in functions:
+            target = first.setdefault((s.section, s.value), s.name)
+            found += [s.name, target] if target != s.name else []
+    return tuple(found)
 
 
 def _x86_64_calls(code: bytes) -> Iterator[int]:
@@ -97,8 +160,9 @@ def _aarch64_calls(code: bytes) -> Iterator[int]:
 _CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
 
 
-def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
-    """Names that the object's start-up and tear-down code refers to, apart from what every object's does."""
+def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
+    """Names that the object's start-up and tear-down code refers to, apart from what every object's does; and the
+    object's own variables among what it refers to, which are what it is about."""
     functions: dict[int, list[Symbol]] = {}
     for s in table:
         if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
@@ -116,7 +180,12 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
         starts = {g.value: g for g in functions[f.section]}
         return [(starts[f.value + at], 0) for at in _CALLS[image.machine](code) if f.value + at in starts]
 
+    def variable_at(section: int, offset: int) -> str:
+        own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
+        return next((s.name for s in own if s.value <= offset < s.value + s.size), "")
+
     found: dict[str, None] = {}
+    variables: dict[str, None] = {}
     todo: list[tuple[Symbol, int]] = []
     for i, section in enumerate(image.sections):
         if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
@@ -132,6 +201,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
                 # width of its operand
                 inside = function_at(target.section, addend + 4) if image.machine == "x86_64" else None
             if inside is None:
+                variables[variable_at(target.section, addend + 4 * (image.machine == "x86_64"))] = None
                 continue
             where = inside
         if where.type == "FUNC" and where.section != _UNDEFINED and is_start_up(where.name):
@@ -139,7 +209,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> list[str]:
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
         elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
-            continue  # the object's own variables are what start-up code is about
+            variables[where.name] = None
         elif not is_harmless(where.name):
             found[where.name] = None
-    return list(found)
+    return list(found), [v for v in variables if v and not is_harmless(v)]

@@ -20,6 +20,7 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MU
 _DIRECTIVE = re.compile(r"\s*#\s*([a-z_]+)\b\s*(.*)", re.DOTALL)
 _DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 _GUARD = re.compile(r"\s*(?:#\s*ifndef\s+(\w+)|#\s*if\s*!\s*defined\s*\(?\s*(\w+)\s*\)?)\s*\n\s*#\s*define\s+(\w+)")
+_MACRO_CALL = re.compile(r"^[ \t]*([A-Za-z_]\w{3,})[ \t]*\(", re.MULTILINE)
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.MULTILINE)  # `if` stands for ifdef and ifndef too
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _CODE_SUFFIXES = frozenset(
@@ -50,6 +51,18 @@ def read_source(path: str) -> str:
         return Path(path).read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
         return ""
+
+
+def place_of(name: str, path: str) -> str:
+    """Where in a source file a variable is defined, for people: by its name, or by a macro's whose name it holds."""
+    text, file = read_source(path), os.path.basename(path)
+    plain = IDENTIFIER.findall(name.rpartition("::")[2])[:1] or [name]
+    if m := re.search(rf"\b{re.escape(plain[0])}\b", text):
+        return f"{file}:{text.count(chr(10), 0, m.start()) + 1}"
+    for m in _MACRO_CALL.finditer(text):
+        if m[1] in name:
+            return f"{file}:{text.count(chr(10), 0, m.start(1)) + 1}, {m[1]}"
+    return file
 
 
 @lru_cache(maxsize=65536)

@@ -11,39 +11,49 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lazyck.postbuild import kernels, vtables
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.cxx_variables import Declaration, Kind, is_anonymous
 from lazyck.postbuild.elf import ElfImage
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
+_INSTANCES = ".lazyck.i"  # section of one blob's explicit instantiations
 _POINTERS = ".lazyck.r"  # section of the pointers to one blob's instantiations
 _LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
 _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
-_STUB = "__device_stub__"
-_STUB_NAME = re.compile(r"(\d+)" + _STUB)
 
 
 @dataclass
 class Unit:
     """`text` to compile. `heads`: number of functions per blob. `shared`: blobs behind each shared declaration.
-    `renamed`: per blob, the names that were made unique, and what they were."""
+    `renamed`: per blob, the names that were made unique, and what they were. `instances`: sections of functions that
+    several blobs instantiate explicitly."""
 
     text: str = ""
     heads: dict[int, int] = field(default_factory=dict)
     shared: list[set[int]] = field(default_factory=list)
     renamed: dict[int, dict[str, str]] = field(default_factory=dict)
+    instances: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Found:
     """What the compiled unit says of one blob; `unreachable` are names that only an eager compile can provide; `needs`
-    what it leaves undefined, None where only a compile of the blob itself could tell."""
+    what it leaves undefined, None where only a compile of the blob itself could tell; `data` what else it defines, for
+    which a slot cannot stand: vtables; `merged` those of `symbols` that give way to a definition elsewhere, `weak`
+    those that are inline by a word in their class, `private` those that the build's options hide; `kernels` the handles
+    of its kernels, hidden or not."""
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
     needs: frozenset[str] | None = None
+    data: tuple[str, ...] = ()
+    merged: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
+    private: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
 
 
 def needed(declarations: Sequence[Declaration]) -> list[int]:
@@ -95,12 +105,15 @@ def render(
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
                 continue
             if heads[context, text] == 1 if is_head else text != d.text:
-                lines.append(_within(context, _definition(text, f"{_OWN}{b}") if is_head else text))
+                section = f"{_INSTANCES if d.is_instance else _OWN}{b}"
+                lines.append(_within(context, _definition(text, section) if is_head else text))
                 continue
             number = numbers.get((context, text))
             if number is None:
                 number = numbers[context, text] = len(unit.shared)
                 unit.shared.append(set())
+                if d.is_instance:
+                    unit.instances.add(f"{_COMMON}{number}")
                 lines.append(f'#line 1 "lazyck-shared-{number}"')
                 lines.append(_within(context, _definition(text, f"{_COMMON}{number}") if is_head else text))
                 lines.append(f'#line 1 "lazyck-blob-{b}"')
@@ -168,6 +181,11 @@ def _within(context: tuple[str, ...], text: str) -> str:
     return "".join(c + " { " for c in context) + text + " }" * len(context)
 
 
+def instantiates_a_kernel(d: Declaration) -> bool:
+    """Whether `d` is the explicit instantiation of a kernel."""
+    return bool(d.reference and _GLOBAL.search(d.text))
+
+
 def _definition(head: str, section: str) -> str:
     """The head with an empty body, placed in `section`."""
     prefixes, rest = template_prefixes(head)
@@ -206,39 +224,80 @@ def blame(unit: Unit, output: str) -> Blame:
     return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
 
 
-def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | None]:
-    """Per blob what its section defines; None where that is less than the unit asked for, or not sayable."""
-    places: dict[int, Iterable[int]] = {}
+def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | str]:
+    """Per blob what its section defines; or why that cannot be said, as where it is less than the unit asked for."""
+    places: dict[int, Collection[int]] = {}
     for i, section in enumerate(image.sections):
-        if section.name.startswith(_OWN):
+        if section.name.startswith((_OWN, _INSTANCES)):
             places[i] = (int(section.name[len(_OWN) :]),)
         elif section.name.startswith(_COMMON):
             places[i] = unit.shared[int(section.name[len(_COMMON) :])]
     counts: Counter[int] = Counter()
     symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
     unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
+    private: dict[int, set[str]] = {b: set() for b in unit.heads}
+    merged: dict[int, set[str]] = {b: set() for b in unit.heads}
+    weak: dict[int, set[str]] = {b: set() for b in unit.heads}
+    handles: dict[int, list[str]] = {b: [] for b in unit.heads}
     table = image.symbols()
+    known = kernels.find(table)
+    named = known.names()
     for i, section in enumerate(image.sections):
         if section.name.startswith(_POINTERS):
             b = int(section.name[len(_POINTERS) :])
             for _, index, _ in image.relocations(i):
                 counts[b] += 1
                 symbols[b].append(_original(table[index].name, unit.renamed[b], b))
+                merged[b].add(symbols[b][-1])
     for s in table:
-        if s.type != "FUNC" or s.section not in places:
+        if s.type != "FUNC" or s.section not in places or s.name in known.by_nvcc:
             continue
+        handle = s.name if s.name in named else known.handles.get(s.name, "")
         for b in places[s.section]:
             counts[b] += 1
+            name = _original(s.name, unit.renamed[b], b)
+            if handle in named:
+                handles[b].append(_original(handle, unit.renamed[b], b))
+            if s.name == handle:
+                if s.hidden or s.binding == "LOCAL":
+                    unreachable[b].append(name)
+                continue
             if s.binding == "LOCAL":
                 continue
-            name = _original(s.name, unit.renamed[b], b)
             (unreachable if s.hidden else symbols)[b].append(name)
-            if _STUB in name and not s.hidden:  # CUDA has stubs too, hidden ones, and no handles
-                unreachable[b].append(kernel_handle(name))
-    out: dict[int, Found | None] = {}
+            if s.visibility == "protected":
+                private[b].add(name)
+            place = image.sections[s.section].name
+            if s.binding == "WEAK" and s.section in image.merged_sections:
+                weak[b].add(name)
+            elif s.binding == "WEAK" or place.startswith(_INSTANCES) or place in unit.instances:
+                merged[b].add(name)
+    data: dict[int, list[str]] = {b: [] for b in unit.heads}
+    shared_out: dict[int, str] = {}
+    for vtable, functions in vtables.with_key_functions(image, table).items():
+        owners = {b for f in functions for b in places.get(f.section, ())}
+        for b in owners:
+            if len(owners) == 1:
+                data[b].append(_original(vtable, unit.renamed[b], b))
+            else:  # which of them has the first virtual function, only their own objects tell
+                shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
+    out: dict[int, Found | str] = {}
     for b, wanted in unit.heads.items():
-        unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b]))
-        out[b] = None if unclear else Found(tuple(symbols[b]), tuple(unreachable[b]))
+        unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b], *handles[b]))
+        if unclear:
+            out[b] = "its symbols depend on what is private to it"
+        elif b in shared_out and not data[b]:
+            out[b] = shared_out[b]
+        else:
+            out[b] = Found(
+                tuple(symbols[b]),
+                tuple(unreachable[b]),
+                data=tuple(data[b]),
+                merged=frozenset(merged[b]),
+                weak=frozenset(weak[b]),
+                private=frozenset(private[b]),
+                kernels=tuple(handles[b]),
+            )
     return out
 
 
@@ -249,8 +308,3 @@ def _original(symbol: str, renamed: Mapping[str, str], blob: int) -> str:
         for unique, name in sorted(renamed.items(), key=lambda item: -len(item[0])):
             symbol = symbol.replace(f"{len(unique)}{unique}", f"{len(name)}{name}")
     return symbol
-
-
-def kernel_handle(stub: str) -> str:
-    """The data symbol by which HIP knows the kernel behind a host-side launch stub."""
-    return _STUB_NAME.sub(lambda m: str(int(m[1]) - len(_STUB)), stub).replace(_STUB, "")

@@ -44,8 +44,10 @@ def one(
         st = replace(st, installed=state.relative(install_dir, directory))
     if not st.runtime:  # every blob was eager: there is no runtime in it
         return Relinked(st.library, (), False)
-    stale = st.runtime != digest or not (directory / st.file_name).is_file()
-    if stale:
+    moved = relink.is_moved(st, directory)
+    if moved:
+        relink.bake_root(st, directory)
+    if moved or st.runtime != digest or not (directory / st.file_name).is_file():
         objects = relink.runtime_objects(directory, st.runtime_compiler, source, env)
         st = replace(st, runtime=digest)
         say(shlex.join(relink.command(st, directory, objects)))

@@ -12,29 +12,34 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyck.postbuild import demangle, elf
+from lazyck.command import CompileCommand
+from lazyck.postbuild import cudart, demangle, elf, kernels
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
 from lazyck.postbuild.probe import Probed, ProbeResult
 from lazyck.postbuild.probe_group import Group
-from lazyck.postbuild.probe_unit import kernel_handle
 from lazyck.postbuild.settle import Settled
+from lazyck.postbuild.store import Store
 from lazyck.postbuild.symbols import Names
+from lazyck.postbuild.vtables import is_of_class
+from lazyck.toolchains import CUDA
 
-_SAMPLE = 8  # blobs compiled to learn whether a shared library is needed
+_SAMPLE = 8  # blobs compiled at most to learn whether a shared library is needed
 
 
 @dataclass(frozen=True)
 class Demands:
-    """What a link must do besides for blobs' sake: compile sources eagerly (with the reason), have stubs for what
-    blobs define weakly, pull members out of archives, keep shared libraries (indices of the command's items)."""
+    """What a link must do besides for blobs' sake: compile blobs eagerly (with the reason), have stubs for what
+    blobs define weakly, pull members out of archives, keep shared libraries (indices of the command's items), export
+    what objects hide."""
 
-    eager: Mapping[str, str] = field(default_factory=dict)
+    eager: Mapping[CompileCommand, str] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
     pulled: frozenset[str] = frozenset()
     kept: tuple[int, ...] = ()
+    revealed: frozenset[str] = frozenset()
 
 
 class Reach:
@@ -50,37 +55,53 @@ class Reach:
         compiler: Sequence[str],
         env: Mapping[str, str],
         say: Callable[[str], None],
+        store: Store,
     ) -> None:
         self._compiler = compiler
         self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
-        self._say = say
+        self._say, self._store, self._keys = say, store, probed.keys
         self._mentions = Mentions(probed.texts)
-        self._needs: dict[str, frozenset[str]] = {p.blob.source: p.needs for p in probed.probed if p.needs is not None}
+        self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
 
-    def demands(self, library: Path, settled: Settled, real: Names, before: Demands) -> Demands:
+    def demands(
+        self, library: Path, settled: Settled, real: Names, before: Demands, runtime: cudart.Runtime | None = None
+    ) -> Demands:
         """What the link that made `library` lacks, added to what it was given `before`; `real` are its objects' names.
 
         Equal to `before` when nothing is missing. Raises `LazyckError`.
         """
         image = elf.read_shared(library)
         stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
-        handles = {kernel_handle(s) for p in settled.lazy for s in p.symbols}
-        unreachable = {s for p in settled.lazy for s in p.unreachable} - handles
+        handles = {k: p.blob for p in settled.lazy for k in p.kernels}
+        unreachable = {s for p in settled.lazy for s in p.unreachable} - handles.keys()
         hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
-        hidden |= self._instances(_own(real.defined - real.strong - image.defined.keys()))
+        weak_hidden = _own(real.defined - real.strong - image.defined.keys())
+        hidden |= self._instances(weak_hidden) | {s for s in weak_hidden if is_of_class(s)}
         members = _own(self._members.strong - real.defined - stubs - image.defined.keys())
         weak = _own({s for p in settled.lazy for s in _instances(p)} - real.defined - stubs)
         eager, needed, pulled = dict(before.eager), set(before.needed), set(before.pulled)
-        for source, symbols in self._users(hidden | members | weak, settled).items():
-            out_of_reach = (symbols & hidden) | (symbols & members & before.pulled)
+        revealed = set(before.revealed)
+        for blob, symbols in self._users(hidden | members | weak, settled).items():
+            out_of_reach = (symbols & hidden & before.revealed) | (symbols & members & before.pulled)
+            out_of_reach |= {s for s in symbols & hidden if s + elf.WANTED_HERE in self._needs[blob]}
             if out_of_reach:
                 shown = demangle.readable(min(out_of_reach), self._env)
-                eager[source] = f"needs {shown}, which {library.name} does not export"
+                eager[blob] = f"needs {shown}, which {library.name} does not export"
             else:
                 pulled |= symbols & members
                 needed |= symbols & weak
+                revealed |= symbols & (hidden | members)
+        for p in settled.lazy:
+            if own := revealed.intersection(p.unreachable) - real.strong:
+                shown = demangle.readable(min(own), self._env)
+                eager[p.blob] = f"its function {shown} is hidden, and other files call it"
+        own_names = {p.blob.source: _only_here(p.kernels) for p in settled.lazy}
+        for blob, symbols in self._users(frozenset(handles), settled, own_names).items():
+            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
+        if runtime and runtime.table not in image.defined:
+            eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
-        return Demands(eager, frozenset(needed), frozenset(pulled), kept)
+        return Demands(eager, frozenset(needed), frozenset(pulled), kept, frozenset(revealed))
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""
@@ -89,26 +110,40 @@ class Reach:
         marks = [f"{len(name)}{name}" for name in self._mentions.declared_instances()]
         return frozenset(s for s in symbols if any(mark in s for mark in marks))
 
-    def _users(self, wanted: frozenset[str], settled: Settled) -> dict[str, frozenset[str]]:
-        """The lazy blobs that refer to any of `wanted`, and to which."""
+    def _users(
+        self, wanted: frozenset[str], settled: Settled, own: Mapping[str, frozenset[str]] | None = None
+    ) -> dict[CompileCommand, frozenset[str]]:
+        """The lazy blobs that refer to any of `wanted`, and to which. `own`: names by which a source means what is its
+        own."""
         if not wanted:
             return {}
         names = frozenset().union(*map(identifiers, wanted))
-        lazy = dict.fromkeys(p.blob.source for p in settled.lazy)  # in link order
-        candidates = self._mentions.candidates(names)
-        self._compile({s: g for s, g in candidates.items() if s in lazy})
-        found = {s: self._needs[s] & wanted for s in lazy if s in self._needs}
-        return {s: symbols for s, symbols in found.items() if symbols}
+        lazy = dict.fromkeys(p.blob for p in settled.lazy)  # in link order
+        candidates = self._mentions.candidates(names, own or {})
+        self._compile({b: g for b, g in candidates.items() if b in lazy})
+        found = {b: self._needs[b] & wanted for b in lazy if b in self._needs}
+        return {b: symbols for b, symbols in found.items() if symbols}
 
-    def _compile(self, blobs: Mapping[str, Group]) -> None:
-        fresh = {s: g for s, g in blobs.items() if s not in self._needs}
+    def _compile(self, blobs: Mapping[CompileCommand, Group]) -> None:
+        """Learn what `blobs` need: from the store, else by a compile for the host."""
+        wanted = {b: g for b, g in blobs.items() if b not in self._needs}
+        for key in {g.key for g in wanted.values()} - {""}:
+            known = self._store.answers(f"{key}-needs")
+            mine = {b: self._keys[b] for b, g in wanted.items() if g.key == key and b in self._keys}
+            self._needs |= {b: frozenset(known[k]) for b, k in mine.items() if k in known}
+        fresh = {b: g for b, g in wanted.items() if b not in self._needs}
         if not fresh:
             return
         self._say(f"compiling {len(fresh)} blobs for the host: they may need what the library does not export")
+        learnt: dict[str, dict[str, list[str]]] = {}
         with ThreadPoolExecutor(max(1, self._jobs)) as pool:
-            tasks = [(g, s, self._work / f"needs{i}.o") for i, (s, g) in enumerate(fresh.items())]
-            for source, needs in zip(fresh, pool.map(lambda task: needs_of(*task), tasks), strict=True):
-                self._needs[source] = needs or frozenset()
+            tasks = [(g, b.source, self._work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
+            for (b, g), needs in zip(fresh.items(), pool.map(lambda task: needs_of(*task), tasks), strict=True):
+                self._needs[b] = needs or frozenset()
+                if needs is not None and g.key and b in self._keys:
+                    learnt.setdefault(g.key, {})[self._keys[b]] = sorted(needs)
+        for key, found in learnt.items():
+            self._store.keep_answers(f"{key}-needs", found)
 
     def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
         """The items that name shared libraries which the linker dropped although blobs need them."""
@@ -131,20 +166,27 @@ class Reach:
 
     def _is_used(self, offered: frozenset[str], settled: Settled) -> bool:
         """Whether a blob refers to any of the symbols `offered`; taken for granted where that would cost too much."""
-        lazy = {p.blob.source for p in settled.lazy}
-        if any(self._needs[s] & offered for s in lazy if s in self._needs):
+        lazy = {p.blob for p in settled.lazy}
+        if any(self._needs[b] & offered for b in lazy if b in self._needs):
             return True
         names = frozenset().union(*map(identifiers, offered))
-        fresh = {s: g for s, g in self._mentions.candidates(names).items() if s in lazy and s not in self._needs}
+        fresh = {b: g for b, g in self._mentions.candidates(names).items() if b in lazy and b not in self._needs}
         if not fresh:
             return False
-        sample = dict(list(fresh.items())[:_SAMPLE])
-        self._compile(sample)
-        return len(fresh) > len(sample) or any(self._needs[s] & offered for s in sample)
+        for blob, group in list(fresh.items())[:_SAMPLE]:
+            self._compile({blob: group})
+            if self._needs[blob] & offered:
+                return True
+        return len(fresh) > _SAMPLE
 
 
 def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
     return frozenset(s for s in symbols if not is_of_the_standard_library(s))
+
+
+def _only_here(symbols: Sequence[str]) -> frozenset[str]:
+    """The names of those kernels of a blob that are no instances: no other blob has a kernel of such a name."""
+    return frozenset().union(*(identifiers(s) for s in symbols if not kernels.is_instance(s)))
 
 
 def _instances(p: Probed) -> set[str]:

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lazyck import abi, proc
+from lazyck import abi, manifest, proc
 from lazyck.config import tools_dir
 from lazyck.errors import BuildError, FormatError, LinkError, UsageError
 from lazyck.files import private_directory, write_atomic
 from lazyck.postbuild import elf
 from lazyck.postbuild.bundle import deploy
+from lazyck.postbuild.cmake_install import carry_bundle
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from lazyck.runtime.build import OBJECTS, compile_objects
 
@@ -54,6 +55,31 @@ def can_make(directory: Path) -> bool:
     except OSError:
         return False
     return os.access(directory, os.W_OK)
+
+
+def assemble(directory: Path, name: str, text: str, compiler: Sequence[str]) -> None:
+    """Make `name`.o in `directory`. stubs.o holds the stubs, the slots and the manifest."""
+    write_atomic(directory / f"{name}.S", text.encode("utf-8", "surrogateescape"))
+    argv = [*compiler, "-c", "-x", "assembler", f"{name}.S", "-o", f"{name}.o"]
+    proc.check(f"assembling {name}.S", argv, cwd=directory)
+
+
+def is_moved(state: LinkState, directory: Path) -> bool:
+    """Whether the bundle is no longer at the place that the linked library names: the tmp dir has been moved."""
+    linked = directory / state.file_name
+    if not state.runtime or state.keeps_root or state.beside or not linked.is_file():
+        return False
+    data = elf.read_section(linked, abi.MANIFEST_SECTION)
+    return data is not None and manifest.decode(data, str(linked)).root != str(directory / "bundle")
+
+
+def bake_root(state: LinkState, directory: Path) -> None:
+    """Make stubs.o again, and the bundle's manifest, with the place that the bundle has today."""
+    kept = directory / "manifest"
+    data = manifest.encode(replace(manifest.decode(kept.read_bytes(), str(kept)), root=str(directory / "bundle")))
+    for path in (kept, directory / "bundle" / state.library / "manifest"):
+        write_atomic(path, data)
+    assemble(directory, "stubs", (directory / "stubs.S").read_text("utf-8", "surrogateescape"), state.runtime_compiler)
 
 
 def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[str]:
@@ -127,14 +153,24 @@ def installed_path(state: LinkState, directory: Path) -> Path | None:
 
 def is_delivered(state: LinkState, directory: Path) -> bool:
     """Whether the linked library is already in all its places, unchanged."""
-    linked = directory / state.file_name
     output, installed = output_path(state, directory), installed_path(state, directory)
-    places = [p for p in (output if output.parent.is_dir() else None, installed) if p is not None]
-    size = linked.stat().st_size
-    return bool(places) and all(p.is_file() and p.stat().st_size == size and _newer(p, linked) for p in places)
+    is_built = is_copy(output, directory / state.file_name) if output.parent.is_dir() else installed is not None
+    return is_built and is_installed(state, directory)
 
 
-def _newer(copy: Path, linked: Path) -> bool:
+def is_installed(state: LinkState, directory: Path) -> bool:
+    """Whether the install dir, if there is one, has the linked library and a bundle."""
+    installed = installed_path(state, directory)
+    if installed is None:
+        return True
+    has_bundle = (installed.parent / "lazyck" / state.library).is_dir()
+    return is_copy(installed, directory / state.file_name) and (has_bundle or not state.runtime)
+
+
+def is_copy(copy: Path, linked: Path) -> bool:
+    """Whether `copy` is one of the library `linked`, and not of an older link."""
+    if not copy.is_file() or copy.stat().st_size != linked.stat().st_size:
+        return False
     # copy2 carries the time over: a copy of an older link has an older time, whatever the clock says now
     return copy.stat().st_mtime_ns >= linked.stat().st_mtime_ns
 
@@ -142,39 +178,72 @@ def _newer(copy: Path, linked: Path) -> bool:
 def deliver(state: LinkState, directory: Path) -> list[Path]:
     """Copy the linked library to where it belongs: the build's output path and the install dir.
 
-    The installed copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless
-    the user gave it a root. Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has
-    it.
-    Raises `BuildError` when the output's directory is gone, or the install dir holds another library of this name.
+    Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has it. Raises as
+    `check_places`.
     """
-    linked = directory / state.file_name
     delivered = []
-    output, installed = output_path(state, directory), installed_path(state, directory)
-    _check_install_dir(state, directory)
-    bundle = directory / "bundle" / state.library
+    check_places(state, directory)
+    output, bundle = output_path(state, directory), directory / "bundle" / state.library
     if output.parent.is_dir():
         packed = bundle.is_dir() and (state.beside or any(_WHEEL_TREE.fullmatch(p) for p in output.parts))
         if packed:
             deploy(bundle, output.parent / "lazyck" / state.library)
-        _replace(linked, output)
+        _replace(directory / state.file_name, output)
+        carry_bundle(state, directory, output)
         delivered.append(output)
-    elif installed is None:
-        raise BuildError(
-            f"{output.parent}: this directory, into which the build linked {state.file_name}, does not exist",
-            "give --install-dir DIR, or move the tmp dir together with the build directory",
-        )
+    installed = installed_path(state, directory)
     if installed is not None:
-        installed.parent.mkdir(parents=True, exist_ok=True)
-        if bundle.is_dir():
-            deploy(bundle, installed.parent / "lazyck" / state.library)
-        _replace(linked, installed, forget_root=not state.keeps_root)
+        install(state, directory, installed)
         delivered.append(installed)
     return delivered
 
 
-def _check_install_dir(state: LinkState, directory: Path) -> None:
-    """An install dir has no room for two libraries of one name, as projects have whose modules are in packages."""
+def install(state: LinkState, directory: Path, installed: Path) -> None:
+    """Copy the linked library to `installed`, with its bundle and its links.
+
+    The copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless the user
+    gave it a root. Raises as `check_places`.
+    """
+    check_places(state, directory)
+    installed.parent.mkdir(parents=True, exist_ok=True)
+    bundle = directory / "bundle" / state.library
+    if bundle.is_dir():
+        deploy(bundle, installed.parent / "lazyck" / state.library)
+    _replace(directory / state.file_name, installed, forget_root=not state.keeps_root)
+    install_links(state, directory, installed)
+
+
+def install_links(state: LinkState, directory: Path, installed: Path) -> None:
+    """Give the library at `installed` the symbolic links that the build has beside it (`libx.so` to `libx.so.3.1`), and
+    that of its soname, by which programs need it: builds make theirs only after the link."""
+    output = output_path(state, directory)
+    links = {}
+    soname = elf.read_shared(directory / state.file_name).soname
+    if soname and soname != state.file_name and state.file_name.startswith("lib"):  # else a soname of lazyck's own
+        links[soname] = state.file_name
+    for path in output.parent.iterdir() if output.is_file() else ():
+        if path.is_symlink() and path.name != state.file_name and os.path.realpath(path) == os.path.realpath(output):
+            target = os.readlink(path)
+            links[path.name] = state.file_name if "/" in target else target
+    for name, target in links.items():
+        place = installed.parent / name
+        if place.is_dir() or (place.is_symlink() and os.readlink(place) == target):
+            continue
+        temporary = place.with_name(f".{name}.lazyck")
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        temporary.replace(place)
+
+
+def check_places(state: LinkState, directory: Path) -> None:
+    """Raise `BuildError` where `deliver` could not: nowhere to, or an install dir that has another library of the name,
+    as projects have whose modules are in packages."""
     output, installed = output_path(state, directory), installed_path(state, directory)
+    if installed is None and not output.parent.is_dir():
+        raise BuildError(
+            f"{output.parent}: this directory, into which the build linked {state.file_name}, does not exist",
+            "give --install-dir DIR, or move the tmp dir together with the build directory",
+        )
     for other in library_dirs(directory.parent.parent) if installed else []:
         try:
             known = load(other)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.command import CompileCommand
-from lazyck.postbuild import symbols
+from lazyck.postbuild import demangle, kernels, symbols
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
-from lazyck.postbuild.ownership import Offer, Ownership, assign
+from lazyck.postbuild.ownership import NOTHING, Offer, Ownership, assign
 from lazyck.postbuild.probe import Probed, ProbeResult
+from lazyck.postbuild.probe_object import defines
+from lazyck.postbuild.store import Store
 from lazyck.settings import BuildSettings
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Which blobs own which symbols, the blobs that are lazy, and the objects of those that are eager."""
+    """Which blobs own which symbols, the blobs that are lazy, and the objects of those that are eager. `copies` are
+    left out: an earlier blob of the same source defines what they would."""
 
-    owned: Ownership
+    owned: Ownership[CompileCommand]
     lazy: tuple[Probed, ...]
     objects: tuple[EagerObject, ...]
+    copies: frozenset[CompileCommand] = frozenset()
 
     @property
     def compiled(self) -> list[EagerObject]:
@@ -43,47 +47,89 @@ class Settler:
         directory: Path,
         settings: BuildSettings,
         env: Mapping[str, str],
+        store: Store,
     ) -> None:
         self._probed, self._reader, self._directory = probed, reader, directory
-        self._settings, self._env = settings, env
+        self._settings, self._env, self._store = settings, env, store
         shutil.rmtree(directory, ignore_errors=True)
-        self._objects: dict[str, EagerObject] = {}
-        self._names: list[symbols.Names] = [found.objects, symbols.Names(undefined=found.members.undefined)]
+        self._objects: dict[CompileCommand, EagerObject] = {}
+        self._copies = copies_in((p.blob, frozenset(p.symbols)) for p in probed.probed)
+        self._defined: dict[CompileCommand, symbols.Names] = {}
+        self._names = [found.objects, symbols.Names(undefined=found.members.undefined)]
+        self._files = dict(found.files)
 
-    def settle(self, eager: Mapping[str, str], needed: frozenset[str]) -> Settled:
-        """What is lazy if the sources of `eager` (source to reason) are not, and blobs need the symbols `needed`.
+    def settle(self, eager: Mapping[CompileCommand, str], needed: frozenset[str]) -> Settled:
+        """What is lazy if those of `eager` (blob to reason) are not, and blobs need the symbols `needed`.
 
         Eager blobs are real objects: what they leave undefined can make another blob needed, so they are compiled in
         rounds: those that had to be eager first, then those whose functions real objects define too.
         """
-        by_source = {p.blob.source: p for p in self._probed.probed}
+        by_blob = {p.blob: p for p in self._probed.probed}
         self._compile([(u.blob, u.reason) for u in self._probed.eager])
-        self._compile([(by_source[source].blob, reason) for source, reason in eager.items()])
-        offers = [Offer(p.blob.source, p.symbols, p.weak) for p in self._probed.probed]
+        self._compile(list(eager.items()))
+        offers = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
         while True:
-            offers = [o for o in offers if o.source not in self._objects]
-            real = symbols.together(self._names)
-            owned = assign(offers, real.undefined | needed, real.defined)
+            offers = [o for o in offers if o.blob not in self._objects]
+            real = self.real()
+            owned = assign(offers, real.undefined | needed, real.defined, real.strong)
             reasons = dict(owned.unneeded)
             left = (real.undefined | needed) - real.defined
-            for source in owned.lazy:
-                used = left.intersection(by_source[source].unreachable)
-                if used:
-                    reasons[source] = f"no stub can stand for {min(used)}, which the link needs"
+            wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
+            for blob in (o.blob for o in offers):
+                p = by_blob[blob]
+                if launched := left.intersection(p.kernels):
+                    reasons[blob] = self._launched(min(launched))
+                elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
+                    reasons[blob] = self._hidden(min(used))
+                elif blob in owned.lazy and (data := wanted & p.weak_data):
+                    reasons[blob] = demangle.readable(f"{defines(sorted(data))}, which other files use", self._env)
+                elif p.kernels and reasons.get(blob) == NOTHING:
+                    reasons[blob] = kernels.HIDDEN if set(p.kernels) <= set(p.unreachable) else kernels.ALONE
+                elif p.unreachable and reasons.get(blob) == NOTHING:
+                    reasons[blob] = self._hidden(p.unreachable[0])
             if not reasons:
-                lazy = tuple(by_source[o.source] for o in offers)
-                return Settled(owned, lazy, tuple(self._objects.values()))
-            self._compile([(by_source[source].blob, reason) for source, reason in reasons.items()])
+                lazy = tuple(by_blob[o.blob] for o in offers)
+                objects = tuple(made for blob, made in self._objects.items() if blob not in self._copies)
+                return Settled(owned, lazy, objects, self._copies)
+            self._compile(list(reasons.items()))
 
     def real(self) -> symbols.Names:
         """The names of the link's objects and of the eager blobs' objects."""
-        return symbols.together(self._names)
+        return symbols.together(self._all_names())
+
+    def _hidden(self, function: str) -> str:
+        return (
+            f"its function {demangle.readable(function, self._env)} is hidden (visibility), and other files may call it"
+        )
+
+    def _launched(self, kernel: str) -> str:
+        """The reason of a blob whose `kernel` a real object names."""
+        by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
+        return kernels.launched(kernel, symbols.source_name(by), self._env)
 
     def _compile(self, blobs: Sequence[tuple[CompileCommand, str]]) -> None:
-        fresh = [(blob, reason) for blob, reason in blobs if blob.source not in self._objects]
+        fresh = [(blob, reason) for blob, reason in blobs if blob not in self._objects]
         if not fresh:
             return
-        for made in compile_eagerly(fresh, self._directory, self._env, self._settings.jobs):
-            self._objects[made.blob.source] = made
+        store, keys = self._store, self._probed.keys
+        for made in compile_eagerly(fresh, self._directory, self._env, self._settings.jobs, store, keys):
+            self._objects[made.blob] = made
             if made.error is None:
-                self._names.append(self._reader.object(str(made.object)) or symbols.Names())
+                names = self._reader.object(str(made.object)) or symbols.Names()
+                self._defined[made.blob] = self._files[str(made.object)] = names
+        self._copies |= copies_in((blob, names.strong) for blob, names in self._defined.items())
+
+    def _all_names(self) -> list[symbols.Names]:
+        return [*self._names, *(names for blob, names in self._defined.items() if blob not in self._copies)]
+
+
+def copies_in(blobs: Iterable[tuple[CompileCommand, frozenset[str]]]) -> frozenset[CompileCommand]:
+    """Those of `blobs`, each with what it defines, that define what an earlier one of the same source does: the static
+    and the PIC object of a file in two archives. A linker takes the first of them too."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    found = set()
+    for blob, defined in blobs:
+        if defined and (blob.source, defined) in seen:
+            found.add(blob)
+        seen.add((blob.source, defined))
+    return frozenset(found)

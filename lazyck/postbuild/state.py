@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -67,7 +68,29 @@ def load(directory: Path) -> LinkState:
 
 def library_dirs(tmp: Path) -> list[Path]:
     """The libraries of a tmp dir."""
-    return sorted(p.parent for p in tmp.glob("libs/*/state.json"))
+    return sorted(p.parent for p in tmp.glob("libs/*/state.json") if p.parent.suffix not in (_NEW, _OLD))
+
+
+_NEW, _OLD = ".new", ".old"  # beside a library's directory, whose own name ends in a digest
+
+
+def staging(directory: Path) -> Path:
+    """An empty directory, in which a link makes what `commit` puts in the place of `directory`. What paths are relative
+    to `directory` are so to it, too."""
+    new = directory.with_name(directory.name + _NEW)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    return new
+
+
+def commit(directory: Path) -> None:
+    """Put what was made in its `staging` in the place of `directory`."""
+    old = directory.with_name(directory.name + _OLD)
+    shutil.rmtree(old, ignore_errors=True)
+    if directory.exists():
+        directory.rename(old)
+    directory.with_name(directory.name + _NEW).rename(directory)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def relative(path: str, directory: Path) -> str:

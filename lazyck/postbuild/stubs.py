@@ -9,34 +9,69 @@ renderer in `_RENDERERS` and one trampoline.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 
 from lazyck import abi
 from lazyck.errors import BuildError
+from lazyck.postbuild.private_names import plain_name
 
 
-def render_stubs(symbols: Sequence[str], manifest_file: str, machine: str = "", protected: Collection[str] = ()) -> str:
-    """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`.
+def render_stubs(
+    symbols: Sequence[str], manifest_file: str, machine: str = "", aliases: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`. Those that `aliases` maps to
+    another are names of that one's stub.
 
-    `protected` stubs are exported, but the library's own calls always reach them: what an ahead-of-time build hides,
-    no other library may interpose, yet the library's blobs must find it. `manifest_file` is embedded by `.incbin` when
-    the text is assembled. Raises `BuildError` for a machine
-    (default: this one) without a renderer, and for a name that no assembler line can hold.
+    A private name stands beside the plain one, which is exported too, since other blobs call it, but protected: what an
+    ahead-of-time build hides, no other library may interpose in the library's own calls. `manifest_file` is embedded by
+    `.incbin` when the text is assembled. Raises `BuildError` for a machine (default: this one) without a renderer, and
+    for a name that no assembler line can hold.
     """
     machine = machine or platform.machine()
     renderer = _RENDERERS.get(machine)
     if renderer is None:
         known = ", ".join(sorted(_RENDERERS))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
-    visibility = [f" .protected {_quote(s)}" for s in symbols if s in protected]
-    code = [*renderer(symbols), *visibility, *_render_slots(len(symbols))]
+    plain = [line for s in symbols if plain_name(s) != s for line in _render_plain(_quote(plain_name(s)), _quote(s))]
+    code = [*renderer(symbols, aliases), *_render_aliases(aliases), *plain, *_render_slots(len(symbols))]
     return "\n".join([*code, *_render_data(symbols, manifest_file), ""])
+
+
+def render_note(manifest_file: str, machine: str) -> str:
+    """Assembler text with the manifest alone, for a library without lazy blobs: it is never loaded. An empty root keeps
+    GNU ld from throwing it away under --gc-sections."""
+    section = f' .section {abi.MANIFEST_SECTION},"",@progbits'
+    mark = _render_property(_PROPERTIES[machine]) if machine in _PROPERTIES else []
+    root, stack = ' .section .init_array,"aw",@init_array', ' .section .note.GNU-stack,"",@progbits'
+    return "\n".join([section, f" .incbin {_quote(manifest_file)}", *mark, root, stack, ""])
+
+
+def render_deferred() -> str:
+    """Assembler text that defines what deferred objects ask for, so that a lazy link may have some among its inputs."""
+    name = abi.DEFERRED_SYMBOL
+    return "\n".join(
+        [f" .globl {name}", f" .hidden {name}", f"{name} = 0", ' .section .note.GNU-stack,"",@progbits', ""]
+    )
 
 
 def _quote(text: str) -> str:
     if "\n" in text or "\0" in text:
         raise BuildError(f"{text!r} cannot stand in an assembler line", "rename it")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _render_plain(name: str, private: str) -> list[str]:
+    return [f" .globl {name}", f" .protected {name}", f" .set {name},{private}"]
+
+
+def _render_aliases(aliases: Mapping[str, str]) -> list[str]:
+    named = ((_quote(alias), _quote(target)) for alias, target in aliases.items())
+    return [line for alias, target in named for line in (f" .globl {alias}", f" .set {alias},{target}")]
+
+
+# kinds of the notes that say which protections of branches and stacks the code keeps to
+_PROPERTIES = {"x86_64": 0xC0000002, "aarch64": 0xC0000000}
 
 
 def _hidden(name: str, kind: str) -> list[str]:
@@ -49,9 +84,9 @@ def _hidden(name: str, kind: str) -> list[str]:
 _X86_64_SLOW_PATH_CFA = ".cfi_escape 0x0f,11,0x77,8,0x80,0,0x3f,0x1a,0x39,0x2a,0x33,0x24,0x22"
 
 
-def _render_x86_64(symbols: Sequence[str]) -> list[str]:
+def _render_x86_64(symbols: Sequence[str], aliases: Container[str]) -> list[str]:
     out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
-    for i, symbol in enumerate(symbols):
+    for i, symbol in ((i, s) for i, s in enumerate(symbols) if s not in aliases):
         name = _quote(symbol)
         out += [
             " .p2align 4",
@@ -68,12 +103,12 @@ def _render_x86_64(symbols: Sequence[str]) -> list[str]:
         out += [" .p2align 4", " endbr64", " .byte 0x68", f" .long {i}", f" jmp {abi.SYMBOL_TRAMPOLINE}"]
     out += [" .p2align 4", " .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
     # Fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds no fault.
-    return [*out, *_render_property(0xC0000002)]
+    return [*out, *_render_property(_PROPERTIES["x86_64"])]
 
 
-def _render_aarch64(symbols: Sequence[str]) -> list[str]:
+def _render_aarch64(symbols: Sequence[str], aliases: Container[str]) -> list[str]:
     out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
-    for i, symbol in enumerate(symbols):
+    for i, symbol in ((i, s) for i, s in enumerate(symbols) if s not in aliases):
         name, slot = _quote(symbol), f"{abi.SYMBOL_SLOTS}+{8 * i}"
         # ldar: whoever sees the function's address must see what the loader wrote into the blob's data, too, and on
         # this machine a branch alone does not order that. hint 34 is `bti c`.
@@ -94,7 +129,7 @@ def _render_aarch64(symbols: Sequence[str]) -> list[str]:
         out += [" hint 34", f" mov w17,{i & 0xFFFF}", f" movk w17,{i >> 16},lsl 16", f" b {abi.SYMBOL_TRAMPOLINE}"]
     out += [" .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
     # Fit for branch target identification and for signed return addresses.
-    return [*out, *_render_property(0xC0000000)]
+    return [*out, *_render_property(_PROPERTIES["aarch64"])]
 
 
 def _render_property(kind: int) -> list[str]:
@@ -140,4 +175,7 @@ def _render_data(symbols: Sequence[str], manifest_file: str) -> list[str]:
     ]
 
 
-_RENDERERS: dict[str, Callable[[Sequence[str]], list[str]]] = {"aarch64": _render_aarch64, "x86_64": _render_x86_64}
+_RENDERERS: dict[str, Callable[[Sequence[str], Container[str]], list[str]]] = {
+    "aarch64": _render_aarch64,
+    "x86_64": _render_x86_64,
+}

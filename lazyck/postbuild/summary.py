@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +12,9 @@ from pathlib import Path
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
 from lazyck.visible import visible, visible_lines
+
+NAME = "summary.json"  # in the library's directory: what a link of the build that runs, or ran last, did
+EARLIER = "earlier.json"  # what the last link did, while a build runs that has not linked this library
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class LinkSummary:
     library_bytes: int
     bundle_bytes: int
     installed: str = ""
+    archives: tuple[str, ...] = ()  # those with deferred members
 
 
 def save(summary: LinkSummary, path: Path) -> None:
@@ -48,6 +53,7 @@ def load(path: Path) -> LinkSummary:
         raw = json.loads(path.read_text())
         raw["eager"] = tuple((a, b) for a, b in raw["eager"])
         raw["warnings"] = tuple(raw["warnings"])
+        raw["archives"] = tuple(raw.get("archives", ()))
         return LinkSummary(**raw)
     except (OSError, ValueError, TypeError, KeyError) as e:
         raise FormatError(f"{path}: no summary of a lazy link ({e})", "run `lazyck build full` again") from e
@@ -58,6 +64,10 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
     lines = [line for s in libraries for line in library_lines(s)]
     if libraries:
         lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
+    archives = list(dict.fromkeys(os.path.basename(path) for s in libraries for path in s.archives))
+    if archives:
+        shown = ", ".join(map(visible, archives[:4])) + (", ..." if len(archives) > 4 else "")
+        lines.append(f"lazyck: static libraries with deferred members, which only lazy links can take: {shown}")
     if unlinked:
         shown = "\n".join(f"lazyck:   {visible(name)}" for name in unlinked[:10])
         more = f"\nlazyck:   ... and {len(unlinked) - 10} more" if len(unlinked) > 10 else ""
@@ -66,6 +76,12 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
             f"whatever uses them lacks their functions:\n{shown}{more}"
         )
     return "\n".join(lines)
+
+
+def unchanged_lines(s: LinkSummary) -> list[str]:
+    """What to say of a library that the build found up to date."""
+    counts = f"{s.deferred} blobs, {s.lazy} lazy with {s.symbols} symbols, {len(s.eager)} eager"
+    return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
 def library_lines(s: LinkSummary) -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.postbuild import elf
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.toolchains import by_name
+
+_START_FILE = re.compile(r"(?:[gMrS]?crt[1in]|rcrt1|crt(?:begin|end)[ST]?|crtfastmath|clang_rt\.crt\w+(?:-\w+)?)\.o")
+_OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,12 @@ class Names:
 @dataclass(frozen=True)
 class Symbols:
     """The names of a link's real objects, and of the members of its archives, which are linked only where they are
-    needed. `unread` is the path of an LTO object that cannot be read, or ""."""
+    needed. `unread` is the path of an LTO object that cannot be read, or "". `files`: the names of each."""
 
     objects: Names
     members: Names
     unread: str = ""
+    files: Mapping[str, Names] = field(default_factory=dict)
 
 
 def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
@@ -37,13 +42,19 @@ def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
 
     An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
     no more), but not for what they define: an object always wins over an archive's member. Of archives that blobs link
-    themselves nothing is said: nobody needs the main library for them.
+    themselves nothing is said: nobody needs the main library for them. Nor is anything for what a compiler's start
+    files define, where a link names them (libtool's do): each library has its own `__dso_handle`.
     """
     own = {name for t in {b.call.toolchain for b in inputs.blobs} for name in by_name(t).own_archives}
     objects = {path: reader.object(path) for path in inputs.objects}
     members = {path: reader.archive(path) for path in inputs.archives if os.path.basename(path) not in own}
-    unread = [path for path, names in {**objects, **members}.items() if names is None]
-    return Symbols(together(objects.values()), together(members.values()), unread[0] if unread else "")
+    for path in objects:
+        if _START_FILE.fullmatch(os.path.basename(path)) and (found := objects[path]):
+            objects[path] = Names(undefined=found.undefined)
+    files = {**objects, **members}
+    unread = [path for path, names in files.items() if names is None]
+    known = {path: names for path, names in files.items() if names is not None}
+    return Symbols(together(objects.values()), together(members.values()), unread[0] if unread else "", known)
 
 
 def together(parts: Iterable[Names | None]) -> Names:
@@ -101,6 +112,16 @@ class Reader:
 def _names(found: elf.ObjectSymbols) -> Names:
     strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
     return Names(frozenset(found.defined), found.undefined, strong)
+
+
+def source_name(path: str) -> str:
+    """What to call the object or archive at `path`: the source that an object was made of, where it says so."""
+    if elf.kind(path) == "object":
+        sources = [s.name for s in elf.open_image(path).symbols() if s.type == "FILE"]
+        if sources:
+            made = _OF_NVCC.fullmatch(sources[0])
+            return f"{made[1]}.cu" if made else os.path.basename(sources[0])
+    return os.path.basename(path)
 
 
 def parse_nm(text: str) -> Names:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from lazyck.command import LinkCommand
 from lazyck.files import encode
-from lazyck.postbuild import state
+from lazyck.postbuild import elf, state
 from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
+from lazyck.postbuild.reveal import reveal
 from lazyck.toolchains import names
 from lazyck.toolchains.options import Item, Role
 
@@ -34,10 +35,12 @@ def link_words(
 
     `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
     """
-    keeper = Keeper(link, directory, places)
+    shutil.rmtree(directory / "objects", ignore_errors=True)
+    keeper = Keeper(link, directory, places, demands.revealed if demands else None)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
-    mine = [f"{state.HERE}/stubs.o", RUNTIME] if demands else []
-    mine += [f"{state.HERE}/eager/{name}" for name in eager_objects]
+    mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
+    mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
+    mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
     words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
     first = min(inputs.deferred, default=len(inputs.items))
     for i, item in enumerate(inputs.items):
@@ -88,24 +91,31 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
 
 
 class Keeper:
-    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes real ones."""
+    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes real ones.
 
-    def __init__(self, link: LinkCommand, directory: Path, places: Places) -> None:
-        self._link, self._places = link, places
-        self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
+    Of copies for a lazy library, the symbols `revealed` are exported; None: it is not lazy.
+    """
+
+    def __init__(self, link: LinkCommand, directory: Path, places: Places, revealed: frozenset[str] | None) -> None:
+        self._link, self._places, self._revealed = link, places, revealed
+        self.originals: dict[str, str] = {}  # the word of a true copy → the name that the project's command has for it
         self._objects = directory / "objects"
-        shutil.rmtree(self._objects, ignore_errors=True)
-        self._objects.mkdir(parents=True)
+        self._objects.mkdir(parents=True, exist_ok=True)
 
     def copy(self, name: str) -> str:
         """The word that names a kept copy of the file `name`."""
         path = self._link.call.path(name)
         tag = hashlib.sha256(encode(path)).hexdigest()[:8]
         target = self._objects / f"{tag}-{os.path.basename(path)}"
-        if not target.exists():
+        if not target.exists() and elf.is_thin(path):
+            elf.write_archive(target, elf.members(path))
+        elif not target.exists():
             shutil.copy2(path, target)
-        word = f"{state.HERE}/objects/{target.name}"
-        self.originals[word] = name
+        shown = target.with_name(f"shown-{target.name}")
+        is_shown = self._revealed is not None and reveal(target, shown, self._revealed)
+        word = f"{state.HERE}/objects/{(shown if is_shown else target).name}"
+        if not is_shown:
+            self.originals[word] = name
         return word
 
     def item(self, item: Item) -> list[str]:
@@ -115,11 +125,11 @@ class Keeper:
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
-            value = ",".join(self._linker_part(part) for part in item.value.split(","))
+            value = ",".join(self.linker_part(part) for part in item.value.split(","))
         elif item.role is Role.LIBRARY_DIR:
             value = self._places.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
-            value = self._linker_part(item.value)
+            value = self.linker_part(item.value)
         else:
             value = self._places.real(item.value) if item.value.startswith("/") else item.value
         if len(item.words) == 2:
@@ -134,7 +144,8 @@ class Keeper:
         path = self._link.call.path(word)
         return self._places.real(path) if os.path.exists(path) else word
 
-    def _linker_part(self, part: str) -> str:
+    def linker_part(self, part: str) -> str:
+        """One of the comma-separated parts of a word for the linker."""
         lead, equals, value = part.partition("=")
         if not equals:
             lead, value = "", part

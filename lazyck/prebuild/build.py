@@ -16,13 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-import ninja
-
 from lazyck import abi, proc
 from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.prebuild.entries import rt_words
 from lazyck.prebuild.memory import tree_rss_kib
+from lazyck.prebuild.ninja_program import find_ninja
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from lazyck.prebuild.preambles import Preamble, directories, find_preambles
 from lazyck.prebuild.progress import Reporter, State
@@ -47,12 +46,13 @@ def build(
 ) -> Outcome:
     """Do the plan. When it is interrupted (Ctrl-C, SIGTERM, SIGHUP), what is compiled stays, and the outcome says so.
 
-    Raises `BuildError` when ninja fails for reasons of its own.
+    Raises `ToolchainError` when there is no ninja, `BuildError` when it fails for reasons of its own.
     """
     # to compile is what was asked for here, whatever jobs in this environment may do at run time
     own = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, "NINJA_STATUS")}
     own[abi.ENV_JOBS] = str(options.parallel)
     own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing of it may go while the rest is being compiled
+    argv = [str(find_ninja(own)), "-j", str(options.parallel), "-k", "0" if options.keeps_going else "1"]
     start = time.monotonic()
     is_interrupted = False
     groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
@@ -62,8 +62,7 @@ def build(
     ):
         text = render_ninja(rt, manifest_file, plan.jobs, preambles)
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
-        argv = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", work, "-j", str(options.parallel)]
-        argv += ["-k", "0" if options.keeps_going else "1", *(["-v"] if options.verbose else [])]
+        argv += ["-C", work, *(["-v"] if options.verbose else [])]
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
         watch = _Watch(Path(work), State(plan, options.parallel, start), reporter)
         try:

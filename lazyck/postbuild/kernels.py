@@ -1,0 +1,78 @@
+"""The symbols by which GPU runtimes know a blob's kernels.
+
+What a file passes to `cudaFuncSetAttribute(K, ...)`, or launches, is the *address* of the kernel's host symbol: its
+handle, under which the kernel's own object has registered it. No stub may stand under that name, because nobody would
+have registered the stub's address.
+
+- clang (HIP): the handle of `K` is a variable `K`; what a launch calls is a function `__device_stub__K`.
+- nvcc: the handle of `K` is the function `K`, which a launch calls too. It calls a function `__device_stub__…` that has
+  all of K's mangled name in its own. By default, handles of templates' instances are local, others hidden; with
+  `-static-global-template-stub=false` and `-device-entity-has-hidden-visibility=false` all are visible, as those of
+  nvcc 12 are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lazyck.postbuild import demangle
+from lazyck.postbuild.elf import Symbol
+from lazyck.postbuild.mangled import identifiers
+
+_LAUNCHER = "__device_stub__"
+_OF_NVCC = re.compile(r"_ZL?(\d+)__device_stub_(?=_Z)")
+_OF_CLANG = re.compile(r"(\d+)" + _LAUNCHER)
+_PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
+
+HIDDEN = "defines kernels launched from other files, which nvcc hides"
+ALONE = "defines nothing but kernels, which no stub can stand for"
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of an object. `handles` maps the function that launches each to its handle; `by_nvcc` are those of
+    these functions that no other file calls."""
+
+    handles: Mapping[str, str] = field(default_factory=dict)
+    by_nvcc: frozenset[str] = frozenset()
+
+    def names(self) -> frozenset[str]:
+        """The handles of kernels that other files could mean by these names."""
+        return frozenset(h for h in self.handles.values() if not _PRIVATE.match(h))
+
+
+def find(table: Iterable[Symbol]) -> Kernels:
+    """The kernels that an object with these symbols defines."""
+    types = {s.name: s.type for s in table if s.section != 0}
+    handles: dict[str, str] = {}
+    by_nvcc: set[str] = set()
+    for launcher in [name for name, kind in types.items() if _LAUNCHER in name and kind == "FUNC"]:
+        kernel = _known_to_nvcc(launcher)
+        handle = next((name for name in (kernel, *sorted(identifiers(kernel))) if types.get(name) == "FUNC"), "")
+        if handle:
+            by_nvcc.add(launcher)
+        handles[launcher] = handle or _known_to_clang(launcher)
+    return Kernels({s: h for s, h in handles.items() if h in types}, frozenset(by_nvcc))
+
+
+def _known_to_nvcc(launcher: str) -> str:
+    """The mangled name of the kernel that `launcher` launches; an `extern "C"` kernel has one, too, although its symbol
+    is its plain name."""
+    m = _OF_NVCC.match(launcher)
+    return launcher[m.end() : m.end(1) + int(m[1])] if m else ""
+
+
+def _known_to_clang(launcher: str) -> str:
+    return _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
+
+
+def launched(kernel: str, file: str, env: Mapping[str, str]) -> str:
+    """Why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes its address."""
+    return f"its kernel {demangle.name(kernel, env)} is launched from {file}"
+
+
+def is_instance(kernel: str) -> bool:
+    """Whether a kernel is the instance of a template, as far as its name tells."""
+    return any(f"{len(name)}{name}I" in kernel for name in identifiers(kernel))

@@ -1,0 +1,24 @@
+"""Names by which blobs call functions that their library hides ahead of time.
+
+A function that `-fvisibility=hidden` keeps within its library is bound there, whatever other libraries
+define. Lazily its blob and its library are two, and the loader binds them by name: so the name is one
+that no other library has. The runtime gives it to the symbols of the blob's object
+(runtime/src/private_names.cpp); the stub has it and the plain one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from lazyck import abi
+from lazyck.files import encode
+
+
+def private_name(symbol: str, library: str) -> str:
+    """The private name of `symbol` in the library of that soname (a program: of that name)."""
+    return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
+
+
+def plain_name(symbol: str) -> str:
+    """The name of which `symbol` is the private one; `symbol` itself if it is none."""
+    return symbol.rpartition(abi.PRIVATE_MARK)[0] or symbol

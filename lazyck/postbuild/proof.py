@@ -1,0 +1,275 @@
+"""The proof of a bundle: each group of blobs is preprocessed once more out of the bundle alone, by its recipe.
+
+The list of headers that the probe made is the compiler's own, and yet it can lack some: GCC takes two files of equal
+size, time and contents for one where they say `#pragma once`, clang two names of one file, and neither says a word of
+the second; and a header that only `__has_include` asks for is not read at all. What is missing is added and proved
+again; a blob that needs what no bundle can hold is compiled eagerly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.config import environment
+from lazyck.files import digest, encode, write_atomic
+from lazyck.manifest import BlobRecord, Recipe
+from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, inside
+from lazyck.postbuild.describe import Description
+from lazyck.postbuild.header_reach import included_names
+from lazyck.postbuild.make_rules import rule_files
+from lazyck.postbuild.probe import Probed
+from lazyck.postbuild.probe_group import Group, first_error
+from lazyck.postbuild.probe_text import macros_of, read_source, render_batch
+from lazyck.settings import BuildSettings
+
+_FILE = "proved"
+_MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
+_ASKED = re.compile(rb"__has_include(?:_next)?\s*\(\s*[\"<]([^\">\n]+)[\">]")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What preprocessing a group out of its bundle showed: files of the build that the bundle lacks for it, and the
+    sources that no bundle can serve, with the reason."""
+
+    lacking: frozenset[str] = frozenset()
+    unproved: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Blobs of one group in a bundle: `places` maps what the bundle has for them to the build's files."""
+
+    group: Group
+    blobs: tuple[tuple[Probed, BlobRecord], ...]
+    recipe: Recipe
+    where: Places
+    places: Mapping[str, str]
+    root: Path
+
+    @property
+    def tree(self) -> str:
+        """The directory of the bundle that mirrors the build's."""
+        return os.path.join(self.root, self.where.library, "tree") + os.sep
+
+    @cached_property
+    def absolute_names(self) -> frozenset[str]:
+        """The absolute paths that an `#include` of these files names."""
+        files = map(read_source, self.places.values())
+        return frozenset(n for text in files for n in included_names(text)[0] if n.startswith("/"))
+
+    def key(self, contents: Contents) -> str:
+        """A digest of all that the preprocessor is told and given, and of where it is told to look."""
+        recipe, group = self.recipe, self.group
+        words = [
+            *recipe.compile,
+            *(w for pair in recipe.env for w in pair),
+            recipe.toolchain_id,
+            *group.archs,
+            "",
+            str(self.root),
+        ]
+        words += [r.source for _, r in self.blobs]
+        files = [w for place, file in sorted(self.places.items()) for w in (place, contents.of_file(file))]
+        return digest(*map(encode, [*words, "", *files]))
+
+
+class Proof:
+    """Proves bundle after bundle of one link, each in `directory`. What was found stays there for the next link, which
+    finds it in `last`."""
+
+    def __init__(self, groups: Sequence[Group], last: Path, directory: Path, settings: BuildSettings) -> None:
+        self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
+        self._directory, self._settings = directory, settings
+        self._contents = Contents()
+        self._added: dict[int, frozenset[str]] = {}
+        self._known = _read(last / _FILE)
+        self._used: dict[str, Finding] = {}
+
+    def completed(self, lazy: Sequence[Probed]) -> tuple[Probed, ...]:
+        """The blobs, with the headers that were found to be missing so far."""
+        added = {b: more for i, more in self._added.items() for b in self._blobs_of(i)}
+        return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
+
+    def recall(self, lazy: Sequence[Probed], made: Description) -> Finding:
+        """What an earlier link found of a bundle like the one that `made` describes, which need not be written."""
+        cases = ((i, case) for i in range(len(self._groups)) if (case := self._case(i, lazy, made)))
+        found = {i: known for i, case in cases if (known := self._recall(case.key(self._contents)))}
+        return self._gather(found)
+
+    def examine(self, lazy: Sequence[Probed], made: Description) -> Finding:
+        """Preprocess the blobs out of the bundle that was written from `made`; what it lacked goes to `completed`."""
+        cases = {i: case for i in range(len(self._groups)) if (case := self._case(i, lazy, made))}
+        with ThreadPoolExecutor(max(1, self._settings.jobs)) as pool:
+            found = dict(zip(cases, pool.map(self._look, cases, cases.values()), strict=True))
+        return self._gather(found)
+
+    def _gather(self, found: Mapping[int, Finding]) -> Finding:
+        lacking: set[str] = set()
+        unproved: dict[str, str] = {}
+        for i, finding in found.items():
+            before = self._added.get(i, frozenset())
+            lacking |= finding.lacking - before
+            self._added[i] = before | finding.lacking
+            unproved.update(finding.unproved)
+        rows = {key: [sorted(f.lacking), dict(f.unproved)] for key, f in self._used.items()}
+        write_atomic(self._directory / _FILE, json.dumps(rows).encode("utf-8", "surrogateescape"))
+        return Finding(frozenset(lacking), unproved)
+
+    def _blobs_of(self, i: int) -> Iterator[object]:
+        return (command for commands in self._groups[i].sources.values() for command in commands)
+
+    def _case(self, i: int, lazy: Sequence[Probed], made: Description) -> _Case | None:
+        members = set(self._blobs_of(i))
+        blobs = tuple((p, r) for p, r in zip(lazy, made.manifest.blobs, strict=True) if p.blob in members)
+        if not blobs:
+            return None
+        group = self._groups[i]
+        where = made.places[group.toolchain.name]
+        files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
+        held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
+        return _Case(group, blobs, made.manifest.recipes[blobs[0][1].recipe], where, held, self._directory / "bundle")
+
+    def _look(self, i: int, case: _Case) -> Finding:
+        key = case.key(self._contents)
+        known = self._recall(key)
+        if known is None:
+            work = self._directory / "proof" / str(i)
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            known = _preprocess(case, work, case.blobs)
+            asked = _asked(case) - set(case.places.values())
+            known = replace(known, lacking=known.lacking | asked)
+        self._used[key] = known
+        return known
+
+    def _recall(self, key: str) -> Finding | None:
+        known = self._known.get(key)
+        if known is None or not all(map(os.path.isfile, known.lacking)):
+            return None
+        self._used[key] = known
+        return known
+
+
+def _preprocess(case: _Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord]]) -> Finding:
+    """All `blobs` at once where that works, else fewer of them."""
+    batch, output = work / f"proof{case.group.suffix}", work / "proof.d"
+    sources = [str(case.root / record.source) for _, record in blobs]
+    text, _ = render_batch(sources, {source: macros_of(read_source(source)) for source in sources})
+    batch.write_text(text, encoding="utf-8", errors="surrogateescape")
+    words, env = _command(case)
+    lacking: set[str] = set()
+    reason = ""
+    group = case.group
+    for argv in group.toolchain.dependencies(words, str(batch), str(output), group.archs, cwd=str(work), env=env):
+        result = proc.run(argv, cwd=work, env=env)
+        if result.status != 0:
+            reason = "does not preprocess out of the bundle: " + first_error(result.stdout + result.stderr)
+            break
+        more, reason = _judge(case, rule_files(output, str(work)) - {str(batch)}, str(work))
+        lacking |= more
+        if reason:
+            break
+    if lacking or not reason:
+        return Finding(frozenset(lacking))
+    if len(blobs) == 1:
+        return Finding(unproved={blobs[0][0].blob.source: reason})
+    half = len(blobs) // 2
+    first, second = _preprocess(case, work, blobs[:half]), _preprocess(case, work, blobs[half:])
+    return Finding(first.lacking | second.lacking, {**first.unproved, **second.unproved})
+
+
+def _command(case: _Case) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The recipe's compiler and options, and its environment, as the runtime would have them."""
+    recipe = case.recipe
+
+    def expand(word: str) -> str:
+        return word.replace(abi.PH_ROOT, str(case.root)).replace(abi.PH_TOOLCHAIN, recipe.home)
+
+    words = recipe.compile[: recipe.compile.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
+    kept = {k: v for k, v in environment().items() if k not in recipe.drop_env}
+    env = kept | {k: expand(v) for k, v in recipe.env}
+    return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env
+
+
+def _judge(case: _Case, read: set[str], work: str) -> tuple[set[str], str]:
+    """(files that the bundle lacks, of those that were `read` or not found; why no bundle can hold another one)."""
+    lacking: set[str] = set()
+    held = set(case.places.values())
+    for path in sorted(read):
+        if path.startswith(work + os.sep):
+            name = path[len(work) + 1 :]
+            found = _candidates(case, name) - held
+            if not found:
+                return lacking, f"includes {name}, which is not found from where the bundle has its headers"
+            lacking |= found
+            continue
+        path = os.path.normpath(path)
+        if path.startswith(case.tree):
+            original = os.path.join(case.where.prefix, path[len(case.tree) :])
+            is_held = os.path.relpath(path, case.root) in case.places
+            if not is_held and os.path.isfile(original) and not case.where.is_foreign(original):
+                lacking.add(original)
+        elif not case.where.is_foreign(path) and _is_of_the_build(case, path):
+            if path in held or not os.path.isfile(path):
+                return lacking, f"reads {path} by a path that only this machine has"
+            lacking.add(path)
+    return lacking, ""
+
+
+def _directories(case: _Case) -> set[str]:
+    """Where the build's own compile looks for headers: what its options and variables name."""
+    group = case.group
+    named = {i.value for i in group.toolchain.table.split(group.base[1:]) if i.name in group.toolchain.path_options}
+    lists = (group.env.get(name, "") for name in group.toolchain.header_env)
+    named |= {directory for value in lists if value for directory in value.split(":")}
+    return {absolute(directory or "", group.cwd) for directory in named if directory is not None}
+
+
+def _candidates(case: _Case, name: str) -> set[str]:
+    """The files that `#include` of `name` may mean in the build: below its directories, or beside one of the files."""
+    beside = {os.path.dirname(file) for file in case.places.values()}
+    paths = (absolute(name, directory) for directory in _directories(case) | beside)
+    return {path for path in paths if os.path.isfile(path) and not case.where.is_foreign(path)}
+
+
+def _is_of_the_build(case: _Case, path: str) -> bool:
+    """Whether an option of the recipe, or an `#include` of an absolute path, leads to `path`; else it is one of the
+    compiler's own, wherever that is installed."""
+    words, env = _command(case)
+    given = "\n".join(words[1:])
+    below = [*HEADER_PATH.findall(given), *_MACRO_PATH.findall(given), *case.absolute_names]
+    below += [part for name in case.group.toolchain.header_env for part in env.get(name, "").split(":")]
+    return any(part.startswith("/") and inside(path, part) for part in below)
+
+
+def _bytes(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def _asked(case: _Case) -> set[str]:
+    """The files of the build that `__has_include` of a bundle's file may ask for."""
+    found: set[str] = set()
+    for file in case.places.values():
+        data = _bytes(file)
+        if b"__has_include" in data:
+            for name in set(_ASKED.findall(data)):
+                found |= _candidates(case, os.fsdecode(name))
+    return found
+
+
+def _read(path: Path) -> dict[str, Finding]:
+    try:
+        rows = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+        return {key: Finding(frozenset(lacking), unproved) for key, (lacking, unproved) in rows.items()}
+    except (OSError, ValueError):
+        return {}

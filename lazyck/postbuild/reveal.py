@@ -1,0 +1,76 @@
+"""Shows blobs what the objects of their library hide: edits the symbol tables of copies of objects and archives.
+
+Ahead of time all of a library's files see each other's hidden symbols; a blob that is a library of its own does not.
+A symbol that blobs need becomes protected: it is exported, and the library's own code, which was compiled for a hidden
+one, is still bound to it, whatever other libraries define. Only one byte of a symbol's row changes, or two, so nothing
+moves within the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from lazyck.postbuild import elf, kernels
+
+# Vtables and type information exist in each file that needs them, also ahead of time, and are compared by their names.
+_ARTIFICIAL = re.compile(r"_ZT[VITSC]|DW\.ref\.")
+_HIDDEN = ("hidden", "internal")
+_PROTECTED, _WEAK = 3, 2
+
+
+def reveal(source: Path, target: Path, names: Collection[str]) -> bool:
+    """Make `target` a copy of the object or archive `source` that exports the hidden symbols `names` and hidden state
+    of headers. The answer says whether it has any of these: without, there is no copy.
+
+    State of headers are variables of which each file has a definition, and the link takes one: inline variables,
+    statics of templates and of inline functions. Blobs have such definitions too, and must use the library's. One that
+    is unique in its process becomes an ordinary weak one: ahead of time, other libraries do not share it. Handles of
+    kernels that headers define are such state, too.
+    """
+    data = bytearray(source.read_bytes())
+    changes = [
+        change
+        for at, size in _objects_in(data)
+        for change in _changes(bytes(data[at : at + size]), str(source), at, names)
+    ]
+    for at, byte in changes:
+        data[at] = byte
+    if changes:
+        target.write_bytes(data)
+    return bool(changes)
+
+
+def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iterator[tuple[int, int]]:
+    """(offset in the file, new byte) for one object, which begins at `base`."""
+    if data[:4] != b"\x7fELF":
+        return
+    image = elf.ElfImage(data, where)
+    handles = kernels.find(image.symbols()).names()
+    for row, s in image.symbol_rows():
+        is_shared = is_header_state(s) or (s.binding == "WEAK" and s.name in handles)
+        if s.visibility not in _HIDDEN or s.binding == "LOCAL" or not (s.name in names or is_shared):
+            continue
+        info, other = data[row + 4], data[row + 5]
+        yield base + row + 5, (other & ~3) | _PROTECTED
+        if s.binding == "UNIQUE":
+            yield base + row + 4, (info & 15) | (_WEAK << 4)
+
+
+def is_header_state(s: elf.Symbol) -> bool:
+    """Whether `s` is a variable that several files define, of which a link takes one."""
+    return s.binding in ("WEAK", "UNIQUE") and s.type in ("OBJECT", "TLS") and not _ARTIFICIAL.match(s.name)
+
+
+def _objects_in(data: bytearray) -> Iterator[tuple[int, int]]:
+    """(offset, size) of each member of an archive, or of the whole object."""
+    if not data.startswith(b"!<arch>\n"):
+        yield 0, len(data)
+        return
+    at = 8
+    while at + 60 <= len(data):
+        size = int(data[at + 48 : at + 58])
+        inline_name = int(data[at + 3 : at + 16]) if data[at : at + 3] == b"#1/" else 0
+        yield at + 60 + inline_name, size - inline_name
+        at += 60 + size + (size & 1)

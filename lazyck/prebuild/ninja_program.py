@@ -1,0 +1,41 @@
+"""Finds the program that the Python package `ninja` brings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import ninja
+
+from lazyck.errors import ToolchainError
+
+
+def find_ninja(env: Mapping[str, str]) -> Path:
+    """The absolute path of `ninja`: the package's own program, else the first on the PATH of `env`.
+
+    `ninja.BIN_DIR` is empty where the package lies elsewhere than this interpreter's own packages: named by
+    PYTHONPATH, or installed by `pip --target`. Its list of files, and the `bin` beside it, tell in these cases.
+    Raises `ToolchainError` where there is none.
+    """
+    for program in _of_the_package():
+        if program.is_file() and os.access(program, os.X_OK):
+            return program
+    found = shutil.which("ninja", path=env.get("PATH"))
+    if found is None:
+        raise ToolchainError(
+            f"no `ninja`: the Python package in {Path(ninja.__file__).parent} lacks it, and PATH leads to none",
+            "install it anew: python -m pip install --force-reinstall ninja (or Debian's ninja-build)",
+        )
+    return Path(found).absolute()
+
+
+def _of_the_package() -> Iterator[Path]:
+    if ninja.BIN_DIR:
+        yield Path(ninja.BIN_DIR) / "ninja"
+    with suppress(PackageNotFoundError):
+        yield from (Path(os.path.abspath(f.locate())) for f in files("ninja") or () if f.name == "ninja")
+    yield Path(ninja.__file__).absolute().parents[1] / "bin" / "ninja"
