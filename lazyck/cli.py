@@ -34,6 +34,7 @@ def print_dir(directory: Path) -> Callable[[click.Context, click.Parameter, bool
 COMMANDS = {
     "build": "build",
     "cache": "cache",
+    "check": "check",
     "cmake-target": "cmake_target",
     "doctor": "doctor",
     "inspect": "inspect",

@@ -9,6 +9,9 @@ from pathlib import Path
 import click
 
 from lazyck import abi, aiter, build, toolchains
+from lazyck.check.library import Request
+from lazyck.commands.check import parse_sample
+from lazyck.commands.check import run as run_check
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
 from lazyck.postbuild.quick import quick
@@ -68,6 +71,18 @@ def group() -> None:
     help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
 )
 @click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
+@click.option(
+    "--require-lazy/--no-require-lazy",
+    default=None,
+    help="Whether a build that defers no blob has failed. [default: only where the environment has CI set]",
+)
+@click.option("--check", is_flag=True, help="Then make each library ahead of time too, and compare: as `lazyck check`.")
+@click.option(
+    "--check-sample",
+    default="",
+    metavar="N|SECONDSs",
+    help="Check, but compile so many blobs only, or for so long: 40, 90s, 10m.",
+)
 @click.option("--verbose", is_flag=True, help="Say what each step does.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def full_command(
@@ -82,13 +97,17 @@ def full_command(
     compile_commands: Path | None,
     aiter_dir: Path | None,
     ck_tile_bf16: int | None,
+    require_lazy: bool | None,
+    check: bool,
+    check_sample: str,
     verbose: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
 
     Sources that match --blobs are recorded instead of compiled, and every link that takes them makes a lazy
-    library at the place that the build asked for. The exit status is COMMAND's.
+    library at the place that the build asked for. The exit status is COMMAND's; where that is 0 and --check finds a
+    difference, 1.
     """
     env = environment()
     commands = [list(command)] if command else []
@@ -110,6 +129,7 @@ def full_command(
         raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
     if name and ("/" in name or name in (".", "..")):
         raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
+    sample = parse_sample(check_sample)
     settings = BuildSettings(
         tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
@@ -126,10 +146,15 @@ def full_command(
         settings,
         extra,
         compile_commands.absolute() if compile_commands else None,
+        require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
     )
     outcome = build.full(request, env)
     if outcome.report:
         click.echo(outcome.report, err=True)
+    if outcome.status == 0 and outcome.libraries and (check or check_sample):
+        outputs = tuple(library.output for library in outcome.libraries)
+        if not run_check(settings.tmp, outputs, Request(sample, settings.jobs, keeps=verbose), env, as_json=False):
+            sys.exit(1)
     sys.exit(outcome.status)
 
 

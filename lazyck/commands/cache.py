@@ -17,7 +17,7 @@ from lazyck.config import environment
 from lazyck.costs import read_costs
 from lazyck.errors import UsageError
 from lazyck.history import read_history
-from lazyck.inspect import read_manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import names
 from lazyck.prebuild.entries import all_entries, glob_escape, tool
 from lazyck.quantities import parse_age, parse_size

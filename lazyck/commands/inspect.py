@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from lazyck.inspect import read_manifest, render_text, to_json
+from lazyck.inspect import render_text, to_json
+from lazyck.postbuild.embedded import read_manifest
 
 
 @click.command("inspect")

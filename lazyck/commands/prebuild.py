@@ -15,8 +15,8 @@ from lazyck import abi
 from lazyck.config import cache_dir, environment, number
 from lazyck.costs import Costs, read_costs
 from lazyck.errors import BuildError, UsageError
-from lazyck.inspect import read_manifest
 from lazyck.manifest import Manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from lazyck.prebuild.schedule import Fleet

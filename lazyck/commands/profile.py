@@ -12,7 +12,7 @@ import click
 from lazyck import profile
 from lazyck.errors import LazyckError
 from lazyck.files import write_atomic
-from lazyck.inspect import read_manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.names import Names
 from lazyck.quantities import counted
 from lazyck.visible import visible

@@ -9,7 +9,7 @@ import click
 
 from lazyck.config import environment
 from lazyck.files import write_atomic
-from lazyck.inspect import read_manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.report.gather import gather
 from lazyck.report.page import render_page, to_json
 from lazyck.visible import visible

@@ -15,7 +15,7 @@ from lazyck.cache import entries, pull, push, transfer
 from lazyck.cache.share import Share, items_of, local_items, select_blobs
 from lazyck.cache.transfer import Outcome
 from lazyck.config import environment
-from lazyck.inspect import read_manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.entries import Entry, all_entries, tool
 from lazyck.profile import Profile, read_profile
 from lazyck.remote.sign import make_key, read_signer

@@ -76,7 +76,7 @@ if ($("more")) {
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
   3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
 function ticks(start, end, width) {
-  const least = (end - start) * 78 / width;
+  const least = (end - start) * 78 / Math.max(width, 78);  // a page may be laid out in no width for a moment
   const step = STEPS.find((s) => s >= least) || least;
   const found = [];
   for (let t = Math.ceil((start + data.offset) / step) * step - data.offset; t <= end; t += step) found.push(t);
@@ -260,7 +260,7 @@ function listen() {
 
 // ---- growth ------------------------------------------------------------------------------------
 function drawGrowth() {
-  const chart = $("growth"), width = Math.max(chart.clientWidth, 50), height = 190, left = 54, floor = height - 24;
+  const chart = $("growth"), width = Math.max(chart.clientWidth, 120), height = 190, left = 54, floor = height - 24;
   const steps = data.growth, top = steps[steps.length - 1][1];
   const start = data.span[0], end = Math.max(data.span[1], start + 1);
   const power = 10 ** Math.floor(Math.log10(top / 2));

@@ -1,0 +1,70 @@
+"""`lazyck check`: is a lazy library the same as the one that the build makes ahead of time?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from lazyck import abi
+from lazyck.check.ahead import Sample
+from lazyck.check.library import Request, check_library, directories
+from lazyck.check.report import render, to_json
+from lazyck.config import environment, number
+from lazyck.errors import UsageError
+from lazyck.settings import load_settings
+
+
+def parse_sample(text: str) -> Sample:
+    """The sample that an option asks for: `40` blobs, or as many as `90s` or `10m` allow. Raises `UsageError`."""
+    match = re.fullmatch(r"([1-9]\d{0,8})([sm]?)", text, re.ASCII)
+    if text and not match:
+        raise UsageError(f"{text!r} is no sample", "give a number of blobs, or a time such as 90s or 10m")
+    if not match:
+        return Sample()
+    amount, unit = int(match[1]), match[2]
+    return Sample(seconds=float(amount * (60 if unit == "m" else 1))) if unit else Sample(blobs=amount)
+
+
+def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, str], *, as_json: bool) -> bool:
+    """Check libraries of `tmp` and say what was found; whether all are the same. Raises `LazyckError`."""
+
+    def say(line: str) -> None:
+        click.echo(f"lazyck: {line}", err=True)
+
+    found = [check_library(directory, request, env, say) for directory in directories(tmp, wanted)]
+    if as_json:
+        click.echo(json.dumps(to_json(found, env), indent=1))
+    else:
+        click.echo(render(found, env, verbose=request.keeps), err=True)
+    return all(c.is_same for c in found)
+
+
+@click.command("check")
+@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
+@click.option(
+    "--sample", default="", metavar="N|SECONDSs", help="Compile so many blobs only, or for so long: 40, 90s, 10m."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--verbose", is_flag=True, help="List everything, and keep what was made ahead of time.")
+@click.argument("libraries", nargs=-1, metavar="[LIB]...")
+def command(
+    tmp_dir: Path, sample: str, jobs: int | None, as_json: bool, verbose: bool, libraries: tuple[str, ...]
+) -> None:
+    """Make each LIB of a lazy build (a path or a name; by default all) ahead of time too, and compare the two.
+
+    Every blob is compiled for the host by the project's own command, and the library linked by the project's own link.
+    The exit status is 1 if something differs.
+    """
+    tmp, env = tmp_dir.absolute(), environment()
+    load_settings(tmp)
+    request = Request(parse_sample(sample), jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1), keeps=verbose)
+    sys.exit(0 if run(tmp, libraries, request, env, as_json=as_json) else 1)

@@ -1,0 +1,241 @@
+"""Which differences the comparison sees: constructed libraries in, differences out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from zlib import crc32
+
+import pytest
+
+from lazyck.check.compare import Comparison, Lazy, compare
+from lazyck.check.kinds import KINDS
+from lazyck.check.objects import BlobObject, Defined
+from lazyck.check.offered import Export, Offered
+
+
+def export(name: str, version: str = "", **other: object) -> Export:
+    return replace(Export(name, version, "GLOBAL", "FUNC", "default", 8, (1, crc32(name.encode()))), **other)  # type: ignore[arg-type]
+
+
+def library(*exports: Export, names: Iterable[str] = (), undefined: Iterable[str] = ()) -> Offered:
+    return Offered(
+        exports={e.name + e.version: e for e in exports},
+        names=frozenset({e.name for e in exports} | set(names)),
+        undefined=frozenset(undefined),
+        needed=("libc.so.6",),
+        entries={"SONAME": "libx.so"},
+        code=frozenset({"INIT_ARRAY"}),
+        flags=frozenset(),
+        versions=frozenset(),
+    )
+
+
+def defined(name: str, **other: object) -> Defined:
+    plain = Defined(name, "GLOBAL", "FUNC", "default", 8, False, (1, crc32(name.encode())))
+    return replace(plain, **other)  # type: ignore[arg-type]
+
+
+def variable(name: str, **other: object) -> Defined:
+    return defined(name, **{"type": "OBJECT", "is_state": True, "binding": "WEAK", **other})
+
+
+def found(
+    ahead: Offered,
+    lazily: Offered,
+    *blobs: BlobObject,
+    stubs: Iterable[str] = (),
+    binds_own: bool = False,
+    shared: bool = True,
+    whole: bool = True,
+) -> Comparison:
+    lazy = Lazy(lazily, frozenset(stubs), binds_own)
+    return compare(ahead, lazy, blobs, shared=shared, whole=whole)
+
+
+def kinds(comparison: Comparison) -> list[tuple[str, str, str]]:
+    return [(d.kind, d.symbol, d.source) for d in comparison.differences]
+
+
+F = BlobObject("/p/f.cpp", "", (defined("f"),))
+
+
+def test_equal_libraries_differ_in_nothing_and_symbols_are_sorted() -> None:
+    blob = BlobObject("/p/f.cpp", "", (defined("f"), defined("h", visibility="hidden"), defined("g")))
+    both = library(export("f"), export("g"))
+    comparison = found(both, both, blob, stubs=["f"])
+    assert comparison.differences == ()
+    assert comparison.symbols == {"stub": 1, "local": 1, "real": 1}
+
+
+@pytest.mark.parametrize(
+    ("lazily", "kind"),
+    [
+        (library(), "lost"),
+        (library(names=["f"]), "internal"),
+        (library(undefined=["f"]), "undefined"),
+        (library(export("f", "@V1")), "version"),
+        (library(export("f", type="NOTYPE")), "type"),
+        (library(export("f", visibility="protected")), "visibility"),
+        (library(export("f", binding="WEAK")), "binding"),
+    ],
+)
+def test_a_function_that_is_offered_otherwise_is_named_with_its_blob(lazily: Offered, kind: str) -> None:
+    comparison = found(library(export("f")), lazily, F)
+    assert (kind, "f", "/p/f.cpp") in kinds(comparison)
+    assert comparison.symbols == {"different": 1}
+    assert all(d.fails for d in comparison.differences)
+
+
+def test_of_data_the_size_counts_and_of_functions_not() -> None:
+    data = {"type": "OBJECT", "size": 4}
+    blob = BlobObject("/p/d.cpp", "data", (defined("d", **data), defined("f")))
+    ahead = library(export("d", **data), export("f", size=100))
+    comparison = found(ahead, library(export("d", type="OBJECT", size=8), export("f", size=10)), blob)
+    assert kinds(comparison) == [("size", "d", "/p/d.cpp")]
+    assert (comparison.differences[0].ahead, comparison.differences[0].lazily) == ("4 bytes", "8 bytes")
+
+
+def test_a_second_version_of_a_symbol_counts_by_itself() -> None:
+    ahead = library(export("f", "@V1"), export("f", "@@V2"))
+    assert kinds(found(ahead, library(export("f", "@@V2")), F)) == [("version", "f@V1", "/p/f.cpp")]
+    assert kinds(found(library(export("f", "@@V2")), ahead, F)) == [("version", "f@V1", "/p/f.cpp")]
+    assert kinds(found(ahead, ahead, F)) == []
+
+
+def test_what_only_the_lazy_library_exports_is_told_apart_by_whose_it_is() -> None:
+    hidden = BlobObject("/p/h.cpp", "", (defined("h", visibility="hidden"), defined("f")))
+    names = ("f", "h", "lazyck_ready", "_ZTVN6lazyck12CompileErrorE", "_ZNSt6vectorIiE4pushEv")
+    lazily = library(*map(export, names))
+    comparison = found(library(), lazily, hidden, stubs=["h", "f"])
+    assert [d.kind for d in comparison.differences] == ["added", "hidden", "own", "own", "runtime"]
+    assert [d.fails for d in comparison.differences] == [True, False, False, False, True]
+    program = found(library(), lazily, hidden, stubs=["h", "f"], shared=False)
+    assert [d.kind for d in program.differences] == ["program", "hidden", "own", "own", "program"]
+
+
+def test_what_the_library_shows_to_its_blobs_is_hidden_ahead_of_time() -> None:
+    ahead = library(names=["shown", "stub"])
+    lazily = library(export("shown", visibility="protected"), export("stub"))
+    comparison = found(ahead, lazily, BlobObject("/p/s.cpp", "", (defined("stub"),)), stubs=["stub"])
+    assert [(d.kind, d.symbol) for d in comparison.differences] == [("hidden", "shown"), ("added", "stub")]
+
+
+def test_a_stub_may_be_global_for_a_weak_function_and_a_function_for_an_ifunc() -> None:
+    ahead = library(export("f", binding="WEAK"), export("g", type="IFUNC"))
+    blob = BlobObject("/p/f.cpp", "", (defined("f", binding="WEAK"), defined("g", type="IFUNC")))
+    comparison = found(ahead, library(export("f"), export("g")), blob, stubs=["f", "g"])
+    assert [(d.kind, d.fails) for d in comparison.differences] == [("stub-binding", False), ("ifunc", False)]
+    assert comparison.symbols == {"stub": 2}
+
+
+def test_names_of_one_function_must_have_one_address() -> None:
+    here = (3, 0)
+    blob = BlobObject("/p/a.cpp", "", (defined("one", place=here), defined("uno", place=here)))
+    ahead = library(export("one", place=(9, 4)), export("uno", place=(9, 4)))
+    apart = library(export("one", place=(7, 0)), export("uno", place=(7, 16)))
+    assert kinds(found(ahead, apart, blob, stubs=["one", "uno"])) == [("alias", "one uno", "/p/a.cpp")]
+    assert kinds(found(ahead, ahead, blob)) == []
+    chosen = replace(blob, symbols=(blob.symbols[0], replace(blob.symbols[1], type="IFUNC")))
+    assert kinds(found(ahead, apart, chosen)) == []
+
+
+def test_the_variants_of_a_constructor_are_no_aliases() -> None:
+    names = ("_ZN1XC1Ev", "_ZN1XC2Ev")
+    blob = BlobObject("/p/x.cpp", "", tuple(defined(n, place=(3, 0)) for n in names))
+    lazily = library(*(export(n, place=(7, 16 * i)) for i, n in enumerate(names)))
+    assert kinds(found(library(*map(export, names)), lazily, blob, stubs=names)) == []
+
+
+def test_a_variable_of_a_blob_and_of_the_library_must_be_one() -> None:
+    blob = BlobObject("/p/v.cpp", "", (variable("count"), variable("_ZGVcount")))
+    both = library(export("count", type="OBJECT", binding="WEAK"))
+    assert kinds(found(both, both, blob, binds_own=True)) == [("copies", "count", "/p/v.cpp")]
+    assert kinds(found(both, both, blob)) == []
+    inside = library(names=["count"])
+    assert kinds(found(inside, inside, blob)) == [("copies", "count", "/p/v.cpp")]
+
+
+def test_a_variable_that_blobs_alone_have_is_one_for_them() -> None:
+    one, two = (BlobObject(f"/p/{n}.cpp", "", (variable("count"),)) for n in ("one", "two"))
+    assert kinds(found(library(), library(), one, two)) == []
+
+
+def test_a_library_that_keeps_its_variable_to_itself_has_another_than_its_blobs() -> None:
+    blob = BlobObject("/p/one.cpp", "", (variable("count"),))
+    inside = library(names=["count"])
+    assert kinds(found(inside, inside, replace(blob, eager="defines data"))) == []
+    constant = BlobObject("/p/c.cpp", "", (variable("count", is_state=False),))
+    assert kinds(found(inside, inside, constant)) == []
+
+
+def test_a_stub_that_no_blob_stands_behind_is_hollow() -> None:
+    both = library(export("f"), export("gone"))
+    assert kinds(found(both, both, F, stubs=["f", "gone"])) == [("hollow", "gone", "")]
+    unread = BlobObject("/p/lto.cpp", "", (), is_readable=False)
+    assert kinds(found(both, both, F, unread, stubs=["f", "gone"])) == []
+
+
+def test_what_the_library_had_for_itself_must_not_be_asked_of_others() -> None:
+    ahead = library(export("f"), names=["helper"])
+    lazily = library(export("f"), undefined=["helper", "printf"])
+    assert kinds(found(ahead, lazily, F)) == [("undefined", "helper", "")]
+
+
+def test_a_version_that_a_lazy_blob_gives_itself_is_a_difference_and_of_an_eager_one_none() -> None:
+    blob = BlobObject("/p/s.cpp", "", (defined("f@V1"),))
+    assert kinds(found(library(), library(), blob)) == [("versioned", "f@V1", "/p/s.cpp")]
+    assert kinds(found(library(), library(), replace(blob, eager="symver"))) == []
+
+
+def test_what_every_file_that_uses_it_defines_anew_may_be_missing() -> None:
+    blob = BlobObject("/p/v.cpp", "", (defined("f", binding="WEAK"), variable("count")))
+    ahead = library(export("f", binding="WEAK"), export("count", type="OBJECT", binding="WEAK"))
+    lazy = Lazy(library(), frozenset(), False)
+    comparison = compare(ahead, lazy, [blob], shared=True, whole=True, vague=frozenset({"f", "count"}))
+    assert [(d.kind, d.fails) for d in comparison.differences] == [("vague", False), ("vague-state", False)]
+
+
+def test_a_kernels_handle_that_only_its_blob_uses_may_stay_there() -> None:
+    blob = BlobObject("/p/k.hip", "", (defined("k", type="OBJECT"),), frozenset({"k"}))
+    comparison = found(library(export("k", type="OBJECT")), library(), blob)
+    assert [(d.kind, d.fails) for d in comparison.differences] == [("handle", False)]
+
+
+def test_the_dynamic_section_is_compared() -> None:
+    ahead = library(export("f"))
+    ahead = replace(
+        ahead, needed=("a", "b", "c"), entries={"RUNPATH": "$ORIGIN"}, code=frozenset({"INIT_ARRAY", "FINI"})
+    )
+    lazily = replace(
+        ahead,
+        needed=("c", "a", "d", "libstdc++.so.6"),
+        entries={"RUNPATH": "/x", "SONAME": "libx.so"},
+        code=frozenset({"INIT_ARRAY"}),
+        flags=frozenset({"BIND_NOW"}),
+        versions=frozenset({"V1"}),
+    )
+    assert [(d.kind, d.symbol) for d in found(ahead, lazily, F).differences] == [
+        ("needed-lost", "b"),
+        ("needed-added", "d"),
+        ("needed-runtime", "libstdc++.so.6"),
+        ("needed-order", "DT_NEEDED"),
+        ("entry", "DT_RUNPATH"),
+        ("soname", "libx.so"),
+        ("code", "DT_FINI"),
+        ("flag", "BIND_NOW"),
+        ("version-name", "V1"),
+    ]
+
+
+def test_a_sample_says_nothing_of_what_it_did_not_compile() -> None:
+    ahead, lazily = library(export("f"), export("other")), library(export("g"), export("h", visibility="protected"))
+    assert kinds(found(ahead, lazily, F, stubs=["g"], whole=False)) == [("lost", "f", "/p/f.cpp")]
+
+
+def test_every_kind_is_told_in_words() -> None:
+    assert all(kind.means for kind in KINDS.values())
+    assert {name for name, kind in KINDS.items() if not kind.fails} == {
+        "own", "hidden", "program", "needed-runtime", "device", "handle", "stub-binding", "ifunc", "soname", "vague",
+        "vague-state",
+    }  # fmt: skip
