@@ -8,9 +8,11 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,32 +21,96 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 MISSING = "" if CHROMIUM else "no Chromium (Debian: chromium)"
 
-_PATIENCE = 120  # seconds; the machine may be busy
+_START, _ANSWER, _SIGN_OF_LIFE = 60.0, 30.0, 5.0  # seconds to wait, on a busy machine; a shorter wait costs a new start
+_MOST_STARTS = 6  # where this many did not help, another will not
 
 
 class Browser:
-    """One page. `events` are what the browser has told so far: (method, parameters)."""
+    """One page of one browser. `open` starts another browser where this one has died or does not answer any more.
 
-    def __init__(self, to: int, answers: int) -> None:
-        self._to, self._answers = to, answers
-        self._buffer = b""
-        self._number = 0
-        self._session = ""
+    `events` are what the browser has told so far: (method, parameters). `pid` is its process, which leads a group.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
         self.events: list[tuple[str, dict[str, Any]]] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _start(self) -> None:
+        assert self._starts < _MOST_STARTS, f"the browser was started {self._starts} times in vain{self._last_words()}"
+        self._starts += 1
+        self._buffer, self._number, self._session = b"", 0, ""
+        data = self._home / f"data{self._starts}"
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        flags += ["--hide-scrollbars", "--disable-background-networking", "--disable-extensions", "--mute-audio"]
+        flags += ["--enable-logging=stderr", "--remote-debugging-pipe", f"--user-data-dir={data}", "about:blank"]
+        here, there = os.pipe(), os.pipe()  # commands to it; answers from it
+        # the protocol's descriptors are 3 and 4
+        script = f'exec "$0" "$@" 3<&{here[0]} 4>&{there[1]}'
+        with self._words().open("wb") as words:
+            self._process = subprocess.Popen(
+                ["/bin/bash", "-c", script, CHROMIUM, *flags],
+                pass_fds=(here[0], there[1]),
+                env={**os.environ, **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), str(self._home))},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=words,
+                start_new_session=True,
+            )
+        os.close(here[0])
+        os.close(there[1])
+        self._to, self._answers = here[1], there[0]
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
+        target = self.call("Target.createTarget", _START, url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command; its result."""
+    def close(self) -> None:
+        """End the browser, stopped or hung as it may be."""
+        if self._process is None:
+            return
+        os.close(self._to)
+        os.close(self._answers)
+        self._to = self._answers = -1
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _words(self) -> Path:
+        return self._home / f"stderr{self._starts}"
+
+    def _last_words(self) -> str:
+        lines = self._words().read_text(errors="replace").splitlines() if self._starts else []
+        return "".join(f"\n  its stderr: {line}" for line in lines[-20:])
+
+    def call(self, method: str, patience: float = _ANSWER, **parameters: Any) -> dict[str, Any]:
+        """One command; its result, for which it waits `patience` seconds. Raises `AssertionError`."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": parameters}
         if self._session:
             command["sessionId"] = self._session
-        os.write(self._to, json.dumps(command).encode() + b"\0")
+        end = time.monotonic() + patience
+        try:
+            os.write(self._to, json.dumps(command).encode() + b"\0")
+        except OSError:
+            raise AssertionError(f"{method}: the browser is gone{self._last_words()}") from None
         while True:
-            message = self._next()
+            message = self._next(method, end)
             if message.get("id") == self._number:
                 assert "error" not in message, (method, message)
                 result: dict[str, Any] = message["result"]
@@ -52,12 +118,12 @@ class Browser:
             if "method" in message:
                 self.events.append((message["method"], message.get("params", {})))
 
-    def _next(self) -> dict[str, Any]:
-        end = time.monotonic() + _PATIENCE
+    def _next(self, method: str, end: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            assert select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0], "the browser is silent"
+            is_there = select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0]
+            assert is_there, f"{method}: the browser is silent{self._last_words()}"
             piece = os.read(self._answers, 1 << 16)
-            assert piece, "the browser is gone"
+            assert piece, f"{method}: the browser is gone{self._last_words()}"
             self._buffer += piece
         text, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
@@ -65,14 +131,25 @@ class Browser:
 
     def open(self, page: Path, width: int, height: int = 900, dark: bool = False) -> None:
         """Show `page` in a window of that size."""
+        self._ensure_alive()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
         self.call("Page.navigate", url=page.as_uri())
+        end = time.monotonic() + _START
         while not self.evaluate("document.readyState === 'complete'"):
+            assert time.monotonic() < end, f"{page} is not loaded in {_START:.0f} s{self._last_words()}"
             time.sleep(0.05)
         self.settle()
+
+    def _ensure_alive(self) -> None:
+        try:
+            self.call("Runtime.evaluate", _SIGN_OF_LIFE, expression="1")  # which the process of the page answers
+        except AssertionError as e:
+            warnings.warn(f"another browser is started: {e}", stacklevel=3)
+            self.close()
+            self._start()
 
     def settle(self) -> None:
         """Wait until what was asked for is drawn."""
@@ -115,29 +192,9 @@ class Browser:
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     """A browser for the time of the block."""
-    here, there = os.pipe(), os.pipe()  # commands to it; answers from it
     with tempfile.TemporaryDirectory(prefix="lazyck-browser-", ignore_cleanup_errors=True) as home:
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-        flags += ["--hide-scrollbars", "--disable-background-networking", "--disable-extensions", "--mute-audio"]
-        flags += ["--remote-debugging-pipe", f"--user-data-dir={home}/data", "about:blank"]
-        # the protocol's descriptors are 3 and 4
-        script = f'exec "$0" "$@" 3<&{here[0]} 4>&{there[1]}'
-        process = subprocess.Popen(
-            ["/bin/bash", "-c", script, CHROMIUM, *flags],
-            pass_fds=(here[0], there[1]),
-            env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(here[0])
-        os.close(there[1])
+        found = Browser(Path(home))
         try:
-            yield Browser(here[1], there[0])
+            yield found
         finally:
-            os.close(here[1])  # ends it
-            os.close(there[0])
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            process.kill()
-            process.wait()
+            found.close()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 import re
 import shlex
+import signal
+import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +39,7 @@ WHY_NOT = (
 )
 _NOTE = re.compile(r"<!-- (not run|starts from): (.*?) -->")
 _FIGURE = r"\d[\d.]* (?:s|ms|m|B|KB|MB)(?: \d+ s)?"
+PORT = "38786"  # of the one server that a page starts
 _STEP = "\x1elazyck-step "
 
 
@@ -165,11 +170,8 @@ def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
             script += [f"step {len(steps)}", step.command.rstrip("\n")]
             steps.append(step)
     script.append(f"step {len(steps)}")
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=home, env=env, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True, timeout=600,
-    )  # fmt: skip
-    outputs = [part.partition("\n") for part in done.stdout.split(f"\n{_STEP}")[1:]]
+    status, stdout = run_shell("\n".join(script).replace(PORT, free_port()), home, env)
+    outputs = [part.partition("\n") for part in stdout.split(f"\n{_STEP}")[1:]]
     problems = [
         f"{step.block}: $ {step.command}\nprinted\n{text}\nnot\n{step.expected}"
         for step, (_, _, text) in zip(steps, outputs, strict=False)
@@ -178,8 +180,28 @@ def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
     if len(outputs) != len(steps) + 1:
         failed = steps[len(outputs) - 1] if outputs else None
         where = f"{failed.block}: {failed.command}" if failed else page.name
-        problems.append(f"{where}\nended with status {done.returncode}:\n{done.stdout[-3000:]}")
+        problems.append(f"{where}\nended with status {status}:\n{stdout[-3000:]}")
     return problems
+
+
+def run_shell(script: str, home: Path, env: dict[str, str]) -> tuple[int, str]:
+    """The status and the output of a script; what it has started in the background ends with it."""
+    shell = subprocess.Popen(
+        ["bash", "-c", script], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        stdout, _ = shell.communicate(timeout=600)
+        return shell.returncode, stdout
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+def free_port() -> str:
+    """A port for the servers of a page: another run of the tests may use the one that the page names."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
 
 
 def is_as_shown(printed: str, shown: str) -> bool:

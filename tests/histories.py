@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lazyck import abi
-from lazyck.inspect import read_manifest
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.report.gather import gather
 from lazyck.report.page import render_page
 

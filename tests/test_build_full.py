@@ -65,7 +65,7 @@ def test_a_second_process_starts_no_compiler(ops: Ops) -> None:
 def test_summary_counts_blobs_symbols_and_gives_each_eager_blob_its_reason(ops: Ops) -> None:
     assert "17 blobs deferred, 15 lazy with 21 symbols, 2 eager" in ops.report, ops.report
     assert "defines data: table: 1 (data)" in ops.report
-    assert "initializer of its own: registrar: 1 (registrar)" in ops.report
+    assert "initializer of its own: registrar (in registrar.cpp:" in ops.report
     assert "1 of the lazy blobs are needed by nothing in this link" in ops.report
     assert "probe" in ops.report
     assert "link" in ops.report

@@ -20,7 +20,7 @@ from support import HERE, Lazyck
 from lazyck.cache.explain import compare_commands, read_command
 from lazyck.config import runtime_source
 from lazyck.errors import UsageError
-from lazyck.inspect import read_manifest
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.quantities import parse_age, parse_size, show_seconds, show_size
 from lazyck.runtime.build import tool_path
 from lazyck.toolchains import HOST

@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import ninja
 import pytest
 from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
 from support import REPOSITORY, Lazyck
 
+from lazyck.prebuild.ninja_program import find_ninja
 from lazyck.toolchains import CUDA, Found
 from lazyck.toolchains.check import State
 
@@ -47,10 +47,6 @@ def call(program: Path, env: Mapping[str, str]) -> str:
     done = subprocess.run([program], env={**env, "LD_LIBRARY_PATH": libraries}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def ninja_program() -> str:
-    return str(Path(ninja.BIN_DIR) / "ninja")
 
 
 def entries(env: Mapping[str, str]) -> list[Path]:
@@ -160,7 +156,8 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
     # by PATH with one generator, by path with the other, which also gets response files
     compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="${CUDA_HOME:+$CUDA_HOME/bin/}nvcc"'
     responses = [f"-DCMAKE_CUDA_USE_RESPONSE_FILE_FOR_{w}=1" for w in ("INCLUDES", "OBJECTS", "LIBRARIES")]
-    words = [*words, "-DCMAKE_MAKE_PROGRAM=" + ninja_program()] if generator == "Ninja" else [*words, *responses]
+    ninja = f"-DCMAKE_MAKE_PROGRAM={find_ninja(os.environ)}"
+    words = [*words, *([ninja] if generator == "Ninja" else responses)]
     script = f"cmake -S . -B b -G '{generator}' {compiler} \"$@\" && cmake --build b"
     build(lazyck, work, env, "sh", "-c", script, "sh", *words)
     log = (work / ".lazyck-build/intercept.log").read_text()

@@ -11,6 +11,7 @@ import platform
 import re
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from doc_pages import (
     parse_lazyck,
     read_page,
     run_page,
+    run_shell,
 )
 from support import REPOSITORY
 
@@ -45,7 +47,7 @@ UNCHANGED = ("lazyck", "lazyck-env")  # what no page touches
 ALL = [read_page(name) for name in sorted(PAGES)]
 RUN = [page for page in ALL if any(block.is_run for block in page.blocks)]
 # Variables of the scripts and tests, which are no part of lazyck.
-OUR_OWN = re.compile(r"LAZYCK_(TEST_\w+|VENV|FUZZ_\w+|H)")
+OUR_OWN = re.compile(r"LAZYCK_(TEST_\w+|VENV|FUZZ_\w+|WORLD_DIR|H)")
 VARIABLE = re.compile(r"\bLAZYCK_[A-Z_]*[A-Z]\b")
 EXAMPLES_OF_PATHS = ("scripts/", "examples/", "benchmarks/", "tests/", ".ci/")
 
@@ -177,6 +179,16 @@ def test_commands_of_a_page_do_what_it_shows(page: Page, reader: Reader) -> None
         go_back(reader)
         problems = run_page(page, reader.home, reader.env)
     assert not problems, "\n\n".join(problems)
+
+
+def test_what_a_page_started_ends_with_it(tmp_path: Path) -> None:
+    status, said = run_shell("trap '' TERM; sleep 600 > /dev/null & echo $!", tmp_path, dict(os.environ))
+    assert status == 0
+    command = Path(f"/proc/{int(said)}/cmdline")
+    end = time.monotonic() + 20
+    while command.exists() and command.read_bytes():  # a process that has ended but was not waited for has none
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_what_a_page_shows_is_compared() -> None:

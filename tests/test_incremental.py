@@ -1,6 +1,7 @@
 """An incremental build under lazyck does what it does without: what a changed file reaches is made anew, no more.
 
-Blobs 1 and 2 read `factor.h`, which no dispatcher reads; blob 3 does not. Everything reads `twice.hpp`.
+Blobs 1 and 2 read `factor.h`, which no dispatcher reads; blob 3 does not. Blob 2 reads it by way of a macro.
+Everything reads `twice.hpp`.
 """
 
 from __future__ import annotations
@@ -114,7 +115,10 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path, lazyck: Lazyck) -> Tree
     made.write("inc/other.h", FACTOR.format(7))
     made.write("dispatch.cpp", DISPATCH)
     for n in (1, 2, 3):
-        made.write(f"blob/v{n}.cpp", BLOB.format("other.h" if n == 3 else "factor.h", n))
+        text = BLOB.format("other.h" if n == 3 else "factor.h", n)
+        if n == 2:
+            text = text.replace('#include "factor.h"', '#define WAY "factor.h"\n#include WAY')
+        made.write(f"blob/v{n}.cpp", text)
     return made
 
 

@@ -7,12 +7,15 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
+from importlib.metadata import distribution, files
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from support import REPOSITORY, Lazyck
 
 from lazyck.costs import Costs
 from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.ninja_program import find_ninja
 from lazyck.prebuild.plan import Job, Plan, estimate, make_plan
 from lazyck.prebuild.progress import State, describe, time_left
 
@@ -247,6 +251,56 @@ def test_names_with_dollars_blanks_and_quotes_are_compiled(lazyck: Lazyck, tmp_p
     bundle.file.write_bytes(encode(replace(manifest, blobs=tuple(replace(b, symbols=("f",)) for b in manifest.blobs))))
     done = build(lazyck, bundle, "--all")
     assert (done["status"], done["compiled"]) == (0, 4), done["stderr"]
+
+
+# -- where ninja is ------------------------------------------------------------------------------------
+
+
+OF_THIS_ENVIRONMENT = ":".join(p for p in sys.path if p.endswith("-packages"))
+
+
+@pytest.fixture
+def base_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`prebuild build` by the Python that this environment was made of: lazyck's packages come from PYTHONPATH alone,
+    beside the interpreter there is no ninja, and PATH leads only to g++ and what it runs."""
+    path = tmp_path / "path"
+    path.mkdir()
+    python = path / "python3"
+    python.symlink_to(sys._base_executable)  # type: ignore[attr-defined]
+    for name in ("g++", "as", "ld"):
+        (path / name).symlink_to(str(shutil.which(name)))
+
+    def run(bundle: Bundle, packages: str) -> subprocess.CompletedProcess[str]:
+        argv = [python, "-m", "lazyck", "prebuild", "build", "--manifest", bundle.file, "--all"]
+        env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{packages}", "PATH": str(path)}
+        return subprocess.run(argv, env=env, capture_output=True, text=True)
+
+    return run
+
+
+def test_ninja_is_found_where_pythonpath_has_its_package(
+    base_python: Callable[..., subprocess.CompletedProcess[str]], bundle: Bundle
+) -> None:
+    done = base_python(bundle, OF_THIS_ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    assert len(bundle.compiled()) == 4
+
+
+def test_ninja_is_found_where_pip_installs_to_a_target_and_named_where_it_is_not(
+    base_python: Callable[..., subprocess.CompletedProcess[str]], bundle: Bundle, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    for name in {file.parts[0] for file in files("ninja") or () if file.suffix == ".py" or file.name == "RECORD"}:
+        shutil.copytree(distribution("ninja").locate_file(name), target / name)
+    done = base_python(bundle, f"{target}:{OF_THIS_ENVIRONMENT}")
+    assert done.returncode == 1
+    assert f"no `ninja`: the Python package in {target}/ninja lacks it" in done.stderr
+    assert "pip install --force-reinstall ninja" in done.stderr
+    (target / "bin").mkdir()
+    shutil.copy(find_ninja(os.environ), target / "bin")
+    done = base_python(bundle, f"{target}:{OF_THIS_ENVIRONMENT}")
+    assert done.returncode == 0, done.stderr
+    assert len(bundle.compiled()) == 4
 
 
 # -- interruptions -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,6 +192,16 @@ def test_the_timeline_has_bars_of_each_kind_and_can_be_moved(tab: Browser, job: 
 
 
 @chromium
+@pytest.mark.parametrize("width", [1, 40, 60])
+def test_a_page_without_room_stays_usable(tab: Browser, job: Path, width: int) -> None:
+    """A screenshot of the whole page, too, has a browser lay the page out in no width for a moment."""
+    tab.open(job, width)
+    assert tab.evaluate("document.querySelectorAll('#growth *').length") < 200
+    assert tab.evaluate("document.querySelectorAll('#axis *').length") < 20
+    assert tab.problems() == []
+
+
+@chromium
 def test_pointing_at_a_bar_says_what_it_is(tab: Browser, job: Path, shots: Path) -> None:
     tab.open(job, 1280)
     tab.evaluate("document.querySelector('#timeline').scrollIntoView({block: 'center'})")
@@ -244,6 +255,29 @@ def test_hostile_names_run_nothing_in_a_browser(tab: Browser, tmp_path: Path) ->
     assert HOSTILE[0] in tab.evaluate("document.querySelector('#blobs').textContent")
 
 
+@chromium
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_page_after_the_browser_died_or_hung_gets_another_browser(tab: Browser, job: Path, end: int) -> None:
+    tab.open(job, 1280)
+    before = tab.pid
+    os.kill(before, end)
+    with pytest.warns(UserWarning, match="another browser is started: .*the browser is (gone|silent)"):
+        tab.open(job, 1280)
+    assert tab.pid != before and not Path(f"/proc/{before}").exists()
+    assert tab.evaluate(BARS) > 0 and tab.problems() == []
+
+
+@chromium
+def test_a_browser_that_dies_is_noticed_at_once_with_its_last_words(tab: Browser, job: Path) -> None:
+    tab.open(job, 1280)
+    tab.evaluate("console.log('words before the end')")
+    begin = time.monotonic()
+    os.kill(tab.pid, signal.SIGKILL)
+    with pytest.raises(AssertionError, match=r"(?s)Runtime.evaluate: the browser is gone.*words before the end"):
+        tab.evaluate("1")
+    assert time.monotonic() - begin < 5
+
+
 # Blobs of tests/projects/ops that are made costly: how many thousand steps their compiler computes.
 COSTLY = {"special_d64_true": 1000, "special_d128_false": 600, "special_d32_false": 300}
 STEPS = """{ constexpr long steps = [] {
@@ -284,7 +318,7 @@ def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_s
 
     recorded = json.loads(lazyck("profile", "show", "--json", *runs).stdout)["blobs"]
     costliest = sorted(recorded, key=lambda row: -row["seconds"])[:3]
-    assert [row["blob"] for row in costliest] == list(COSTLY)
+    assert {row["blob"] for row in costliest} == set(COSTLY)  # in which order, a busy machine decides
     assert read[0] == "Slowest blobs"
     assert re.fullmatch(r"The three slowest took .*, \d\d % of all compile time\.", read[1])
     rows = [row for row in read if isinstance(row, list)]

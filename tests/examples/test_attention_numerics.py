@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +23,6 @@ FAKE_ROCM = ROOT / "scripts" / "fake_rocm_home"
 pytestmark = [
     pytest.mark.xdist_group("attention-numerics"),  # one worker, so that the library is built once
     pytest.mark.skipif(not (FAKE_ROCM / "bin" / "hipcc").is_file(), reason="no fake ROCm home"),
-    pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed"),
 ]
 
 

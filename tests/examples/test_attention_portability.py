@@ -32,7 +32,6 @@ def build(build_dir: Path, targets: list[str], environment: dict[str, str], *opt
 
 
 @pytest.mark.hip
-@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed")
 @pytest.mark.skipif(shutil.which("clang++-19") is None, reason="clang 19 is not installed")
 @pytest.mark.skipif(not Path("/usr/include/hip/hip_runtime.h").is_file(), reason="the HIP headers are not installed")
 @pytest.mark.skipif(not BITCODE.is_dir(), reason="the ROCm device libraries are not installed")
@@ -55,7 +54,6 @@ def test_sources_compile_with_clang_for_an_amd_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.cuda
-@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_library_builds_with_nvcc(tmp_path: Path) -> None:
     build(tmp_path / "build", [], {}, "--backend", "cuda", "--gpu-archs", "sm_80")

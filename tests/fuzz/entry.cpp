@@ -24,7 +24,9 @@ void check_entry(const std::string& content) {
     if (file.map(fill(content)) != 0) std::abort();
     if (!check(file, k_key, k_x86_64).empty()) return;
     try {
-        functions_of(file, "fuzz", k_symbols);
+        const ElfView elf(file.data(), file.size());
+        elf.has_header_state();
+        functions_of(elf, "fuzz", k_symbols);
     } catch (const lazyck::CompileError&) {
     }
 }
@@ -69,8 +71,9 @@ void check_note(const std::string& rows, bool is_fitting) {
         const UniqueFd fd = open_file(note, O_WRONLY | O_CREAT | O_TRUNC);
         if (!fd || !write_all(fd.get(), is_fitting ? seen_text(st, k_key, k_symbols, rows) : rows)) std::abort();
     }
-    const auto found = recall({AT_FDCWD, note}, st, k_key, k_symbols);
-    if (found && found->size() != k_symbols.size()) std::abort();
+    lazyck::rt::Entry found;
+    if (recall({AT_FDCWD, note}, st, k_key, k_symbols, found) && found.functions.size() != k_symbols.size())
+        std::abort();
     unlink(note.c_str());
 }
 

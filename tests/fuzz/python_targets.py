@@ -14,11 +14,12 @@ from pathlib import Path
 
 from lazyck.command import CompileCommand, Invocation
 from lazyck.errors import LazyckError
-from lazyck.inspect import read_manifest, render_text, to_json
+from lazyck.inspect import render_text, to_json
 from lazyck.interceptor.compile_commands import export, load
 from lazyck.interceptor.log import read_log
 from lazyck.manifest import decode, decode_records
 from lazyck.postbuild import elf
+from lazyck.postbuild.embedded import read_manifest
 from lazyck.remote import lease, record
 from lazyck.remote.sign import Keys
 from lazyck.remote.tiers import parse_tiers

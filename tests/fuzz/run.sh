@@ -78,7 +78,7 @@ for target in ${@:-$native $decoders}; do
     case $target in
     manifest) build manifest "$src/manifest_view.cpp" "$src/machine.cpp" $base ;;
     elf) build elf "$src/elf_view.cpp" ;;
-    entry) build entry "$src/elf_view.cpp" "$src/machine.cpp" "$src/checked_file.cpp" "$src/memory_file.cpp" "$src/cache.cpp" \
+    entry) build entry "$src/elf_view.cpp" "$src/machine.cpp" "$src/checked_file.cpp" "$src/company.cpp" "$src/debugger.cpp" "$src/memory_file.cpp" "$src/cache.cpp" \
         "$src/costs.cpp" "$src/staging.cpp" $base ;;
     shim_words) build shim_words "$shim/classify.c" "$shim/inputs.c" "$shim/record.c" "$shim/object.c" "$shim/depfile.c" ;;
     shim_includes) build shim_includes "$shim/object.c" ;;

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import ninja
 import pytest
 
 from lazyck.command import CompileCommand, LinkCommand
@@ -19,6 +18,7 @@ from lazyck.interceptor import shims
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import Interception, set_up
 from lazyck.manifest import decode_records
+from lazyck.prebuild.ninja_program import find_ninja
 
 SYSTEM_PATH = "/usr/bin:/bin"
 
@@ -26,7 +26,7 @@ SYSTEM_PATH = "/usr/bin:/bin"
 def clean_env(**more: str) -> dict[str, str]:
     """An environment without any variable that names a toolchain."""
     kept = {k: v for k, v in os.environ.items() if k in ("HOME", "LANG", "TMPDIR")}
-    return {**kept, "PATH": f"{SYSTEM_PATH}:{ninja.BIN_DIR}", **more}
+    return {**kept, "PATH": f"{SYSTEM_PATH}:{find_ninja(os.environ).parent}", **more}
 
 
 def script(path: Path, text: str) -> Path:

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shim_project import MakeProject, Project, built_shim, clean_env, fake, host, make_project
+from shim_project import MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
 
 IS_INCLUDE = [
     '#include "x.h"',
@@ -33,13 +33,20 @@ IS_INCLUDE = [
     '\ufeff#include "x.h"',
     '#include "x.h"',
 ]
+IS_COMPUTED = [
+    '#define X "x.h"\n#include X',
+    "#define X <x.h>\n%:include/**/X",
+    "#define Y(n) #n\n#define X(n) Y(n.h)\n#inc\\\nlude X(x)",
+    '#include "way.h"\n#include WAY',
+    "#if 1\n#else\n#include NOTHING\n#endif\n#include <x.h>",
+]
 IS_NO_INCLUDE = [
     '// #include "x.h"',
     '// \\\n#include "x.h"',
     '/*\n#include "x.h"\n*/',
     'const char* s = R"(\n#include "x.h"\n)";',
     'const char* s = "\\\n#include \\"x.h\\"";',
-    '#define X "x.h"\n#include X',
+    '#define X "x.h"\n//#include X',
     'int a; #include "x.h"',
     '#include "x.h',
     '#include ""',
@@ -85,6 +92,69 @@ def test_what_is_no_include(host: Project, line: str) -> None:
     (host.dir / "blob/k.cpp").write_text(line)
     host.write("blob/x.h", "\n")
     assert headers(host) == []
+
+
+@pytest.mark.parametrize("text", IS_COMPUTED)
+def test_where_a_macro_names_a_header_the_compiler_is_asked(host: Project, text: str) -> None:
+    host.write("blob/k.cpp", text)
+    host.write("blob/x.h", '#include "below.h"\n')
+    host.write("blob/below.h", "\n")
+    host.write("blob/way.h", '#define WAY "x.h"\n')
+    found = headers(host, "-Iblob", depend="-MMD")
+    assert found[-2:] == ["blob/x.h", "blob/below.h"]
+    host.ok("g++", "-Iblob", "-MM", "-MF", "real.d", "blob/k.cpp")
+    assert found == prerequisites((host.dir / "real.d").read_text())
+    assert "/usr/include/stdc-predef.h" in headers(host, "-Iblob")
+    assert not list((host.interception.log.parent / "headers").glob("*"))  # a list that lacks names is not kept
+
+
+def test_what_the_compiler_was_asked_is_written_as_any_other_rule(host: Project) -> None:
+    host.write("blob/k.cpp", '#define X "a b#$.h"\n#include X\n')
+    host.write("blob/a b#$.h", "\n")
+    words = ("-MMD", "-MP", "-MT", "x", "-MQ", "y z", "-Iblob", "-DZ=1", "-o", "k.o", "-c", "blob/k.cpp")
+    host.ok("g++", *words)
+    assert (host.dir / "k.d").read_text() == "x y\\ z: blob/k.cpp \\\n blob/a\\ b\\#$$.h\nblob/a\\ b\\#$$.h:\n"
+    assert host.last.action == "defer"
+
+
+def test_rules_of_all_passes_are_read_however_their_targets_end(make_project: MakeProject, tmp_path: Path) -> None:
+    rules = "k.o: blob/k.cpp \\\\\\n a.h\\n\\nk.o : blob/k.cpp \\\\\\n    a.h b\\\\ c.h\\n"
+    script(tmp_path / "fake" / "bin" / "g++", f"printf '{rules}'\n")
+    project = make_project(clean_env(PATH=f"{tmp_path}/fake/bin:/usr/bin:/bin"), toolchain="host")
+    project.write("blob/k.cpp", "#include MACRO\n")
+    assert headers(project) == ["a.h", "b c.h"]
+
+
+def test_a_compiler_that_fails_when_it_is_asked_hinders_nothing(host: Project) -> None:
+    host.write("blob/k.cpp", '#include "x.h"\n#include NOTHING\n')
+    host.write("blob/x.h", "\n")
+    assert headers(host) == ["blob/x.h"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-Wp,-I,inc",
+        "-Wp,-Iinc",
+        "-Xpreprocessor -I -Xpreprocessor inc",
+        "-iprefix ./ -iwithprefix inc",
+        "-iprefix ./ -iwithprefixbefore inc",
+        "-I=/inc --sysroot=.",
+    ],
+)
+def test_where_options_lead_to_headers_in_another_way_the_compiler_is_asked(host: Project, words: str) -> None:
+    host.write("blob/k.cpp", "#include <x.h>\n")
+    host.write("inc/x.h", "\n")
+    found = headers(host, *words.split())
+    assert [os.path.normpath(h) for h in found if not h.startswith("/usr")] == ["inc/x.h"]
+
+
+def test_an_empty_item_of_a_variable_is_the_working_directory(host: Project) -> None:
+    host.write("blob/k.cpp", "#include <x.h>\n")
+    host.write("x.h", "\n")
+    for value in (":/none", "/none::/none", "/none:"):
+        assert headers(host, CPATH=value) == ["x.h"]
+    assert headers(host, CPATH="") == []
 
 
 ORDERS = [

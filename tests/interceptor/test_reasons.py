@@ -43,6 +43,22 @@ PASSED = [
     ("nvcc -c -dc blob/k.cu -o k.o", "relocatable-device-code"),
     ("nvcc -dlink k.o -o d.o", "device-link"),
     ("nvcc -lib k.o -o k.a", "archive"),
+    (f"c++ --coverage {K}", "profiling"),
+    (f"c++ -fprofile-arcs -ftest-coverage {K}", "profiling"),
+    (f"c++ -fprofile-use=p.gcda {K}", "profiling"),
+    (f"clang++ -fprofile-instr-generate -fcoverage-mapping {K}", "profiling"),
+    (f"hipcc -fprofile-instr-use=x.profdata {K}", "profiling"),
+    ("nvcc -Xcompiler -O2,--coverage -c blob/k.cu -o k.o", "profiling"),
+    ("nvcc --compiler-options=-fprofile-generate=p -c blob/k.cu -o k.o", "profiling"),
+    ("nvcc -forward-unknown-to-host-compiler --coverage -c blob/k.cu -o k.o", "profiling"),
+    (f"c++ -std=c++20 -fmodules-ts {K}", "modules"),
+    (f"c++ -fmodules -fmodule-mapper=m.map {K}", "modules"),
+    (f"clang++ -std=c++20 -fmodule-file=m=m.pcm {K}", "modules"),
+    (f"clang++ -std=c++20 -fprebuilt-module-path=. {K}", "modules"),
+    ("clang++ -std=c++20 -x c++-module -c blob/k.cpp -o k.o", "modules"),
+    ("clang++ -std=c++20 -c blob/m.cppm -o k.o", "modules"),
+    ("c++ -c blob/m.ixx -o k.o", "modules"),
+    ("clang++ --precompile blob/m.cppm -o m.pcm", "other-output"),
     ("c++ -c - -o k.o", "stdin"),
     ("c++ -x c++ -c -o k.o -", "stdin"),
     ("c++ -x c++ -c /dev/null -o k.o", "dev-null"),
@@ -137,6 +153,9 @@ def test_options_in_variables_count(fake: Project) -> None:
     assert fake.last.reason == "dry-run"
     fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-rdc true")
     assert fake.last.reason == "relocatable-device-code"
+    for flags in ("-Xcompiler --coverage", "-Xcompiler=-O2,--coverage"):
+        fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS=flags)
+        assert fake.last.reason == "profiling"
     for flags, reason in (("-optf opts", "response-file"), ("-MD -MF x.d", "unsupported-option")):
         fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS=flags)
         assert fake.last.reason == reason

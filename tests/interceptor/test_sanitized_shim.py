@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shim_project import Project, built_shim, clean_env, fake, make_project
-from test_depfile_headers import IS_INCLUDE, IS_NO_INCLUDE
+from test_depfile_headers import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
 from test_reasons import DEFERRED, PASSED
 
 from lazyck.errors import CommandError
@@ -117,7 +117,7 @@ def test_no_memory_error_in_looking_for_headers(sanitized: Project) -> None:
         "blob/x.h",
         "-MD",
     )
-    for text in [*IS_INCLUDE, *IS_NO_INCLUDE, *odd]:
+    for text in [*IS_INCLUDE, *IS_COMPUTED, *IS_NO_INCLUDE, *odd]:
         for ending in ("", "\n"):
             (sanitized.dir / "blob/k.cpp").write_bytes((text + ending).encode())
             done = sanitized.run("c++", *words, "-c", "blob/k.cpp", "-o", "k.o", **env)

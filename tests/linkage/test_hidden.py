@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -42,17 +43,20 @@ def test_blobs_of_two_libraries_call_each_other(project: Project) -> None:
 
 def test_two_libraries_of_hidden_kernels_with_equal_names_each_reach_their_own(project: Project) -> None:
     flags = FLAGS + " -fvisibility=hidden"
+    more = 'int kernel(int); int twin(int);\nextern "C" __attribute__((visibility("default"))) '
+    more += "int both(int x) { return kernel(x) * 100 + twin(x); }\n"
     for n, name in enumerate(("one", "two"), 1):
         other = Project(project.lazyck, project.where / name)
-        other.write({5: body(5, f"x + {n}")})
+        blob = f"int kernel(int x) {{ return x + {n}; }}\nint twin(int x) {{ return kernel(x); }}\n"
+        other.write({5: blob}, calls=[], more=more)
         other.build(f"c++ -shared -Wl,-soname,lib{name}.so -o libx.so dispatch.o v5.o", flags)
     code = (
         "import ctypes\n"
         "one, two = (ctypes.CDLL(f'./{n}/libx.so', ctypes.RTLD_GLOBAL) for n in ('one', 'two'))\n"
-        "print(one.run(5, 10), two.run(5, 10))"
+        "print(one.both(10), two.both(10))"
     )
     called = subprocess.run(["python3", "-c", code], cwd=project.where, capture_output=True, text=True)
-    assert called.stdout == "11 12\n", called.stderr
+    assert called.stdout == "1111 1212\n", called.stderr
 
 
 HIDDEN = "int helper(int x) { return x * 7; }\nint other_helper(int x) { return x; }\nint level = 5;\n"
@@ -63,34 +67,84 @@ HIDDEN += "Keeper::Keeper() : value(4) {}\n"
     ("link", "flags", "more"),
     [
         (SHARED, FLAGS + " -fvisibility=hidden", HIDDEN),
-        (
-            SHARED,
-            FLAGS,
-            "#pragma GCC visibility push(hidden)\n" + HIDDEN.replace("int helper", 'extern "C++" int helper'),
-        ),
-        (SHARED + " -Wl,--version-script=api.map", FLAGS, HIDDEN),
-        ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a -Wl,--exclude-libs,ALL", FLAGS, ""),
+        (SHARED, FLAGS, "#pragma GCC visibility push(hidden)\n" + HIDDEN),
+        ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a", FLAGS + " -fvisibility=hidden", ""),
     ],
-    ids=["command-line", "pragma", "version-script", "exclude-libs"],
+    ids=["command-line", "pragma", "archive"],
 )
-def test_a_blob_that_needs_a_hidden_symbol_is_eager_and_the_symbol_is_named(
-    project: Project, link: str, flags: str, more: str
+@pytest.mark.parametrize("linker", [n for n in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{n}")])
+def test_a_blob_finds_what_objects_of_its_library_hide(
+    project: Project, link: str, flags: str, more: str, linker: str
+) -> None:
+    project.write({1: body(1, "helper(x)"), 2: body(2, "level + x"), 3: body(3, "checked(x)")}, more=more)
+    if not more:
+        project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
+    project.build(f"{link} -fuse-ld={linker}", flags)
+    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in project.report, project.report
+    assert [project.call(n, -3) for n in (1, 2, 3)] == ["-21", "2", "-21"]
+
+
+@pytest.mark.parametrize(
+    ("link", "more"),
+    [
+        (SHARED + " -Wl,--version-script=api.map", HIDDEN),
+        ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a -Wl,--exclude-libs,ALL", ""),
+        (SHARED, "#pragma GCC visibility push(hidden)\n" + HIDDEN),
+    ],
+    ids=["version-script", "exclude-libs", "hidden-in-its-header"],
+)
+def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_named(
+    project: Project, link: str, more: str
 ) -> None:
     project.write({1: body(1, "helper(x)"), 2: body(2, "x * 2"), 3: body(3, "checked(x)")}, more=more)
     if not more:
         project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
-    project.file("api.map", "{ global: run; local: *; };\n")
     if "pragma" in more:
         project.file(
             "api.hpp", HEADER.replace("int helper(int x);", '__attribute__((visibility("hidden"))) int helper(int x);')
         )
-    project.build(link, flags)
+    project.file("api.map", "{ global: run; local: *; };\n")
+    project.build(link)
     assert "3 blobs deferred, 1 lazy with 1 symbols, 2 eager" in project.report, project.report
     assert project.eager() == ["lazyck:   eager, needs helper(int), which libx.so does not export: 2 (v1, v3)"]
     assert [project.call(n, -3) for n in (1, 2, 3)] == ["-21", "-6", "-21"]
 
 
-def test_hidden_data_constructors_and_functions_behind_eager_blobs_count(project: Project) -> None:
+def test_a_blob_whose_hidden_function_others_call_is_eager_and_says_so(project: Project) -> None:
+    hidden = '__attribute__((visibility("hidden"))) '
+    project.write(
+        {
+            1: f"{hidden}int secret(int x) {{ return x + 1; }}\n" + body(1, "secret(x)"),
+            2: f"{hidden}int only(int x) {{ return x + 2; }}\n",
+            3: f"{hidden}int unused(int x) {{ return x + 3; }}\n" + body(3, "unused(x)"),
+        },
+        calls=[1, 3],
+        more=f"{hidden}int secret(int); {hidden}int only(int);\n"
+        'extern "C" int direct(int x) { return secret(x) * 10 + only(x); }\n',
+    ).build(SHARED)
+    assert [line.partition("eager, ")[2] for line in project.eager()] == [
+        f"its function {name}(int) is hidden (visibility), and other files may call it: 1 ({blob})"
+        for name, blob in (("only", "v2"), ("secret", "v1"))
+    ]
+    assert [project.call(n, 1) for n in (1, 3)] == ["2", "4"]
+
+
+def test_what_the_compiler_s_own_start_files_define_is_no_symbol_of_the_library(project: Project) -> None:
+    # libtool links C++ so, and `__dso_handle`, which each library has for itself, stands in an object of the command
+    box = "struct Loud { ~Loud(); int n = 5; };\ninline Loud::~Loud() { n = 0; }\n"
+    box += (
+        "template <int N> struct Box { int get() { static Loud loud; return loud.n + N; } };\ntemplate struct Box<1>;\n"
+    )
+    project.write({1: box + body(1, "Box<1>().get() + x")})
+    first, last = (
+        " ".join(f"$(c++ -print-file-name={n}.o)" for n in ns) for ns in (("crti", "crtbeginS"), ("crtendS", "crtn"))
+    )
+    project.build(f"c++ -shared -nostdlib {first} *.o -lstdc++ -lm -lc -lgcc_s {last} -o libx.so")
+    assert "1 lazy with 2 symbols, 0 eager" in project.report, project.report
+    assert project.call(1, 4) == "10"
+
+
+def test_an_eager_blob_under_hidden_visibility_makes_no_other_one_eager(project: Project) -> None:
     project.write(
         {
             1: body(1, "level + x"),
@@ -101,16 +155,29 @@ def test_hidden_data_constructors_and_functions_behind_eager_blobs_count(project
         },
         more=HIDDEN,
     ).build(SHARED, FLAGS + " -fvisibility=hidden")
-    assert "1 lazy with 1 symbols, 4 eager" in project.report, project.report
+    assert "4 lazy with 4 symbols, 1 eager" in project.report, project.report
     assert [project.call(n, 1) for n in (1, 2, 3, 4, 5)] == ["6", "5", "1", "2", "1"]
 
 
-def test_a_hidden_instance_whose_template_is_declared_extern_makes_the_blob_eager(project: Project) -> None:
+def test_a_hidden_class_of_an_eager_blob_can_be_derived_from(project: Project) -> None:
+    base = "struct Base { virtual ~Base(); virtual int f(); };\n"
+    derived = "struct Derived : Base { int f() override { return Base::f() + 4; } };\n"
+    project.write(
+        {
+            1: base + "Base::~Base() {}\nint Base::f() { return 3; }\n" + body(1, "x"),
+            2: base + derived + body(2, "[](Base&& b) { return b.f(); }(Derived()) + x"),
+        },
+    ).build(SHARED, FLAGS + " -fvisibility=hidden")
+    assert "1 lazy with 1 symbols, 1 eager" in project.report, project.report
+    assert [project.call(n, 1) for n in (1, 2)] == ["1", "8"]
+
+
+def test_a_hidden_instance_whose_template_is_declared_extern_is_found(project: Project) -> None:
     box = "template <int N> struct Box { int get(int x); };\nextern template struct Box<3>;\n"
     defined = "template <int N> int Box<N>::get(int x) { return x + N; }\ntemplate struct Box<3>;\n"
     project.write({1: box + body(1, "Box<3>().get(x)"), 2: body(2, "x")}, more=box + defined)
     project.build(SHARED, FLAGS + " -fvisibility=hidden")
-    assert project.eager() == ["lazyck:   eager, needs Box<3>::get(int), which libx.so does not export: 1 (v1)"]
+    assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report
     assert project.call(1, 4) == "7"
 
 
@@ -148,3 +215,18 @@ def test_an_undefined_symbol_at_load_is_explained(project: Project) -> None:
     assert "cannot load blob 'v1'" in done.stderr
     assert "from_elsewhere(int)" in done.stderr
     assert "keep the blob out of --blobs" in done.stderr
+
+
+def test_hidden_data_that_only_the_initializer_of_a_table_names_is_found(project: Project) -> None:
+    # as a C library writes it: `struct` in the type of the table is no scope
+    project.write(
+        {
+            1: "struct Algorithm algorithm = {7};\n" + body(1, "x"),
+            2: "static const struct Algorithm* table[] = {&algorithm};\n" + body(2, "table[x - 1]->factor * x"),
+        }
+    )
+    text = "struct Algorithm { int factor; };\nextern struct Algorithm algorithm;\n"
+    project.file("api.hpp", (project.where / "api.hpp").read_text() + text)
+    project.build(SHARED, FLAGS + " -fvisibility=hidden")
+    assert "defines data: algorithm" in project.report, project.report
+    assert [project.call(n, 1) for n in (1, 2)] == ["1", "7"]

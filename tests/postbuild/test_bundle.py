@@ -11,7 +11,16 @@ import pytest
 from support import Lazyck
 
 from lazyck import abi
-from lazyck.postbuild.bundle import Contents, Places, blob_digest, common_prefix, map_paths, with_parents, write
+from lazyck.postbuild.bundle import (
+    Contents,
+    Places,
+    blob_digest,
+    common_prefix,
+    map_env,
+    map_paths,
+    with_parents,
+    write,
+)
 from lazyck.toolchains import by_name
 
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
@@ -40,6 +49,24 @@ def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_th
         "-I/nowhere/held",
         "-DX=/home/me",
     ]
+
+
+def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
+    variables = [
+        ("CPATH", ":../lib/include:/opt/rocm/include:/nowhere"),
+        ("LIBRARY_PATH", "/opt/rocm/lib:/home/me/lib/include"),  # no headers
+        ("HIP_DEVICE_LIB_PATH", "/opt/rocm/amdgcn"),
+        ("SOURCE_DATE_EPOCH", "1"),
+        ("C_INCLUDE_PATH", ""),
+    ]
+    here = f"{abi.PH_ROOT}/libx/tree/home/me/lib"
+    assert dict(map_env(variables, "/home/me/lib", by_name("rocm"), places())) == {
+        "CPATH": f"{here}:{here}/include:{abi.PH_TOOLCHAIN}/include:/nowhere",
+        "LIBRARY_PATH": f"{abi.PH_TOOLCHAIN}/lib:/home/me/lib/include",
+        "HIP_DEVICE_LIB_PATH": f"{abi.PH_TOOLCHAIN}/amdgcn",
+        "SOURCE_DATE_EPOCH": "1",
+        "C_INCLUDE_PATH": "",
+    }
 
 
 def test_a_program_is_never_looked_for_in_the_bundle() -> None:
@@ -76,18 +103,19 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
     def key(**changes: str) -> str:
         from lazyck.manifest import Recipe
 
-        recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), (("CPATH", "x"),))
+        env = (("CPATH", changes.get("env", "x")),)
+        recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), env)
         contents = Contents()
         headers = contents.of_headers(frozenset({str(header)}), there)
         library = (changes.get("soname", "libx.so"), changes.get("machine", "x86_64"))
         return blob_digest(recipe, library, contents.of_file(str(source)), headers)
 
-    keys = {key(), key(flag="-O2"), key(soname="liby.so"), key(machine="aarch64")}
+    keys = {key(), key(flag="-O2"), key(env="y"), key(soname="liby.so"), key(machine="aarch64")}
     source.write_text("1 ")
     keys.add(key())
     header.write_text("2 ")
     keys.add(key())
-    assert len(keys) == 6
+    assert len(keys) == 7
     assert key() == key()
 
 

@@ -32,6 +32,9 @@ def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:
         ("struct alignas(16) Y { };", Kind.SUPPORT, "Y"),
         ("template <int N = (3 > 2)> struct Z { };", Kind.SUPPORT, "Z"),
         ("template <> struct Tr<Q> { int x; };", Kind.REPEATABLE, "Tr"),
+        ("template <> struct std::hash<Q> : Base { int x; };", Kind.REPEATABLE, "hash"),
+        ("struct n::Inner final { };", Kind.SUPPORT, "Inner"),
+        ("enum class E : unsigned char { low };", Kind.SUPPORT, "E"),
         ("struct Later;", Kind.REPEATABLE, "Later"),
         ("enum class F : int;", Kind.REPEATABLE, "F"),
         ("template <class T> concept Small = sizeof(T) < 8;", Kind.SUPPORT, "Small"),
@@ -55,13 +58,17 @@ def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:
         ("auto f(int a) -> std::vector<int> { return {}; }", Kind.HEAD, "f"),
         ("int counter = 0;", Kind.DATA, "counter"),
         ("int table[3] = {1, 2, 3};", Kind.DATA, "table"),
+        ("struct A a = {1};", Kind.DATA, "a"),
+        ("struct n::A<3> a{1};", Kind.DATA, "a"),
+        ("const struct A* table[] = {&a, 0};", Kind.DATA, "table"),
+        ("enum E level = {low};", Kind.DATA, "level"),
         ("std::map<int, std::string> m;", Kind.DATA, "m"),
         ("std::function<void(int)> callback;", Kind.DATA, "callback"),
         ("inline int shared = 0;", Kind.DATA, "shared"),
         ("int Foo<3>::x = 4;", Kind.DATA, "x"),
         ("template <> int Foo<3>::x = 4;", Kind.DATA, "x"),
         ("int (*hook)(int) = nullptr;", Kind.DATA, "hook"),
-        ("__attribute__((constant)) float lut[4];", Kind.DATA, "lut"),
+        ("__attribute__((constant)) float lut[4];", Kind.SUPPORT, "lut"),
         ('const char* label = "x";', Kind.DATA, "label"),
         ('static const char* const names[] = {"a", "b"};', Kind.SUPPORT, "names"),
         ("static const float t[3] = {1.f, -2, 3e+5};", Kind.SUPPORT, "t"),
@@ -79,6 +86,12 @@ def test_statement_kinds(text: str, kind: Kind, name: str) -> None:
     assert [(d.kind, d.context[0]) for d in inside] == [(kind, "namespace a")]
 
 
+def test_nothing_of_c_runs_at_load() -> None:
+    for text in ("static const struct A table[] = {{1, &a}};", "static alias_t value = {1, f};"):
+        assert [d.kind for d in parse(text, is_c=True)] == [Kind.SUPPORT]
+        assert [d.kind for d in parse(text)] == [Kind.SUSPECT]
+
+
 @pytest.mark.parametrize("text", ["static_assert(1 < 2);", "extern template void f<3>();", ";;", "void f() = delete;"])
 def test_statements_without_a_trace(text: str) -> None:
     assert parse(text) == []
@@ -91,6 +104,7 @@ def test_statements_without_a_trace(text: str) -> None:
         "template int v<3>;",
         "static Registrar r(name);",
         "struct X { } x;",
+        "struct X { int a; } x = {1};",
         "Foo::Foo() = default;",
         'asm("nop");',
         "void f() {",

@@ -49,6 +49,12 @@ def test_a_declaration_is_no_use(text: str) -> None:
         ("inline int f() try { return hidden(); } catch (...) { return 1; }", {"f"}),
         ("inline int hidden(float x) { return hidden(int(x)); }", {"hidden"}),
         ("inline int before() { return 1; } inline int f() { return hidden(); }", {"f"}),
+        # `struct` names the type of a variable here
+        ("static struct A* table[] = {&hidden};", {"table"}),
+        ("static struct A table[] = {{1, &hidden}, {2, 0}};", {"table"}),
+        ("const struct n::A value{&hidden};", {"value"}),
+        ("struct A *f(int x) { return hidden(x); }", {"f"}),
+        ("struct alignas(16) A final { int m() { return hidden; } };", {"A", "m"}),
         ("struct A { int x; }; struct B { struct C { void f() { hidden(); } }; };", {"B", "C", "f"}),
     ],
 )

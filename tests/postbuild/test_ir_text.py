@@ -68,12 +68,16 @@ def test_reachable_functions_are_those_of_the_object(kind: str, tmp_path: Path) 
     # clang before 19 does not know range()
     made = object_of(tmp_path, kind, LINKAGES.replace("range(i32 0, 9) ", ""), "-O2")
     found = functions(read_module(LINKAGES))
-    visible = {n for n, (_, type_, hidden) in made.items() if type_ == "FUNC" and not hidden and "unnamed" not in n}
+    visible = {n for n, (_, type_, hidden) in made.items() if "FUNC" in type_ and not hidden and "unnamed" not in n}
     assert set(found.symbols) == visible
-    assert {'space "q" é', "exactly", "$dollar.and-dash_", "two", "renamed", "weak_alias"} <= visible
-    assert set(found.unreachable) == {"hidden", "alias_of_alias", "chosen", "droppable", "droppable_too"}
-    assert {"hidden", "alias_of_alias", "chosen"} <= made.keys() and "droppable" not in made
-    assert eager_reason(read_module(LINKAGES)) == ""
+    assert {'space "q" é', "exactly", "$dollar.and-dash_", "two", "renamed", "weak_alias", "chosen"} <= visible
+    assert set(found.unreachable) == {"hidden", "alias_of_alias", "droppable", "droppable_too"}
+    assert {"hidden", "alias_of_alias"} <= made.keys() and "droppable" not in made
+    assert found.merged == {"weak", "folded", "weak_alias"}
+    assert eager_reason(read_module(LINKAGES)) == "defines data: weak_data"
+
+
+ASSEMBLER = "has assembler outside of functions, which may define anything"
 
 
 @pytest.mark.parametrize(
@@ -83,8 +87,14 @@ def test_reachable_functions_are_those_of_the_object(kind: str, tmp_path: Path) 
         ("@a = common global i32 0", "defines data: a"),
         ("@x = internal global i32 0\n@a = alias i32, ptr @x", "defines data: a"),
         ("@a = hidden constant [1 x i8] zeroinitializer", "defines data: a"),
-        ("@a = weak_odr global i32 0 @b = internal global ptr @a @c = external global i32", ""),
-        ('module asm ".globl f"', "has assembler outside of functions, which may define anything"),
+        ("@a = weak_odr global i32 0 @b = internal global ptr @a @c = external global i32", "defines data: a"),
+        ("@a = linkonce_odr global i32 0 @b = linkonce_odr constant i32 3", ""),
+        ("@_ZTV1X = weak_odr constant [1 x ptr] zeroinitializer", "defines the vtable of _Z1X"),
+        ('module asm ".globl f"', ""),
+        ('module asm ".globl f" define internal void @f() { ret void }', ASSEMBLER),
+        ('module asm "\\09.globl\\09f\\0A.type f,@function\\0A"', ASSEMBLER),
+        ('module asm ".globl f; f: ret"', ASSEMBLER),
+        ('module asm ".symver f,g@V"', ASSEMBLER),
         ("declare dso_local i32 @g(i32)", "declares g dso_local: it wants it in the same file"),
         ("@g = external hidden global i32", "declares g hidden: it wants it in the same file"),
         ("@__dso_handle = external hidden global i8", ""),
@@ -115,6 +125,7 @@ def test_what_makes_a_module_eager(text: str, reason: str) -> None:
 @pytest.mark.parametrize("kind", COMPILERS)
 def test_what_a_module_needs_is_what_its_object_leaves_undefined(kind: str, tmp_path: Path) -> None:
     text = """
+    module asm ".globl wanted"
     @variable = external global float
     declare void @called(ptr)
     declare void @never_called()
@@ -135,7 +146,7 @@ def test_what_a_module_needs_is_what_its_object_leaves_undefined(kind: str, tmp_
     object_of(tmp_path, kind, text, "-O1")
     rows = open_image(tmp_path / "m.o").symbols()
     undefined = {s.name for s in rows if not s.section and s.name} - {"_GLOBAL_OFFSET_TABLE_"}
-    assert functions(read_module(text)).needs == undefined == {"variable", "called", "maybe", "expf", "pow"}
+    assert functions(read_module(text)).needs == undefined == {"variable", "called", "maybe", "expf", "pow", "wanted"}
 
 
 @pytest.mark.parametrize("text", ["define void @f() { ret void", "}", "@a = @b = global i32 0", "define void @f( {"])

@@ -59,3 +59,26 @@ def test_a_blob_without_symbols_is_eager() -> None:
 def test_a_blob_of_inline_functions_that_nothing_needs_is_eager() -> None:
     owned = assign([Offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
     assert owned.unneeded == {"a": INLINE}
+
+
+def test_what_gives_way_to_another_definition_goes_to_the_blob_that_insists() -> None:
+    offers = [Offer("a", ("f", "hook"), merged=frozenset({"hook"})), Offer("b", ("g", "hook"))]
+    owned = assign(offers, undefined={"f", "g", "hook"}, defined=set())
+    assert owned.lazy == {"a": ("f",), "b": ("g", "hook")}
+    assert not owned.doubles
+
+
+def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alone() -> None:
+    offers = [Offer("a", ("hook",)), Offer("b", ("instance",), merged=frozenset({"instance"}))]
+    owned = assign(offers, undefined={"hook"}, defined={"hook", "instance"}, strong=set())
+    assert owned.lazy == {"a": ("hook",)}
+    assert owned.unneeded == {"b": RIVALLED}
+    assert assign(offers, undefined={"hook"}, defined={"hook"}, strong={"hook"}).unneeded["a"] == RIVALLED
+
+
+def test_a_blob_of_instantiations_that_nothing_needs_is_lazy_and_exports_them() -> None:
+    both = frozenset({"one", "two"})
+    offers = [Offer("a", ("one", "two"), merged=both), Offer("b", ("two", "three"), merged=frozenset({"two", "three"}))]
+    owned = assign(offers, undefined=set(), defined=set())
+    assert owned.lazy == {"a": ("one", "two"), "b": ("three",)}
+    assert not owned.doubles

@@ -5,65 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from probe_bench import Bench, by_stem, check, reasons
 
-from lazyck.command import CompileCommand, Invocation
 from lazyck.postbuild import elf
-from lazyck.postbuild.probe import Probed, ProbeResult, probe
-
-COMMON = """
-#pragma once
-#include <string>
-namespace lib {
-enum class Mode { plain, fast };
-template <typename T, int Dim, Mode M> struct Traits { using type = T; };
-template <int... Is> struct seq {};
-struct Args { float* p; int n; };
-}
-template <typename T> float launch_(const lib::Args& a, int stream);
-template <typename T> std::string name_();
-template <int D> void run(float* p, int n = 3) { for (int i = 0; i < n; ++i) p[i] = D; }
-template <int D> struct Engine { Engine(); void go(float*) const; static int width(); int operator()(int) &&; int v; };
-int convert(int); float convert(float);
-"""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A place with a compiler, where blobs are written and probed."""
-
-    at: Path
-    compiler: tuple[str, ...] = ("/usr/bin/g++",)
-    toolchain: str = "host"
-    suffix: str = ".cpp"
-
-    def write(self, **texts: str) -> list[str]:
-        (self.at / "common.h").write_text(COMMON)
-        for name, text in texts.items():
-            (self.at / f"{name}{self.suffix}").write_text(text)
-        return [str(self.at / f"{name}{self.suffix}") for name in texts]
-
-    def command(self, source: str, *flags: str) -> CompileCommand:
-        output = source + ".o"
-        argv = (*self.compiler, f"-I{self.at}", *flags, "-c", source, "-o", output)
-        call = Invocation(Path(self.compiler[0]).name, self.toolchain, str(self.at), argv, 1, ())
-        return CompileCommand(call, source, output)
-
-    def probe(self, *flags: str, **texts: str) -> ProbeResult:
-        return self.probe_all(texts, *flags)
-
-    def probe_all(self, texts: Mapping[str, str], *flags: str, jobs: int = 1) -> ProbeResult:
-        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", jobs=jobs)
-
-    def real_functions(self, source: str, *flags: str) -> set[str]:
-        """Functions of the blob's real object: the strong ones, and the weak ones that it instantiates explicitly."""
-        subprocess.run(self.command(source, *flags).call.argv, check=True, cwd=self.at)
-        found = elf.read_object(source + ".o")
-        return {f for f in found.functions if found.defined[f] == "GLOBAL" and "__device_stub__" not in f}
+from lazyck.postbuild.probe import probe
 
 
 @pytest.fixture
@@ -77,30 +25,6 @@ def any_bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     if compiler is None:
         pytest.skip(f"no {request.param} on PATH")
     return Bench(tmp_path, (compiler,))
-
-
-def by_stem(result: ProbeResult) -> dict[str, Probed]:
-    return {p.blob.stem: p for p in result.probed}
-
-
-def reasons(result: ProbeResult) -> dict[str, str]:
-    return {e.blob.stem: e.reason for e in result.eager}
-
-
-def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:
-    """Probe `texts`, compile each for real, and compare; `compiled` are those that need a compile of their own."""
-    result = bench.probe_all(texts, *flags)
-    assert not result.eager, result.eager
-    found = by_stem(result)
-    assert set(found) == set(texts)
-    for name, one in found.items():
-        real = bench.real_functions(one.blob.source, *flags)
-        if name in compiled:
-            assert one.compiled and real <= set(one.symbols), name
-        else:
-            assert not one.compiled, (name, one.compiled)
-            assert set(one.symbols) == real, name
-    return found
 
 
 def test_explicit_specializations_with_aliases_that_repeat(any_bench: Bench) -> None:
@@ -405,8 +329,9 @@ def test_more_faults_than_a_compiler_reports_at_once(tmp_path: Path) -> None:
     for i in range(25):
         for kind in ("int", "float"):
             texts[f"{kind}{i}"] = f'#include "common.h"\n{kind} same_{i}(int) {{ return 1; }}\nvoid {kind}_{i}() {{}}\n'
+    texts |= {f"right{i}": f'#include "common.h"\nvoid r{i}() {{}}\nvoid q{i}() {{}}\n' for i in range(50)}
     result = bench.probe_all(texts, jobs=2)
-    assert len(result.probed) == 50 and sum(bool(p.compiled) for p in result.probed) == 25
+    assert len(result.probed) == 100 and sum(bool(p.compiled) for p in result.probed) == 25
     assert all(len(p.symbols) == 2 for p in result.probed)
 
 
@@ -439,9 +364,9 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Benc
         "global", "pointer", "member", "c_data", "extern_const",
     }  # fmt: skip
     assert said["global"] == "defines data: counter"
-    assert said["object"] == "has an initializer of its own: here"
-    assert said["call"] == "has an initializer of its own: number"
-    assert said["attribute"] == "has an initializer of its own: at_load"
+    assert said["object"] == "has an initializer of its own: here (in object.cpp:6)"
+    assert said["call"] == "has an initializer of its own: number (in call.cpp:5)"
+    assert said["attribute"] == "has an initializer of its own: at_load (in attribute.cpp:5)"
 
 
 def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
@@ -453,8 +378,8 @@ def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
         "void f_through() {}\n",
     )
     assert reasons(result) == {
-        "direct": "has an initializer of its own: number",
-        "through": "has an initializer of its own: keep",
+        "direct": "has an initializer of its own: number (in direct.cpp:3)",
+        "through": "has an initializer of its own: keep (in through.cpp:4)",
     }
 
 
@@ -562,14 +487,15 @@ def test_hip_blobs(tmp_path: Path) -> None:
         strong = {f for f in real.functions if real.defined[f] == "GLOBAL" and "kernel_template" not in f}
         assert set(one.symbols) == strong
         assert f"_Z{28 + len(d)}__device_stub__plain_kernel_{d}Pf" in one.symbols
-        assert one.unreachable == (f"_Z{13 + len(d)}plain_kernel_{d}Pf",)
-        assert one.unreachable[0] in real.data
-    data = bench.probe(
+        assert one.kernels == (f"_Z{13 + len(d)}plain_kernel_{d}Pf",)
+        assert one.kernels[0] in real.data
+    alone = bench.probe(
         table=f"{include}\n__constant__ float table[4];\nvoid t() {{}}\n",
         inst=KERNELS.format(d=9, include=include) + "template struct Engine<4>;\n",
     )
-    assert reasons(data) == {"table": "defines data: table"}
-    assert by_stem(data)["inst"].compiled and "c_launch_9" in by_stem(data)["inst"].symbols
+    assert not alone.eager and by_stem(alone)["table"].symbols == ("_Z1tv",)
+    assert by_stem(alone)["inst"].compiled and "c_launch_9" in by_stem(alone)["inst"].symbols
+    assert "_Z14plain_kernel_9Pf" in by_stem(alone)["inst"].kernels
 
 
 @pytest.mark.cuda
@@ -587,6 +513,30 @@ def test_cuda_blobs(tmp_path: Path) -> None:
         wanted = {f"c_launch_{d}", f"_Z6both_{d}i", f"_Z6text_{d}NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"}
         assert wanted <= set(one.symbols)
         assert any(s.startswith("_Z7launch_IN3lib6TraitsIfLi" + d) for s in one.symbols)
-        assert not any("quiet" in s for s in one.symbols)
+        assert not any("quiet" in s or "kernel" in s for s in one.symbols)
+        assert f"_Z{13 + len(d)}plain_kernel_{d}Pf" in one.kernels
         assert one.compiled or not any("device_only" in s for s in one.symbols)
         assert any(h.endswith("/cuda_runtime.h") for h in one.headers)
+
+
+@pytest.mark.parametrize(
+    "toolchain", [pytest.param("cuda", marks=pytest.mark.cuda), pytest.param("rocm", marks=pytest.mark.hip)]
+)
+def test_a_kernel_of_which_a_header_declares_the_instance_is_no_function(tmp_path: Path, toolchain: str) -> None:
+    compiler = shutil.which("nvcc" if toolchain == "cuda" else "clang++-19")
+    if compiler is None or (toolchain == "rocm" and not Path("/usr/include/hip/hip_runtime.h").exists()):
+        pytest.skip(f"no compiler for {toolchain}")
+    flags = ("-device-entity-has-hidden-visibility=false", "-static-global-template-stub=false")
+    if toolchain == "rocm":
+        flags = ("-x", "hip", "--rocm-path=/usr", "-nogpulib", "-D__HIP_PLATFORM_AMD__=1", "--offload-arch=gfx90a")
+    bench = Bench(tmp_path, (compiler, *flags), toolchain, ".cu")
+    include = "" if toolchain == "cuda" else "#include <hip/hip_runtime.h>\n"
+    (tmp_path / "kernel.h").write_text(
+        f"#pragma once\n{include}template <int N> __global__ void K(float* x) {{ x[0] = N; }}\n"
+        "extern template __global__ void K<1>(float*);\n"
+    )
+    text = '#include "kernel.h"\ntemplate __global__ void K<1>(float*);\nint beside(int x) { return x; }\n'
+    found = by_stem(bench.probe(one=text, other='#include "kernel.h"\nint apart(int x) { return x; }\n'))
+    assert found["one"].kernels == ("_Z1KILi1EEvPf",) and found["other"].kernels == ()
+    launcher = () if toolchain == "cuda" else ("_Z16__device_stub__KILi1EEvPf",)
+    assert set(found["one"].symbols) == {"_Z6besidei", *launcher}

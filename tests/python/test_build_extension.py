@@ -40,10 +40,9 @@ def build(lazyck: Lazyck, tmp_path: Path) -> Build:
     def run(
         project: Path, *words: str | Path, toolchain: str = "host", tmp: Path = tmp_path / "tmp", **env: str
     ) -> str:
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where ninja is
         options = ("--toolchain", toolchain, "--tmp-dir", tmp)
         command = ("build", "full", *options, "--", sys.executable, *words)
-        done = lazyck(*command, cwd=project, env={"PATH": path, "MAX_JOBS": "2", **env})
+        done = lazyck(*command, cwd=project, env={"MAX_JOBS": "2", **env})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stderr
 

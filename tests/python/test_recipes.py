@@ -35,8 +35,7 @@ def project(where: Path, recipe: str) -> Path:
 
 
 def run(*words: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where ninja is
-    full = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY), **env}
+    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
     done = subprocess.run([*map(str, words)], cwd=cwd, env=full, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done

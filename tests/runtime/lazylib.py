@@ -178,8 +178,8 @@ def build_lazy_library(
         if compile_words is not None
         else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE,
               "-o", abi.PH_OUTPUT),
-        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,-Bsymbolic",
-              *(("-Wl,--no-as-needed", abi.PH_LIBRARY) if links_library else ())),
+        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT,
+              *(("-Wl,--no-as-needed", abi.PH_LIBRARY, f"-Wl,--auxiliary={library.name}") if links_library else ())),
         arch_flags=tuple(arch_flags),
         env=tuple(env),
         drop_env=tuple(drop_env),

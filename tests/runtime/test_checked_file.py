@@ -16,7 +16,8 @@ HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {
     "add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n',
     "where": '#include "demo.h"\n#include <dlfcn.h>\n'
-    "const char* where() { Dl_info i; dladdr(reinterpret_cast<void*>(&where), &i); return i.dli_fname; }\n",
+    "static int own;\n"  # the address of `where` itself is that of its stub
+    "const char* where() { Dl_info i; dladdr(&own, &i); return i.dli_fname; }\n",
 }
 MAIN = '#include "demo.h"\nint use(int x) { return add(x, x); }\n'
 SYMBOLS = {"add": ("_Z3addii",), "where": ("_Z5wherev",)}
@@ -145,7 +146,7 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
     assert out == ["8", str(entry), "odd ", "mapped"]  # "": the program itself
 
 
-PIECES = ("checked_file", "memory_file", "files", "failure", "hash", "text")
+PIECES = ("checked_file", "company", "debugger", "machine", "memory_file", "files", "failure", "hash", "text")
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,7 @@ UNIT = r"""
 using namespace lazyck::rt;
 std::string g_where;
 std::mutex g_moments;
+Strings alone(const std::string&) { return {}; }
 CheckedFile checked(int i, int* number = nullptr) {
     const std::string path = g_where + "/" + std::to_string(i) + ".so";
     UniqueFd fd = open_file(path, O_RDONLY);
@@ -209,7 +211,7 @@ def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str],
             int fd;
             CheckedFile file = checked(i, &fd);
             descriptors.insert(fd);
-            void* handle = file.load(g_moments, reason);
+            void* handle = file.load(g_moments, alone, reason);
             if (!handle || number(handle) != i) ++wrong;
         }
         std::printf("%zu descriptor, %d wrong %s\n", descriptors.size(), wrong, reason.c_str());
@@ -234,7 +236,7 @@ def test_one_file_loaded_by_many_threads_is_mapped_once(unit: Callable[[str], st
                 std::string reason;
                 std::mutex others;
                 for (--waiting; waiting > 0;) {}
-                handles[t] = t % 2 ? own.load(others, reason) : shared.load(moments, reason);
+                handles[t] = t % 2 ? own.load(others, alone, reason) : shared.load(moments, alone, reason);
             });
             for (auto& t : threads) t.join();
             for (void* h : handles) wrong += !h || h != handles[0] || number(h) != i;
@@ -255,7 +257,7 @@ def test_file_whose_descriptor_the_program_closed_is_not_mistaken(unit: Callable
         const int other = open((g_where + "/1.so").c_str(), O_RDONLY);
         dup2(other, fd);
         std::string reason;
-        const bool is_refused = file.load(g_moments, reason) == nullptr;
+        const bool is_refused = file.load(g_moments, alone, reason) == nullptr;
         std::printf("%d %s\n", is_refused, reason.c_str() + g_where.size());
     }
     """)
@@ -325,3 +327,72 @@ def test_debugger_sees_the_entry_and_does_not_hang(lib: LazyLibrary) -> None:
         pytest.skip("no debugging here: " + done.stderr.strip().splitlines()[-1])
     (entry,) = lib.entries()
     assert str(entry) in done.stdout, done
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["cold", "cached"])
+@pytest.mark.skipif(not shutil.which("gdb"), reason="no gdb")
+def test_debugger_stops_in_an_entry_that_it_knows_by_its_path(lib: LazyLibrary, is_cached: bool) -> None:
+    program = lib.directory / "main"
+    if is_cached:
+        lib.call(program)
+    # once at the stub, once in the entry
+    words = [
+        "set breakpoint pending on",
+        "break _Z3addii",
+        "run",
+        "continue",
+        "backtrace",
+        "info sharedlibrary",
+        "kill",
+    ]
+    options = ["-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set startup-with-shell off"]
+    argv = ["gdb", *options, *(w for word in words for w in ("-ex", word)), str(program)]
+    env = {**os.environ, **lib.env}
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    if "ptrace" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip("no debugging here: " + done.stderr.strip().splitlines()[-1])
+    (entry,) = lib.entries()
+    (frame,) = [line for line in done.stdout.splitlines() if line.startswith("#0 ")]
+    assert "add(int, int)" in frame and frame.endswith(f"from {entry}"), done
+    assert str(entry) in done.stdout.rpartition("From ")[2], done
+    assert "/fd/" not in done.stdout and "BFD" not in done.stderr, done
+
+
+def test_only_where_a_debugger_is_attached_it_is_told_of_the_name(lib: LazyLibrary) -> None:
+    program = lib.program(
+        r"""
+        #include "demo.h"
+        #include <cstdio>
+        #include <link.h>
+        #include <sys/ptrace.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int call(const char* how) {
+            unsigned long long unloaded = 0;
+            const int value = use(4);
+            dl_iterate_phdr([](dl_phdr_info* i, size_t, void* out) {
+                *static_cast<unsigned long long*>(out) = i->dlpi_subs;
+                return 1;
+            }, &unloaded);
+            std::printf("%s %d, unloaded %llu\n", how, value, unloaded);
+            std::fflush(stdout);
+            return 0;
+        }
+        int main() {
+            const pid_t child = fork();
+            if (child == 0) _exit(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0 ? 77 : call("traced"));
+            int status = 0;
+            while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+                ptrace(PTRACE_CONT, child, nullptr, WSTOPSIG(status));
+            }
+            if (WEXITSTATUS(status) == 77) { std::puts("no tracing here"); return 0; }
+            return call("alone");
+        }
+        """,
+        name="traced",
+    )
+    lib.call(lib.directory / "main")
+    out = lib.call(program).stdout
+    if "no tracing" in out:
+        pytest.skip(out)
+    assert out == "traced 8, unloaded 1\nalone 8, unloaded 0\n"

@@ -397,7 +397,8 @@ with lib.on_event(events.append):
 with lib.on_compile(compiles.append):
     assert call(2, 10) == 12
 assert call(3, 10) == 13
-print([(e.kind, e.blob, e.has_ended, e.has_failed) for e in events])
+heard = [e for e in events if e.kind != "wait"]  # for a slot, where other processes of the machine compile
+print([(e.kind, e.blob, e.has_ended, e.has_failed) for e in heard])
 print([(e.kind, e.blob, e.has_ended, e.seconds > 0, e.peak_kib > 0, e.bytes > 0) for e in compiles])
 print(events[-1].what)
 """

@@ -163,7 +163,7 @@ def test_doctor_says_which_compiler_of_ir_works(lazyck: Lazyck, tmp_path: Path) 
 
 
 @needs_clang
-def test_a_module_that_needs_what_the_library_hides_is_eager(lazyck: Lazyck, tmp_path: Path) -> None:
+def test_a_module_finds_what_an_object_of_its_library_hides(lazyck: Lazyck, tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(PROJECT, project)
     text = (project / "main.c").read_text().replace("int helper(", '__attribute__((visibility("hidden"))) int helper(')
@@ -175,5 +175,5 @@ def test_a_module_that_needs_what_the_library_hides_is_eager(lazyck: Lazyck, tmp
     assert done.returncode == 0, done.stderr
     library = project / "build" / "libir.so"
     reasons = {e["name"]: e["reason"] for e in inspect(lazyck, library)["eager"]}
-    assert reasons["twice"] == "needs helper, which libir.so does not export" and "chain" not in reasons
+    assert not reasons.keys() & {"twice", "chain"}
     assert call(library, "chain").stdout == "1600\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,35 @@ def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Pa
     (entry,) = build.entries()
     assert b"amdgcn-amd-amdhsa--gfx1030" in entry.read_bytes()
     assert b"amdgcn-amd-amdhsa--gfx90a" not in entry.read_bytes()  # only for the device present
+
+
+def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_eager(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    (tmp_path / "blob").mkdir()
+    head = "#include <hip/hip_runtime.h>\ntemplate <int N> __global__ void K(float* x) { x[0] = N; }\n"
+    for n in (1, 2):
+        text = f"{head}template __global__ void K<{n}>(float*);\n__device__ int counter;\n"
+        (tmp_path / f"blob/k{n}.hip").write_text(text)
+    (tmp_path / "main.hip").write_text(
+        head + "extern template __global__ void K<1>(float*);\nextern template __global__ void K<2>(float*);\n"
+        'extern "C" int launch() { K<1><<<1, 1>>>(nullptr); return hipGetLastError(); }\n'
+        'extern "C" int ask() { hipFuncAttributes a; return hipFuncGetAttributes(&a, (const void*)K<2>); }\n'
+    )
+    compile_all = 'for f in main blob/k1 blob/k2; do hipcc --offload-arch=gfx90a -fPIC -c "$f.hip" -o "$f.o"; done'
+    (tmp_path / "build.sh").write_text(f"set -e\n{compile_all}\nhipcc -shared main.o blob/*.o -o libx.so\n")
+    env = {"PATH": SYSTEM_PATH, "HIP_PLATFORM": "amd"}
+    done = lazyck("build", "full", "--gpu-archs", "gfx90a", "--", "sh", "build.sh", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 blobs deferred, 1 lazy with 1 symbols, 1 eager" in done.stderr
+    assert "eager, its kernel K<2> is launched from main.hip: 1 (k2)" in done.stderr
+    launches = tmp_path / "launches"
+    code = "import ctypes; x = ctypes.CDLL('./libx.so'); print(x.launch())"
+    env |= {"FAKE_ROCM_LAUNCH_LOG": str(launches), "FAKE_ROCM_ARCH": "gfx90a"}
+    env |= {"LD_LIBRARY_PATH": str(stand_in_runtime())}
+    called = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **env}, capture_output=True)
+    assert (called.returncode, called.stdout) == (0, b"0\n"), called.stderr
+    assert "_Z1KILi1EEvPf" in launches.read_text()
 
 
 def test_the_platform_that_only_the_compiles_were_told_is_the_blobs_own(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_tables_are_consistent() -> None:
 # -- recipes -----------------------------------------------------------------------------------------
 
 
-def test_a_recipe_shows_symbols_and_keeps_statics_apart() -> None:
+def test_a_recipe_shows_symbols() -> None:
     words = HOST.recipe_words(
         ("/usr/bin/g++", "-O3", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-flto=auto")
     )
@@ -199,8 +199,8 @@ def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
     link = LinkCommand(command(ROCM, "").call, "/w/lib.so")
     words = ROCM.link_words(("/r/llvm/bin/clang++", "-x", "hip", "-DX", "-I/i", "--rocm-path=/r", "-O3", "-Wall"), link)
     assert words == (
-        "/r/llvm/bin/clang++", "--rocm-path=/r", "-O3", "-fPIC", "-shared", "--hip-link", "-Wl,-Bsymbolic",
-        "-o", abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,--no-as-needed", abi.PH_LIBRARY,
+        "/r/llvm/bin/clang++", "--rocm-path=/r", "-O3", "-fPIC", "-shared", "--hip-link", "-o",
+        abi.PH_OUTPUT, abi.PH_INPUT, "-Wl,--no-as-needed", abi.PH_LIBRARY,
     )  # fmt: skip
     assert "--hip-link" not in ROCM.link_words(("/r/bin/hipcc",), link)
 
@@ -208,6 +208,7 @@ def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
 @pytest.mark.parametrize(
     ("tool", "line", "kind"),
     [("nvcc", "-shared a.o", "static"), ("nvcc", "-cudart shared a.o", "shared"), ("nvcc", "--cudart=none", "none"),
+     ("nvcc", "-cudart none a.o -lcudart_static", "static"), ("nvcc", "-cudart none a.o -lcudart", "shared"),
      ("c++", "-shared a.o -lcudart", "shared"), ("c++", "/c/lib64/libcudart.so", "shared"),
      ("c++", "-lcudart_static", "static"), ("c++", "-shared a.o", "none")],
 )  # fmt: skip
@@ -216,11 +217,12 @@ def test_a_cuda_blob_follows_the_library_s_runtime(tmp_path: Path, tool: str, li
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
     nvcc.chmod(0o755)
-    words = CUDA.link_words((str(nvcc), "-O3", "-ccbin", "g++-12", "-x", "cu"), LinkCommand(call, "/w/lib.so"))
-    if kind == "shared":  # by its soname, which is there even where `libcudart.so` is not
-        assert "-l:libcudart.so.12" in words
-        kind = "none"
-    assert words[words.index("-cudart") + 1] == kind
+    link = LinkCommand(call, "/w/lib.so")
+    words = CUDA.link_words((str(nvcc), "-O3", "-ccbin", "g++-12", "-x", "cu"), link)
+    # by its soname, which is there even where `libcudart.so` is not
+    assert ("-l:libcudart.so.12" in words) == (kind == "shared")
+    assert CUDA.takes_static_runtime(link) == (kind == "static")
+    assert words[words.index("-cudart") + 1] == "none"
     assert "-x" not in words and words[1:3] == ("-ccbin", "g++-12")
 
 
@@ -277,7 +279,9 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
     subprocess.run(["g++", "-shared", "-o", "libmain.so", "-x", "c++", "/dev/null"], cwd=tmp_path, check=True)
     call = Invocation("nvcc", "cuda", "/w", ("nvcc", "-shared"), 1, ())
     places = {abi.PH_OUTPUT: "k.so", abi.PH_INPUT: "r.o", abi.PH_LIBRARY: "./libmain.so"}
-    words = [places.get(w, w) for w in CUDA.link_words(first, LinkCommand(call, "lib.so"))]
+    words = list(CUDA.link_words(first, LinkCommand(call, "lib.so")))
+    for placeholder, path in places.items():
+        words = [w.replace(placeholder, path) for w in words]
     subprocess.run(words, cwd=tmp_path, check=True)
     shown = subprocess.run(
         ["readelf", "-dW", "--dyn-syms", "k.so"], cwd=tmp_path, check=True, capture_output=True, text=True

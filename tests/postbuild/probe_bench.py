@@ -1,0 +1,86 @@
+"""A compiler, a place for blobs, and the probe of them: what tests of the probe share."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.command import CompileCommand, Invocation
+from lazyck.postbuild import elf
+from lazyck.postbuild.probe import Probed, ProbeResult, probe
+
+COMMON = """
+#pragma once
+#include <string>
+namespace lib {
+enum class Mode { plain, fast };
+template <typename T, int Dim, Mode M> struct Traits { using type = T; };
+template <int... Is> struct seq {};
+struct Args { float* p; int n; };
+}
+template <typename T> float launch_(const lib::Args& a, int stream);
+template <typename T> std::string name_();
+template <int D> void run(float* p, int n = 3) { for (int i = 0; i < n; ++i) p[i] = D; }
+template <int D> struct Engine { Engine(); void go(float*) const; static int width(); int operator()(int) &&; int v; };
+int convert(int); float convert(float);
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A place with a compiler, where blobs are written and probed."""
+
+    at: Path
+    compiler: tuple[str, ...] = ("/usr/bin/g++",)
+    toolchain: str = "host"
+    suffix: str = ".cpp"
+
+    def write(self, **texts: str) -> list[str]:
+        (self.at / "common.h").write_text(COMMON)
+        for name, text in texts.items():
+            (self.at / f"{name}{self.suffix}").write_text(text)
+        return [str(self.at / f"{name}{self.suffix}") for name in texts]
+
+    def command(self, source: str, *flags: str) -> CompileCommand:
+        output = source + ".o"
+        argv = (*self.compiler, f"-I{self.at}", *flags, "-c", source, "-o", output)
+        call = Invocation(Path(self.compiler[0]).name, self.toolchain, str(self.at), argv, 1, ())
+        return CompileCommand(call, source, output)
+
+    def probe(self, *flags: str, **texts: str) -> ProbeResult:
+        return self.probe_all(texts, *flags)
+
+    def probe_all(self, texts: Mapping[str, str], *flags: str, jobs: int = 1) -> ProbeResult:
+        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", jobs=jobs)
+
+    def real_functions(self, source: str, *flags: str) -> set[str]:
+        """Functions of the blob's real object: the strong ones, and the weak ones that it instantiates explicitly."""
+        subprocess.run(self.command(source, *flags).call.argv, check=True, cwd=self.at)
+        found = elf.read_object(source + ".o")
+        return {f for f in found.functions if found.defined[f] == "GLOBAL" and "__device_stub__" not in f}
+
+
+def by_stem(result: ProbeResult) -> dict[str, Probed]:
+    return {p.blob.stem: p for p in result.probed}
+
+
+def reasons(result: ProbeResult) -> dict[str, str]:
+    return {e.blob.stem: e.reason for e in result.eager}
+
+
+def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:
+    """Probe `texts`, compile each for real, and compare; `compiled` are those that need a compile of their own."""
+    result = bench.probe_all(texts, *flags)
+    assert not result.eager, result.eager
+    found = by_stem(result)
+    assert set(found) == set(texts)
+    for name, one in found.items():
+        real = bench.real_functions(one.blob.source, *flags)
+        if name in compiled:
+            assert one.compiled and real <= set(one.symbols), name
+        else:
+            assert not one.compiled, (name, one.compiled)
+            assert set(one.symbols) == real, name
+    return found

@@ -1,0 +1,106 @@
+"""What the probe costs, in compiles: it must stay a part of what compiling all blobs would."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from counting import CountingCompiler
+
+from lazyck.command import CompileCommand, Invocation
+from lazyck.postbuild.eager import compile_eagerly
+from lazyck.postbuild.probe import ProbeResult, probe
+from lazyck.postbuild.store import Store
+
+HEAVY = "#include <map>\n#include <string>\n#include <vector>\n"
+BOX = '#include "box.h"\ntemplate struct Box<{i}>;\n'
+BOX_H = f"#pragma once\n{HEAVY}"
+BOX_H += "template <int N> struct Box { std::map<int, std::string> all; int get() { return N; } };\n"
+
+
+def blobs(at: Path, compiler: CountingCompiler, texts: Mapping[str, str], *flags: str) -> list[CompileCommand]:
+    made = []
+    for name, text in texts.items():
+        source = str(at / f"{name}.cpp")
+        Path(source).write_text(text)
+        argv = (str(compiler.path), *flags, "-c", source, "-o", f"{source}.o")
+        made.append(CompileCommand(Invocation("c++", "host", str(at), argv, 1, ()), source, f"{source}.o"))
+    return made
+
+
+def in_doubt(found: ProbeResult) -> list[str]:
+    return [p.blob.stem for p in found.probed if p.compiled]
+
+
+def test_a_blob_in_doubt_is_compiled_once_and_three_quarters_of_them_are_linked_as_they_are(tmp_path: Path) -> None:
+    compiler, store = CountingCompiler(tmp_path), Store(tmp_path / "store")
+    (tmp_path / "box.h").write_text(BOX_H)
+    made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(40)})
+    found = probe(made, tmp_path / "work", jobs=2, store=store)
+    assert [p.blob for p in found.probed] == made[:10]
+    assert found.eager[0].reason == (
+        "only its own compile could tell what it defines (explicit instantiation of a class: struct Box<10>), "
+        "so it is linked"
+    )
+    objects = compile_eagerly(
+        [(u.blob, u.reason) for u in found.eager], tmp_path / "eager", os.environ, 2, store, found.keys
+    )
+    assert all(o.error is None and o.object.stat().st_size for o in objects)
+    assert compiler.compiles() == 40  # ahead of time there are as many
+    assert probe(made, tmp_path / "again", jobs=2, store=store).probed == found.probed
+    assert compiler.compiles() == 40
+
+
+def test_a_few_blobs_in_doubt_stay_lazy(tmp_path: Path) -> None:
+    compiler = CountingCompiler(tmp_path)
+    (tmp_path / "box.h").write_text(BOX_H)
+    found = probe(blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(8)}), tmp_path / "work", jobs=2)
+    assert len(found.probed) == 8
+
+
+def test_what_a_command_hides_is_seen_all_the_same(tmp_path: Path) -> None:
+    compiler = CountingCompiler(tmp_path)
+    (tmp_path / "box.h").write_text(BOX_H)
+    made = blobs(tmp_path, compiler, {"b1": BOX.format(i=1)}, "-fvisibility=hidden", "-flto")
+    found = probe(made, tmp_path / "work", jobs=1)
+    assert "_ZN3BoxILi1EE3getEv" in found.probed[0].symbols
+
+
+def test_two_families_of_headers_cost_three_compiles(tmp_path: Path) -> None:
+    compiler = CountingCompiler(tmp_path)
+    texts = {}
+    for family in ("left", "right"):
+        (tmp_path / f"{family}_params.h").write_text(f"#pragma once\nstruct Params {{ int {family}; }};\n")
+        for i in range(8):
+            # each blob has its own way to the family's header
+            (tmp_path / f"{family}{i}.h").write_text(f'#pragma once\n#include "{family}_params.h"\n#define N{i}\n')
+    for i in range(8):
+        for family in ("left", "right"):
+            texts[f"{family}_{i}"] = f'#include "{family}{i}.h"\nint run_{family}_{i}(Params) {{ return {i}; }}\n'
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=1)
+    assert len(found.probed) == 16
+    assert in_doubt(found) == []
+    assert compiler.compiles("probe") == 3
+
+
+def test_blobs_at_fault_are_all_found_at_the_first_attempt(tmp_path: Path) -> None:
+    compiler = CountingCompiler(tmp_path)
+    texts = {f"right{i}": f"int right{i}() {{ return 1; }}\n" for i in range(40)}
+    for i in range(10):
+        for kind in ("int", "float"):
+            texts[f"{kind}{i}"] = f"{kind} same_{i}(int) {{ return 1; }}\n"
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=2)
+    assert len(found.probed) == 60
+    assert compiler.compiles("probe") == 2
+    assert compiler.compiles() == 2 + 10
+
+
+def test_a_group_that_falls_apart_is_given_up(tmp_path: Path) -> None:
+    compiler = CountingCompiler(tmp_path)
+    # it names one blob at a time, whatever it was told
+    compiler.path.write_text(compiler.path.read_text().replace('"$@"', '"$@" -Wfatal-errors'))
+    texts = {f"{kind}{i}": f"{kind} same_{i}(int) {{ return 1; }}\n" for i in range(20) for kind in ("int", "float")}
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=2)
+    assert len(found.probed) + len(found.eager) == 40
+    assert compiler.compiles("probe") == 8 + 40 // 8  # rather than 21

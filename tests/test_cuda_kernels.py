@@ -1,0 +1,230 @@
+"""Kernels of blobs that other files of the link launch, or take the address of, as NATTEN and Marlin are written."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cuda_machine import cuda_environment, cuda_home, needs_nvcc, release
+from support import Lazyck
+
+from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.probe_object import judge
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"  # as nvcc 12 has it
+
+FILES = {
+    "kernel.cuh": """
+#pragma once
+template <int N> __global__ void K(float* x) { x[threadIdx.x] *= N; }
+extern "C" __global__ void plain(float* x);
+""",
+    # with a function besides; as Marlin's are, nothing but a kernel; one that nobody launches; one with a plain name
+    "blob/launched.cu": """
+#include "kernel.cuh"
+template __global__ void K<1>(float*);
+int beside(int x) { return x + 1; }
+""",
+    "blob/asked.cu": '#include "kernel.cuh"\ntemplate __global__ void K<2>(float*);\n',
+    "blob/alone.cu": '#include "kernel.cuh"\ntemplate __global__ void K<6>(float*);\n',
+    "blob/c_name.cu": """
+#include "kernel.cuh"
+extern "C" __global__ void plain(float* x) { x[0] = 1; }
+int beside_plain(int x) { return x; }
+""",
+    # a blob names the kernel of another
+    "blob/caller.cu": """
+#include "kernel.cuh"
+extern template __global__ void K<3>(float*);
+int call(float* x) { K<3><<<1, 32>>>(x); return cudaGetLastError(); }
+""",
+    "blob/called.cu": """
+#include "kernel.cuh"
+template __global__ void K<3>(float*);
+int beside_called(int x) { return x; }
+""",
+    # its kernels are its own affair
+    "blob/own.cu": """
+#include "kernel.cuh"
+__constant__ float table[4];
+namespace ns { __device__ int counter; }
+template __global__ void K<4>(float*);
+__global__ void with_table(float* x) { x[0] = table[0] + ++ns::counter; }
+int own(float* x) {
+    const float host[4] = {};
+    cudaMemcpyToSymbol(table, host, sizeof host);
+    K<4><<<1, 32>>>(x);
+    with_table<<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+""",
+    # the dispatcher has this kernel, too, and sets its attributes
+    "blob/both.cu": """
+#include "kernel.cuh"
+int both(float* x) { K<7><<<1, 32>>>(x); return cudaGetLastError(); }
+""",
+    "main.cu": """
+#include "kernel.cuh"
+extern template __global__ void K<1>(float*);
+extern template __global__ void K<2>(float*);
+int beside(int);
+int call(float*);
+int own(float*);
+int both(float*);
+extern "C" __attribute__((visibility("default"))) int run(int n, float* x) {
+    if (n == 7) {
+        cudaFuncSetAttribute(K<7>, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);
+        return both(x);
+    }
+    if (n == 1) { K<1><<<1, 32>>>(x); return cudaGetLastError() * 100 + beside(1); }
+    if (n == 2) {
+        auto kernel = K<2>;
+        int error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);
+        if (error) return error;
+        kernel<<<1, 32>>>(x);
+    }
+    if (n == 3) return call(x);
+    if (n == 4) return own(x);
+    if (n == 5) plain<<<1, 32>>>(x);
+    return cudaGetLastError();
+}
+""",
+}
+
+
+@dataclass(frozen=True)
+class Library:
+    where: Path
+    report: str
+    env: Mapping[str, str]
+
+    def eager(self) -> set[str]:
+        lines = (line.partition("eager, ")[2] for line in self.report.splitlines())
+        return {line for line in lines if line}
+
+
+def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str, link: str = "-cudart shared") -> Library:
+    for name, text in files.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(text)
+    compile_one = f'nvcc -arch=sm_80 -I. -w {flags} -Xcompiler -fPIC -c "$f" -o "$f.o"'
+    link_all = f"nvcc -shared *.o blob/*.o -o libx.so {link}"
+    (where / "build.sh").write_text(f"set -e\nfor f in *.cu blob/*.cu; do {compile_one}; done\n{link_all}\n")
+    env = cuda_environment(where)
+    env["PATH"] = f"{cuda_home()}/bin:{env['PATH']}"
+    done = lazyck("build", "full", "--", "sh", "build.sh", cwd=where, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Library(where, done.stdout + done.stderr, env)
+
+
+@pytest.fixture(scope="module")
+def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("spy") / "spy.so"
+    source = Path(__file__).parent / "cuda_spy.cpp"
+    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
+    return made
+
+
+HIDING = pytest.param("-Xcompiler -fvisibility=hidden", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["", HIDING], ids=["default", "hidden"])
+def visible(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Library:
+    return build(shared_lazyck, tmp_path_factory.mktemp("visible"), FILES, f"{VISIBLE} {request.param}")
+
+
+def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
+    """What `run(n)` returns in a process of its own, and what the spy saw from then on."""
+    log = library.where / f"spy.{n}"
+    log.write_text("")
+    code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nopen('{log}', 'a').write('run\\n')\nprint(x.run({n}, None))\n"
+    env = {**library.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
+    done = subprocess.run(["python3", "-c", code], cwd=library.where, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seen = log.read_text().partition("run\n")[2].splitlines()
+    return done.stdout.strip(), [line for line in seen if not line.startswith("register")]
+
+
+def test_a_blob_whose_kernel_another_file_names_is_eager_and_says_which(visible: Library) -> None:
+    assert visible.eager() == {
+        "its kernel K<1> is launched from main.cu: 1 (launched)",
+        "its kernel K<2> is launched from main.cu: 1 (asked)",
+        "its kernel K<3> is launched from caller.cu: 1 (called)",
+        "its kernel plain is launched from main.cu: 1 (c_name)",
+        "defines nothing but kernels, which no stub can stand for: 1 (alone)",
+    }
+    assert "8 blobs deferred, 3 lazy with 3 symbols, 5 eager" in visible.report
+
+
+def test_every_handle_that_is_asked_for_was_registered(visible: Library, spy: Path) -> None:
+    assert run(visible, spy, 1) == ("2", ["launch _Z1KILi1EEvPf"])
+    assert run(visible, spy, 2) == ("0", ["ask _Z1KILi2EEvPf", "launch _Z1KILi2EEvPf asked"])
+    assert run(visible, spy, 3) == ("0", ["launch _Z1KILi3EEvPf"])
+    assert run(visible, spy, 5) == ("0", ["launch plain"])
+
+
+def test_a_kernel_that_a_real_object_and_a_blob_define_has_one_handle(visible: Library, spy: Path) -> None:
+    assert run(visible, spy, 7) == ("0", ["ask _Z1KILi7EEvPf", "launch _Z1KILi7EEvPf asked"])
+
+
+def test_a_blob_with_device_data_and_kernels_of_its_own_is_lazy(visible: Library, spy: Path) -> None:
+    assert run(visible, spy, 4)[1] == ["launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
+    assert list((visible.where / "cache").rglob("own-*.so"))
+
+
+def test_kernels_that_nvcc_hides(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    if release() < 13:
+        pytest.skip("nvcc 12 hides no kernels")
+    files = {name: FILES[name] for name in ("kernel.cuh", "blob/alone.cu", "blob/c_name.cu", "blob/own.cu")}
+    main = """
+#include "kernel.cuh"
+int own(float*);
+extern "C" int run(int n, float* x) {
+    if (n == 4) return own(x);
+    plain<<<1, 32>>>(x);
+    return cudaGetLastError();
+}
+"""
+    library = build(lazyck, tmp_path, {**files, "main.cu": main}, "")
+    assert library.eager() == {
+        "its kernel plain is launched from main.cu: 1 (c_name)",
+        "defines kernels launched from other files, which nvcc hides: 1 (alone)",
+    }
+    assert run(library, spy, 5) == ("0", ["launch plain"])
+    assert run(library, spy, 4)[1] == ["launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
+
+
+def test_device_data_is_local_in_the_objects_of_nvcc(tmp_path: Path) -> None:
+    source = tmp_path / "data.cu"
+    source.write_text(
+        "__constant__ float a[4];\n__device__ int b = 3;\n__managed__ int c;\nextern __device__ int d;\n"
+        'extern "C" { __constant__ int e; }\nnamespace ns { __device__ int f; __constant__ const int g[2] = {1, 2}; }\n'
+    )
+    words = [cuda_home() / "bin/nvcc", "-w", *VISIBLE.split(), "-c", source, "-o", tmp_path / "data.o"]
+    subprocess.run(words, check=True)
+    image = open_image(tmp_path / "data.o")
+    assert [s.name for s in image.symbols() if s.type == "OBJECT" and s.binding != "LOCAL"] == []
+
+
+@pytest.mark.parametrize("flags", ["", VISIBLE], ids=["default", "visible"])
+def test_an_object_s_kernels_are_told_from_its_functions(tmp_path: Path, flags: str) -> None:
+    source = tmp_path / "kernels.cu"
+    source.write_text(
+        "template <int N> __global__ void K(float* x) { x[0] = N; }\ntemplate __global__ void K<1>(float*);\n"
+        'extern "C" __global__ void plain(float* x) { x[0] = 1; }\nnamespace ns { __global__ void inner() {} }\n'
+        "static __global__ void own() {}\nnamespace { __global__ void unnamed() {} }\n"
+        "void run() { own<<<1, 1>>>(); unnamed<<<1, 1>>>(); K<2><<<1, 1>>>(nullptr); }\n"
+    )
+    words = [cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", tmp_path / "kernels.o"]
+    subprocess.run(words, check=True)
+    judged = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True)
+    assert judged.reason == "" and "_Z3runv" in judged.symbols
+    assert set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf", "plain", "_ZN2ns5innerEv"}
+    assert not set(judged.kernels) & set(judged.symbols)
+    hides = not flags and release() >= 13
+    assert set(judged.kernels) & set(judged.unreachable) == (set(judged.kernels) if hides else set())

@@ -1,0 +1,171 @@
+"""A deployed library compiles its blobs out of its bundle alone: the build's own tree is gone by then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support import Lazyck
+
+CALL = """import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+for name in sys.argv[2:]: print(name, getattr(lib, name)())
+"""
+
+
+@dataclass
+class Tree:
+    """A project of files, and the place where its library goes."""
+
+    dir: Path
+    lazyck: Lazyck
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def build(self, script: str, **env: str) -> str:
+        """Build lazily with a shell script; the summary."""
+        words = ("--toolchain", "host", "--tmp-dir", self.dir / "tmp", "--install-dir", self.dir.parent / "install")
+        done = self.lazyck("build", "full", *words, "--", "sh", "-ec", script, cwd=self.dir, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def deploy(self) -> Path:
+        """Take everything away but what was installed, which moves; the library."""
+        there = self.dir.parent / "another place"
+        (self.dir.parent / "install").rename(there)
+        shutil.rmtree(self.dir)
+        return there / "libx.so"
+
+
+def call(library: Path, *names: str, **env: str) -> dict[str, int]:
+    """What the functions return."""
+    argv = ["python3", "-c", CALL, str(library), *names]
+    done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {name: int(value) for name, value in (line.split() for line in done.stdout.splitlines())}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, lazyck: Lazyck) -> Tree:
+    made = Tree(tmp_path / "project", lazyck)
+    made.dir.mkdir()
+    return made
+
+
+def test_headers_that_variables_lead_to_are_found_in_the_bundle(tree: Tree) -> None:
+    for directory in ("common", "cxx", "c", "here"):
+        tree.write(f"inc/{directory}/{directory}.h", f"enum {{ {directory.upper()} = {len(directory)} }};\n")
+    tree.write("blob/a.cpp", '#include <common.h>\nextern "C" int a() { return COMMON; }\n')
+    tree.write("blob/b.cpp", '#include <cxx.h>\n#include <here.h>\nextern "C" int b() { return CXX * HERE; }\n')
+    tree.write("blob/c.c", "#include <c.h>\n#include <common.h>\nint c(void) { return 10 * C + COMMON; }\n")
+    summary = tree.build("""
+        CPATH=$PWD/inc/common:/nowhere c++ -fPIC -c blob/a.cpp -o a.o
+        (cd inc/here && CPLUS_INCLUDE_PATH=/nowhere:../cxx: c++ -fPIC -c ../../blob/b.cpp -o ../../b.o)
+        CPATH=:inc/common C_INCLUDE_PATH=inc/c:/usr/include cc -fPIC -c blob/c.c -o c.o
+        LIBRARY_PATH=/nowhere c++ -shared a.o b.o c.o -o libx.so
+    """)
+    assert "3 lazy" in summary, summary
+    library = tree.deploy()
+    # what the process has of such variables is none of the blobs' business
+    assert call(library, "a", "b", "c", CPATH="/elsewhere") == {"a": 6, "b": 12, "c": 16}
+
+
+def test_blobs_that_differ_in_what_a_relative_variable_means_are_told_apart(tree: Tree) -> None:
+    for i, directory in enumerate(("one", "two")):
+        tree.write(f"{directory}/inc/which.h", f"#define WHICH which_{directory}\n")
+        tree.write(f"blob/{directory}.cpp", f'#include <which.h>\nextern "C" int WHICH() {{ return {i}; }}\n')
+    summary = tree.build("""
+        (cd one && CPATH=inc c++ -fPIC -c ../blob/one.cpp -o ../one.o)
+        (cd two && CPATH=inc c++ -fPIC -c ../blob/two.cpp -o ../two.o)
+        c++ -shared one.o two.o -o libx.so
+    """)
+    assert "2 lazy" in summary, summary
+    assert call(tree.deploy(), "which_one", "which_two") == {"which_one": 0, "which_two": 1}
+
+
+@pytest.mark.parametrize(("later", "value"), [(0, 11), (5, 13)], ids=["taken-for-one", "kept-apart"])
+def test_headers_of_equal_contents_mean_in_the_bundle_what_they_meant(tree: Tree, later: int, value: int) -> None:
+    for i, directory in enumerate(("one", "two")):
+        same = tree.write(f"inc/{directory}/same.h", '#pragma once\n#include <last.h>\n#include "own.h"\n')
+        os.utime(same, (1_000_000_000 + i * later,) * 2)
+        tree.write(f"inc/{directory}/own.h", f"#define OWN_{directory} {i + 1}\n")
+    tree.write("inc/last.h", "#ifndef LAST\n#define LAST 10\n#endif\n")
+    body = '#include "one/same.h"\n#include "two/same.h"\n#ifndef OWN_two\n#define OWN_two 0\n#endif\n'
+    for name in ("a", "b"):
+        tree.write(f"blob/{name}.cpp", body + f'extern "C" int {name}() {{ return OWN_one + LAST + OWN_two; }}\n')
+    summary = tree.build("""
+        for b in a b; do c++ -fPIC -Iinc -c blob/$b.cpp -o $b.o; done
+        c++ -shared a.o b.o -o libx.so
+    """)
+    assert "2 lazy" in summary, summary
+    ahead = "c++ -fPIC -Iinc blob/a.cpp blob/b.cpp -shared -o ahead.so"
+    subprocess.run(ahead.split(), cwd=tree.dir, check=True)
+    assert call(tree.dir / "ahead.so", "a", "b") == {"a": value, "b": value}
+    assert call(tree.deploy(), "a", "b") == {"a": value, "b": value}
+
+
+def test_headers_that_are_only_asked_for_are_in_the_bundle(tree: Tree) -> None:
+    tree.write("inc/there.h", "#error never included\n")
+    tree.write(
+        "blob/a.cpp",
+        "#if __has_include(<there.h>) && !__has_include(<absent.h>)\n#define THERE 1\n#else\n#define THERE 2\n#endif\n"
+        'extern "C" int a() { return THERE; }\n',
+    )
+    summary = tree.build("c++ -fPIC -Iinc -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
+    assert "1 lazy" in summary, summary
+    assert call(tree.deploy(), "a") == {"a": 1}
+
+
+def test_sources_that_a_unity_build_names_by_their_path_are_found_in_the_bundle(tree: Tree) -> None:
+    tree.write("src/part.cpp", '#include "beside.h"\nextern "C" int part() { return BESIDE; }\n')
+    tree.write("src/beside.h", "#define BESIDE 3\n")
+    tree.write("blob/unity.cpp", f'#include "{tree.dir}/src/part.cpp"\nextern "C" int unity() {{ return part(); }}\n')
+    summary = tree.build("c++ -fPIC -c blob/unity.cpp -o a.o; c++ -shared a.o -o libx.so")
+    assert "1 lazy" in summary, summary
+    assert call(tree.deploy(), "part", "unity") == {"part": 3, "unity": 3}
+
+
+def test_a_blob_that_reads_a_path_of_this_machine_is_eager_and_its_neighbours_are_not(tree: Tree) -> None:
+    tree.write("inc/by_macro.h", "#define VALUE 4\n")
+    tree.write("blob/a.cpp", '#ifdef HEADER\n#include HEADER\n#endif\nextern "C" int a() { return VALUE; }\n')
+    tree.write("blob/b.cpp", 'extern "C" int b() { return 5; }\n')
+    summary = tree.build("""
+        for b in a b; do c++ -fPIC "-DHEADER=\\"$PWD/inc/by_macro.h\\"" -c blob/$b.cpp -o $b.o; done
+        c++ -shared a.o b.o -o libx.so
+    """)
+    assert "1 lazy" in summary, summary
+    assert f"reads {tree.dir}/inc/by_macro.h by a path that only this machine has: 1 (a)" in summary
+    assert call(tree.deploy(), "a", "b") == {"a": 4, "b": 5}
+
+
+def test_a_bundle_is_proved_once_and_again_when_something_changed(tree: Tree) -> None:
+    log = tree.dir.parent / "calls"
+    wrapper = tree.dir.parent / "bin" / "cc"  # not c++, with which lazyck's runtime is compiled
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> "{log}"\nexec {shutil.which("cc")} "$@"\n')
+    wrapper.chmod(0o755)
+    tree.write("inc/there.h", "#define X 1\n")
+    for name in ("a", "b"):
+        tree.write(f"blob/{name}.c", f"#include <there.h>\nint {name}(void) {{ return X; }}\n")
+    script = """
+        for b in a b; do cc -fPIC -Iinc -c blob/$b.c -o $b.o; done
+        c++ -shared a.o b.o -o libx.so
+    """
+
+    def proofs() -> int:
+        log.write_text("")
+        tree.build(script, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+        return sum(" -MG " in line for line in log.read_text().splitlines())
+
+    assert (proofs(), proofs()) == (1, 0)
+    tree.write("inc/there.h", "#define X 2\n")
+    assert (proofs(), proofs()) == (1, 0)
+    assert call(tree.deploy(), "a", "b") == {"a": 2, "b": 2}

@@ -1,0 +1,276 @@
+"""Builds a project ahead of time and lazily, and runs its own tests on both: the same results are the only pass."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from filelock import FileLock
+from support import REPOSITORY
+
+from world.project import Project
+from world.results import Tests, count, differences, read_results
+from world.sources import Unavailable, Unpacked, unpacked
+
+BUILD_SECONDS, TEST_SECONDS = 5400, 3600
+# The four ways in which the lazy library's tests run: name, which cache, tests at a time, further variables.
+WAYS: tuple[tuple[str, str, int, Mapping[str, str]], ...] = (
+    ("cold", "cache", 1, {}),
+    ("cached", "cache", 1, {}),
+    ("no JIT", "cache", 1, {"LAZYCK_DISABLE_JIT": "1"}),
+    ("parallel", "cache-parallel", 4, {}),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the tests: the word for each, the seconds, and how many entries its cache has got by it."""
+
+    tests: Tests
+    seconds: float
+    compiled: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a project. `trouble` says why there are no lazy runs."""
+
+    name: str
+    version: str
+    built_by: str
+    blobs: int = 0
+    links: int = 0
+    lazy: int = 0
+    eager: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0
+    trouble: str = ""
+    ahead: Run | None = None
+    runs: Mapping[str, Run] = field(default_factory=dict)
+
+    def differences(self) -> dict[str, list[str]]:
+        """For each way of running the tests those with another result than ahead of time, and compiles in a way that
+        must do without."""
+        found = {name: differences(self.ahead.tests, run.tests) for name, run in self.runs.items() if self.ahead}
+        for name in ("cached", "no JIT"):
+            if name in self.runs and self.runs[name].compiled:
+                found[name].append(f"{self.runs[name].compiled} blobs compiled")
+        return {name: lines for name, lines in found.items() if lines}
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the build came by lazyck, ended, and what it made does what the other does."""
+        return not self.trouble and self.blobs > 0 and len(self.runs) == len(WAYS) and not self.differences()
+
+
+def world_directory(env: Mapping[str, str]) -> Path:
+    """Where sources, builds and results are kept."""
+    cache = env.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(env.get("LAZYCK_WORLD_DIR") or Path(cache) / "lazyck-world").absolute()
+
+
+def check(project: Project, world: Path, jobs: int, say: Callable[[str], None]) -> Outcome:
+    """Build and test `project` both ways; the outcome is written below `world` too. One process at a time does that for
+    a project. Raises `Unavailable`."""
+    world.mkdir(parents=True, exist_ok=True)
+    with FileLock(world / "fetch.lock"):
+        source = unpacked(project, world)
+        tools = _python_tools(project, world)
+    with FileLock(world / f"{project.name}.lock"):
+        ahead = _ahead(project, source, world, tools, jobs, say)
+        outcome = _lazily(project, source, world, tools, jobs, ahead, say)
+    path = world / "results" / f"{project.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(outcome), indent=1))
+    return outcome
+
+
+def load_outcome(path: Path) -> Outcome:
+    """Read what `check` wrote."""
+    raw = json.loads(path.read_text())
+    raw["runs"] = {name: Run(**run) for name, run in raw["runs"].items()}
+    return Outcome(**{**raw, "ahead": raw["ahead"] and Run(**raw["ahead"])})
+
+
+def _ahead(project: Project, source: Unpacked, world: Path, tools: str, jobs: int, say: Callable[[str], None]) -> Run:
+    """The tests' results without lazyck, kept by the project's version and description and the compiler's."""
+    compilers = [subprocess.run([cc, "--version"], capture_output=True, text=True).stdout for cc in ("cc", "c++")]
+    facts = repr((project.build, project.test, project.results, source.version, compilers))
+    kept = world / "ahead" / f"{project.name}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
+    if kept.is_file():
+        return Run(**json.loads(kept.read_text()))
+    place = _fresh(world / "work" / project.name / "ahead")
+    env = _environment(source, tools, jobs)
+    say("building ahead of time")
+    status = _script(_words(project.build), place / "build", env, place / "build.log", BUILD_SECONDS)
+    if status != 0:
+        raise Unavailable(f"does not build ahead of time (status {status}): {place / 'build.log'}")
+    run = _tests(project, place, "ahead", env, 1)
+    say(f"ahead of time: {count(run.tests)}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(asdict(run), indent=1))
+    return run
+
+
+def _lazily(
+    project: Project,
+    source: Unpacked,
+    world: Path,
+    tools: str,
+    jobs: int,
+    ahead: Run,
+    say: Callable[[str], None],
+) -> Outcome:
+    place = _fresh(world / "work" / project.name / "lazy")
+    env = _environment(source, tools, jobs)
+    say("building lazily")
+    patterns = [word for blob in blob_files(project, source.directory, place / "build") for word in ("--blobs", blob)]
+    lazyck = [sys.executable, "-m", "lazyck", "build", "full", "--toolchain", "host", "--jobs", str(jobs)]
+    command = [*lazyck, *patterns, "--tmp-dir", str(place / "tmp"), "--", *_words(project.build)]
+    begun = time.monotonic()
+    # a build may run what it has built; the tests' cache must be empty all the same
+    build_env = {**env, "PYTHONPATH": str(REPOSITORY), "LAZYCK_CACHE_DIR": str(place / "cache-build")}
+    status = _script(command, place / "build", build_env, place / "build.log", BUILD_SECONDS)
+    seconds = time.monotonic() - begun
+    deferred, links, eager = _summaries(place / "tmp")
+    outcome = Outcome(
+        name=project.name,
+        version=source.version,
+        built_by=project.built_by,
+        blobs=len(deferred),
+        links=links,
+        lazy=len(deferred) - len(eager),
+        eager=eager,
+        seconds=round(seconds, 1),
+        ahead=ahead,
+    )
+    say(f"{outcome.blobs} blobs in {links} links, {outcome.lazy} lazy, {len(eager)} eager, {seconds:.0f} s")
+    if status != 0:
+        return _replaced(outcome, trouble=f"the lazy build fails (status {status}): {place / 'build.log'}")
+    runs = {}
+    for name, cache, at_a_time, further in WAYS:
+        way_env = {**env, "LAZYCK_CACHE_DIR": str(place / cache), **further}
+        runs[name] = _tests(project, place, name.replace(" ", "-"), way_env, at_a_time)
+        different = len(differences(ahead.tests, runs[name].tests))
+        say(f"{name}: {count(runs[name].tests)}, {different} differ; {runs[name].compiled} compiled")
+    return _replaced(outcome, runs=runs)
+
+
+def blob_files(project: Project, source: Path, build: Path) -> list[str]:
+    """The paths that the project's blobs may have: in the source, or in a copy of it in the build directory.
+
+    They are listed, since a pattern of `--blobs` says neither "not in a directory below" nor "but for tests".
+    """
+    found: dict[str, None] = {}
+    for pattern in project.blobs:
+        if pattern.startswith("!"):
+            found = {name: None for name in found if not fnmatch.fnmatchcase(name, pattern[1:])}
+        elif "*" in pattern:
+            found.update((str(path.relative_to(source)), None) for path in sorted(source.glob(pattern)))
+        else:
+            found[pattern] = None  # generated, maybe
+    return [f"{place}/{name}" for name in found for place in (source, build)]
+
+
+def _replaced(outcome: Outcome, **changes: object) -> Outcome:
+    return Outcome(**{**vars(outcome), **changes})
+
+
+def _tests(project: Project, place: Path, name: str, env: Mapping[str, str], at_a_time: int) -> Run:
+    """Run the project's tests in the build below `place`; what they leave goes to `results/<name>` there."""
+    out = _fresh(place / "results" / name)
+    for left in [path for pattern in project.results.trs for path in (place / "build").glob(pattern)]:
+        left.unlink()
+    cache = Path(env.get("LAZYCK_CACHE_DIR", "/nonexistent"))
+    before = len(list(cache.glob("v1/*/**/*.so")))
+    # a line of the runtime's on stderr would be a difference to those tests that compare what is printed
+    env = {
+        **env,
+        "OUT": str(out),
+        "TEST_JOBS": str(at_a_time),
+        "GTEST_OUTPUT": f"xml:{out}/gtest/",
+        "LAZYCK_LOG_FILE": str(out / "lazyck.log"),
+    }
+    begun = time.monotonic()
+    status = _script(_words(project.test), place / "build", env, out / "output", TEST_SECONDS)
+    seconds = time.monotonic() - begun
+    output = (out / "output").read_text(errors="replace")
+    tests = read_results(project.results, (out, place / "build"), output, status)
+    return Run(tests, round(seconds, 1), len(list(cache.glob("v1/*/**/*.so"))) - before)
+
+
+def _summaries(tmp: Path) -> tuple[set[str], int, dict[str, str]]:
+    """The deferred sources of the build, how many links took some, and the eager blobs with a reason each."""
+    deferred: set[str] = set()
+    eager: dict[str, str] = {}
+    summaries = sorted(tmp.glob("libs/*/summary.json"))
+    for path in summaries:
+        raw = json.loads(path.read_text())
+        eager.update((name, reason) for name, reason in raw["eager"])
+    log = tmp / "intercept.log"
+    for line in log.read_text(errors="replace").splitlines() if log.is_file() else ():
+        fields = line.split("\t")
+        if fields[0] == "defer":
+            deferred.add(fields[4])
+    return deferred, len(summaries), eager
+
+
+def _environment(source: Unpacked, tools: str, jobs: int) -> dict[str, str]:
+    """What both builds and their tests run in: none of lazyck's variables, nor those that choose flags. A cache
+    in front of real compiles (`CMAKE_CXX_COMPILER_LAUNCHER=ccache`) may stay: tests are compiled in both builds."""
+    flags = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "MAKEFLAGS", "NINJA_STATUS", "PYTHONPATH")
+    foreign = ("LAZYCK_", "CTEST_", "GTEST_")
+    kept = {name: v for name, v in os.environ.items() if not name.startswith(foreign) and name not in flags}
+    path = os.pathsep.join(filter(None, [tools, str(Path(sys.executable).parent), kept.get("PATH", "")]))
+    return {**kept, "PATH": path, "SOURCE": str(source.directory), "JOBS": str(jobs), "LC_ALL": "C.UTF-8"}
+
+
+def _python_tools(project: Project, world: Path) -> str:
+    """The directory of programs of a virtual environment with what the project wants from PyPI, made once."""
+    if not project.python:
+        return ""
+    place = world / "venv" / project.name
+    stamp = place / "requirements"
+    if not stamp.is_file() or stamp.read_text() != "\n".join(project.python):
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+        done = subprocess.run([str(place / "bin" / "pip"), "install", "-q", *project.python], check=False)
+        if done.returncode != 0:
+            raise Unavailable(f"`pip install {' '.join(project.python)}` fails")
+        stamp.write_text("\n".join(project.python))
+    return str(place / "bin")
+
+
+def _words(script: str) -> list[str]:
+    return ["sh", "-euc", script]
+
+
+def _script(argv: list[str], cwd: Path, env: Mapping[str, str], log: Path, limit: float) -> int:
+    """Run `argv` with its output in `log`; one that takes longer than `limit` seconds ends with all that it started."""
+    cwd.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return 124
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _fresh(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
