@@ -26,7 +26,10 @@ need() {
 
 # like need, but the distribution may lack the packages: the tests that want them are skipped, saying so
 want() {
-    if ! need "$@"; then say "going on without: $*"; fi
+    if ! need "$@"; then
+        shift
+        say "going on without: $*"
+    fi
 }
 
 # like want, for packages that would start a server, which is kept from it
