@@ -207,7 +207,8 @@ def call_twice(built: Built, exe: Path, work: Path, home: Path, hdim: str) -> li
 def sample_ahead_of_time(built: Built, work: Path, home: Path, count: int) -> tuple[sampling.Sample, int]:
     """Compile `count` blobs with the command that aiter's ninja file has for them; how many could not be compiled."""
     failed: list[Path] = []
-    listed = subprocess.run(["ninja", "-C", str(built.objects), "-t", "commands"], capture_output=True, text=True)
+    argv = [sys.executable, "-m", "ninja", "-C", str(built.objects), "-t", "commands"]
+    listed = subprocess.run(argv, capture_output=True, text=True)
     commands: dict[Path, list[str]] = {}
     for line in listed.stdout.splitlines():
         if " -c " in line:

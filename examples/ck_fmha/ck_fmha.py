@@ -128,7 +128,7 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
     env = {**os.environ, "ROCM_PATH": str(home)}
     argv = [sys.executable, "-m", "lazyck", "build", "full", "--gpu-archs", ARCH, "--toolchain", "rocm"]
     argv += ["--blobs", BLOBS, "--tmp-dir", str(build / "lazyck"), "--install-dir", str(build / "install")]
-    argv += ["--", "ninja", "-C", str(build), "--quiet"]
+    argv += ["--", sys.executable, "-m", "ninja", "-C", str(build), "--quiet"]
     cpu, begun = cpu_of_children(), time.monotonic()
     done = subprocess.run(argv, env=env, cwd=REPOSITORY)
     if done.returncode != 0:

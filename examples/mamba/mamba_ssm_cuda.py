@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE.parent / "torch_cuda")]
 import extension as ext  # noqa: E402
 from sources import Source  # noqa: E402
 
-from lazyck.inspect import read_manifest  # noqa: E402
+from lazyck.postbuild.embedded import read_manifest  # noqa: E402
 
 SOURCE = Source(
     "mamba-ssm==2.3.2.post1",
