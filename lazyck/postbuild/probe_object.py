@@ -143,10 +143,13 @@ def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
 
 
 def _x86_64_calls(code: bytes) -> Iterator[int]:
-    """Where the calls (`call rel32`) in `code` lead to, counted from its start; may find some that are none."""
-    for i, byte in enumerate(code[:-4]):
-        if byte == 0xE8:
-            yield i + 5 + int.from_bytes(code[i + 1 : i + 5], "little", signed=True)
+    """Where the calls in `code` lead to, counted from its start: `call`, and the jumps that a tail call is. May find
+    some that are none."""
+    for i, byte in enumerate(code):
+        is_conditional = byte & 0xF0 == 0x80 and i > 0 and code[i - 1] == 0x0F
+        width = 4 if byte in (0xE8, 0xE9) or is_conditional else 1 if byte == 0xEB else 0
+        if width and i + width < len(code):
+            yield i + 1 + width + int.from_bytes(code[i + 1 : i + 1 + width], "little", signed=True)
 
 
 def _aarch64_calls(code: bytes) -> Iterator[int]:
@@ -191,6 +194,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
             todo += targets(i, 0, section.size)
     seen: set[tuple[int, int]] = set()
+    todo += [(f, 0) for f in table if f.type == "FUNC" and f.section != _UNDEFINED and is_start_up(f.name)]
     while todo:
         target, addend = todo.pop()
         where = target

@@ -369,6 +369,16 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Benc
     assert said["attribute"] == "has an initializer of its own: at_load (in attribute.cpp:5)"
 
 
+def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Bench) -> None:
+    # optimized, but not inlined, as with many initializers: the last call is a jump, without a relocation
+    options = ["-O2", "-fno-inline"]
+    head = '#include "common.h"\nstruct Registrar { Registrar(const char*, int (*)(int)); };\n'
+    result = any_bench.probe(
+        *options, registers=f'{head}int f(int x) {{ return x; }}\nstatic Registrar registry("f", f);\n'
+    )
+    assert reasons(result) == {"registers": "has an initializer of its own: registry (in registers.cpp:4)"}
+
+
 def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
     # -O0: the initializer calls a function of its own section, which the assembler settles without a relocation
     own = "static int value(int x) { return x; }\nstruct Base { Base(int); };\n"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from world.project import Results
 
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PASSED, FAILED, SKIPPED, ABSENT = "passed", "failed", "skipped", "absent"
 COMMAND = "(the command's status)"
 
 Tests = dict[str, str]
@@ -54,12 +54,15 @@ def _trs(text: str) -> str:
     return {"PASS": PASSED, "XFAIL": PASSED, "SKIP": SKIPPED}.get(word, FAILED)
 
 
-def differences(ahead: Mapping[str, str], lazy: Mapping[str, str]) -> list[str]:
-    """The tests with another result than ahead of time, or that ran in one of both only."""
+def differences(
+    ahead: Mapping[str, str], lazy: Mapping[str, str], varying: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """The tests with another result than ahead of time, or that ran in one of both only. `varying`: results that tests
+    had in further runs ahead of time."""
     return [
-        f"{name}: {ahead.get(name, 'absent')} ahead of time, {lazy.get(name, 'absent')} lazily"
+        f"{name}: {ahead.get(name, ABSENT)} ahead of time, {lazy.get(name, ABSENT)} lazily"
         for name in dict.fromkeys([*ahead, *lazy])
-        if ahead.get(name) != lazy.get(name)
+        if lazy.get(name, ABSENT) not in (ahead.get(name, ABSENT), *(varying or {}).get(name, ()))
     ]
 
 

@@ -14,6 +14,8 @@ HEAD = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
 def row(outcome: Outcome) -> str:
     """One line of the table."""
     ahead = count(outcome.ahead.tests) if outcome.ahead else "-"
+    if outcome.ahead and (varying := outcome.ahead.varying.keys() - {COMMAND}):
+        ahead += f", {len(varying)} now and then"
     cells = [
         f"{outcome.name} {outcome.version}",
         outcome.built_by,

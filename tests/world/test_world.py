@@ -82,3 +82,13 @@ def test_the_page_gets_one_row_for_each_project() -> None:
     changed = with_table(page, [OUTCOME])
     assert changed == page.replace("| p 0.9 | an older one |", row(OUTCOME))
     assert with_table(changed, [OUTCOME]) == changed
+
+
+def test_a_result_that_a_test_has_ahead_of_time_now_and_then_is_no_difference() -> None:
+    ahead = Run({"a": "passed", "b": "passed"}, 1.0)
+    lazy = Run({"a": "failed", "b": "passed"}, 1.0)
+    assert ahead.differences(lazy) == ["a: passed ahead of time, failed lazily"]
+    again = ahead.repeated(ahead).repeated(Run({"a": "failed", "b": "passed"}, 1.0))
+    assert again.varying == {"a": ["failed"]} and not again.differences(lazy)
+    assert again.differences(Run({"a": "failed", "b": "failed"}, 1.0)) == ["b: passed ahead of time, failed lazily"]
+    assert again.differences(Run({"b": "passed"}, 1.0)) == ["a: passed ahead of time, absent lazily"]
