@@ -83,7 +83,7 @@ class Reach:
         revealed = set(before.revealed)
         for blob, symbols in self._users(hidden | members | weak, settled).items():
             out_of_reach = (symbols & hidden & before.revealed) | (symbols & members & before.pulled)
-            out_of_reach |= {s for s in symbols & hidden if s + elf.WANTED_HERE in self._needs[blob]}
+            out_of_reach |= {s for s in symbols if s + elf.WANTED_HERE in self._needs[blob]}
             if out_of_reach:
                 shown = demangle.readable(min(out_of_reach), self._env)
                 eager[blob] = f"needs {shown}, which {library.name} does not export"

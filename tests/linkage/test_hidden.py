@@ -90,8 +90,9 @@ def test_a_blob_finds_what_objects_of_its_library_hide(
         (SHARED + " -Wl,--version-script=api.map", HIDDEN),
         ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a -Wl,--exclude-libs,ALL", ""),
         (SHARED, "#pragma GCC visibility push(hidden)\n" + HIDDEN),
+        ("mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a", ""),
     ],
-    ids=["version-script", "exclude-libs", "hidden-in-its-header"],
+    ids=["version-script", "exclude-libs", "hidden-in-its-header", "hidden-in-the-header-of-an-archive"],
 )
 def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_named(
     project: Project, link: str, more: str
@@ -99,7 +100,7 @@ def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_name
     project.write({1: body(1, "helper(x)"), 2: body(2, "x * 2"), 3: body(3, "checked(x)")}, more=more)
     if not more:
         project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
-    if "pragma" in more:
+    if "pragma" in more or link.endswith(".a"):
         project.file(
             "api.hpp", HEADER.replace("int helper(int x);", '__attribute__((visibility("hidden"))) int helper(int x);')
         )
