@@ -81,6 +81,9 @@ def compare(
     handles = frozenset().union(*(b.handles for b in blobs))
     facts = _Facts(ahead, lazy, defined, handles, vague, shared, whole)
     found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs), *_versioned(blobs)]
+    found += [
+        Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
+    ]
     if whole:
         found += [*facts.undefined(), *_dynamic(ahead, lazy.offered, shared)]
     if whole and all(b.is_readable for b in blobs):

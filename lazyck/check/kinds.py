@@ -29,6 +29,9 @@ KINDS = {
     "copies": Kind("is a variable of which there are several lazily: what one part writes, another does not see"),
     "hollow": Kind("has a stub, but no blob defines it: a call of it ends in an error"),
     "versioned": Kind("gets a version from its own source, which the library of a lazy blob cannot have: a call fails"),
+    "start-up": Kind(
+        "runs or is used when the library is loaded ahead of time, lazily when a function of its file is called"
+    ),
     "needed-lost": Kind("is needed ahead of time only (DT_NEEDED): its symbols and start-up code may be missing"),
     "needed-added": Kind("is needed by the lazy library only (DT_NEEDED): it must be wherever that is used"),
     "needed-order": Kind("is searched in this order: which library's symbol wins may differ"),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.postbuild import elf, kernels
+from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
+from lazyck.postbuild.probe_object import is_harmless, is_start_up
+from lazyck.postbuild.probe_text import read_source
 
+_RUN_AT_LOAD = re.compile(r"\.(?:init_array|fini_array|ctors|dtors)\b")
+_WORD = re.compile(r"\w+")
 _SHF_WRITE, _SHF_GROUP = 1, 0x200
 _COMMON = 0xFFF2
 _RESERVED = 0xFF00
@@ -38,7 +44,8 @@ class Defined:
 @dataclass(frozen=True)
 class BlobObject:
     """The object of one blob. `eager` is the reason why the lazy library has it for real, "" for a lazy blob;
-    `handles` names the symbols by which GPU runtimes know kernels, and nvcc's functions that only these call. Of an LTO
+    `handles` names the symbols by which GPU runtimes know kernels, and nvcc's functions that only these call;
+    `start_up` what code that runs when the library is loaded refers to, of what the source itself mentions. Of an LTO
     object, which is not `is_readable`, nothing is known."""
 
     source: str
@@ -46,6 +53,7 @@ class BlobObject:
     symbols: tuple[Defined, ...]
     handles: frozenset[str] = frozenset()
     is_readable: bool = True
+    start_up: frozenset[str] = frozenset()
 
 
 def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
@@ -65,7 +73,35 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
         is_merged = section is not None and bool(section.flags & _SHF_GROUP)
         type_ = "OBJECT" if s.type == "COMMON" or s.section == _COMMON else s.type
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
-    return BlobObject(source, eager, tuple(found), known.by_nvcc.union(known.handles.values()))
+    start_up = _start_up(image, table, source)
+    return BlobObject(source, eager, tuple(found), known.by_nvcc.union(known.handles.values()), start_up=start_up)
+
+
+def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str) -> frozenset[str]:
+    """What the start-up code of an object refers to and its source mentions by name.
+
+    Calls are not followed, unlike in the probe: all of the sections that compilers have for such code counts, and each
+    function with a name that they give to it.
+    """
+    functions = [s for s in table if s.type == "FUNC" and 0 < s.section < len(image.sections)]
+    named = [(s.section, s.value, s.value + s.size) for s in functions if is_start_up(s.name)]
+    of_main = [(s.section, s.value, s.value + s.size) for s in functions if s.name == "main"]
+    found: set[str] = set()
+    for i, section in enumerate(image.sections):
+        if _RUN_AT_LOAD.match(section.name):
+            places = [(table[s].section, table[s].value + addend) for _, s, addend in image.relocations(i)]
+            found.update(s.name for s in functions if (s.section, s.value) in places)
+        everywhere = section.name.startswith(".text.startup")
+        ranges = [(low, high) for at, low, high in named if at == i]
+        left_out = [(low, high) for at, low, high in of_main if at == i]
+        if everywhere or ranges:
+            for offset, target, _ in image.relocations(i):
+                is_there = everywhere or any(low <= offset < high for low, high in ranges)
+                if is_there and not any(low <= offset < high for low, high in left_out):
+                    found.add(table[target].name)
+    wanted = {n for n in found if n and not is_harmless(n) and not is_start_up(n) and not is_of_the_standard_library(n)}
+    words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
+    return frozenset(n for n in wanted if identifiers(n) & words)
 
 
 def _is_writable(section: elf.Section) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from zlib import crc32
 
 import pytest
 
 from lazyck.check.compare import Comparison, Lazy, compare
 from lazyck.check.kinds import KINDS
-from lazyck.check.objects import BlobObject, Defined
+from lazyck.check.objects import BlobObject, Defined, read_blob_object
 from lazyck.check.offered import Export, Offered
+
+needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 
 
 def export(name: str, version: str = "", **other: object) -> Export:
@@ -186,6 +191,35 @@ def test_a_version_that_a_lazy_blob_gives_itself_is_a_difference_and_of_an_eager
     blob = BlobObject("/p/s.cpp", "", (defined("f@V1"),))
     assert kinds(found(library(), library(), blob)) == [("versioned", "f@V1", "/p/s.cpp")]
     assert kinds(found(library(), library(), replace(blob, eager="symver"))) == []
+
+
+def test_a_lazy_blob_with_start_up_code_is_a_difference_and_an_eager_one_none() -> None:
+    blob = replace(F, start_up=frozenset({"_ZN8RegistryC1Ev", "f"}))
+    same = library(export("f"))
+    assert kinds(found(same, same, blob, stubs=["f"])) == [("start-up", "_ZN8RegistryC1Ev f", "/p/f.cpp")]
+    assert kinds(found(same, same, replace(blob, eager="defines data"))) == []
+
+
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=needs_clang)])
+@pytest.mark.parametrize("flags", ["-O0", "-O2 -fno-inline", "-O3"])
+def test_which_start_up_code_is_a_source_s_own(tmp_path: Path, compiler: str, flags: str) -> None:
+    (tmp_path / "reg.h").write_text("int of_header();\nstatic int header = of_header();\n")
+    head = '#include "reg.h"\n#include <iostream>\nstruct Registrar { Registrar(int (*)()); ~Registrar(); };\n'
+    own = "int outside();\nint f() { return outside(); }\n"
+    texts = {
+        "registers": f"{head}{own}static Registrar here(f);\n",
+        "constructor": f"{head}{own}__attribute__((constructor)) static void at_load() {{ f(); }}\n",
+        "plain": f"{head}{own}static int private_state = 3;\nint g() {{ std::cout << private_state; return f(); }}\n",
+        "program": f"{head}{own}int main() {{ static Registrar inside(f); return f(); }}\n",
+    }
+    seen = {}
+    for name, text in texts.items():
+        source, made = tmp_path / f"{name}.cpp", tmp_path / f"{name}.o"
+        source.write_text(text)
+        subprocess.run([compiler, *flags.split(), "-fPIC", "-c", str(source), "-o", str(made)], check=True)
+        seen[name] = read_blob_object(made, str(source), "").start_up
+    assert {name for name, what in seen.items() if what} == {"registers", "constructor"}, seen
+    assert "_ZN9RegistrarC1EPFivE" in seen["registers"]
 
 
 def test_what_every_file_that_uses_it_defines_anew_may_be_missing() -> None:

@@ -19,7 +19,7 @@ from filelock import FileLock
 from support import REPOSITORY
 
 from world.project import Project
-from world.results import ABSENT, Tests, count, differences, read_results
+from world.results import ABSENT, COMMAND, Tests, count, differences, read_results
 from world.sources import Unavailable, Unpacked, unpacked
 
 BUILD_SECONDS, TEST_SECONDS = 5400, 3600
@@ -131,6 +131,8 @@ def _ahead(project: Project, source: Unpacked, world: Path, tools: str, jobs: in
     if status != 0:
         raise Unavailable(f"does not build ahead of time (status {status}): {place / 'build.log'}")
     run = _tests(project, place, "ahead", env, 1)
+    if run.tests.keys() <= {COMMAND}:
+        raise Unavailable(f"none of its tests runs ahead of time: {place / 'results' / 'ahead' / 'output'}")
     say(f"ahead of time: {count(run.tests)}")
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(asdict(run), indent=1))
