@@ -78,6 +78,17 @@ def test_headers_that_variables_lead_to_are_found_in_the_bundle(tree: Tree) -> N
     assert call(library, "a", "b", "c", CPATH="/elsewhere") == {"a": 6, "b": 12, "c": 16}
 
 
+@pytest.mark.parametrize("way", ["-I.", "-Xpreprocessor -I$PWD", "CPATH=$PWD"], ids=["option", "passed-on", "variable"])
+def test_headers_are_found_by_their_path_below_a_directory_above_all_files(tree: Tree, way: str) -> None:
+    tree.write("lib/core/config.h", '#pragma once\n#include "lib/core/number.h"\n')
+    tree.write("lib/core/number.h", "enum { NUMBER = 7 };\n")
+    tree.write("lib/core/blob/a.cpp", '#include "lib/core/config.h"\nextern "C" int a() { return NUMBER; }\n')
+    compiler = f"{way} c++" if "=" in way else f"c++ {way}"
+    summary = tree.build(f"{compiler} -fPIC -c lib/core/blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
+    assert "1 lazy" in summary, summary
+    assert call(tree.deploy(), "a") == {"a": 7}
+
+
 def test_blobs_that_differ_in_what_a_relative_variable_means_are_told_apart(tree: Tree) -> None:
     for i, directory in enumerate(("one", "two")):
         tree.write(f"{directory}/inc/which.h", f"#define WHICH which_{directory}\n")

@@ -116,6 +116,21 @@ def common_prefix(files: Iterable[str]) -> str:
     return os.path.commonpath(dirs) if dirs else "/"
 
 
+def header_directories(
+    words: Sequence[str], cwd: str, toolchain: Toolchain, variables: Iterable[tuple[str, str]]
+) -> set[str]:
+    """Where the options `words` of a compile, and its `variables`, have headers looked for."""
+    found = {
+        absolute(value, cwd) for name, value in variables if name in toolchain.header_env for value in value.split(":")
+    }
+    for item in toolchain.table.split(words):
+        if item.name in toolchain.path_options:
+            found.add(absolute(item.value or "", cwd))
+        else:
+            found.update(os.path.normpath(path) for word in item.words for path in HEADER_PATH.findall(word))
+    return found
+
+
 def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Places) -> list[str]:
     """Options of a compile command with the values of path options made absolute and mapped into the bundle."""
     out: list[str] = []

@@ -96,7 +96,8 @@ def describe(
 
 
 def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
-    """Per toolchain, where files go; the bundle's tree starts at the deepest directory that holds all of them."""
+    """Per toolchain, where files go; the bundle's tree starts at the deepest directory that holds all of them, or above
+    that at one where commands have headers looked for: their paths from there are what sources include."""
     shims = settings.origins
     toolchains = {p.blob.call.toolchain for p in lazy}
     first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
@@ -104,8 +105,23 @@ def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dic
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
     prefix = bundle.common_prefix(reached)
+    for directory in sorted(_searched(lazy), key=len):
+        if bundle.inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
+            prefix = directory
+            break
     held = bundle.with_parents(reached, prefix)
     return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
+
+
+def _searched(lazy: Sequence[Probed]) -> set[str]:
+    """The directories in which the blobs' commands look for headers."""
+    found: set[str] = set()
+    one_of_each_group = {id(p.headers): p.blob for p in lazy}  # which was probed with the same options
+    for blob in one_of_each_group.values():
+        toolchain = by_name(blob.call.toolchain)
+        words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
+        found |= bundle.header_directories(words, blob.call.cwd, toolchain, variables)
+    return found
 
 
 class Reached:

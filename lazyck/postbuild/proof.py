@@ -22,7 +22,7 @@ from lazyck import abi, proc
 from lazyck.config import environment
 from lazyck.files import digest, encode, write_atomic
 from lazyck.manifest import BlobRecord, Recipe
-from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, inside
+from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, header_directories, inside
 from lazyck.postbuild.describe import Description
 from lazyck.postbuild.header_reach import included_names
 from lazyck.postbuild.make_rules import rule_files
@@ -229,10 +229,8 @@ def _judge(case: _Case, read: set[str], work: str) -> tuple[set[str], str]:
 def _directories(case: _Case) -> set[str]:
     """Where the build's own compile looks for headers: what its options and variables name."""
     group = case.group
-    named = {i.value for i in group.toolchain.table.split(group.base[1:]) if i.name in group.toolchain.path_options}
-    lists = (group.env.get(name, "") for name in group.toolchain.header_env)
-    named |= {directory for value in lists if value for directory in value.split(":")}
-    return {absolute(directory or "", group.cwd) for directory in named if directory is not None}
+    variables = [(name, value) for name, value in group.env.items() if value]
+    return header_directories(group.base[1:], group.cwd, group.toolchain, variables)
 
 
 def _candidates(case: _Case, name: str) -> set[str]:
