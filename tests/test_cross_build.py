@@ -26,7 +26,7 @@ int main(int, char** argv) {
     const auto name = reinterpret_cast<int (*)(char*, int)>(dlsym(lib, "ops_name"));
     const auto same = reinterpret_cast<int (*)()>(dlsym(lib, "ops_same_address"));
     const auto registered = reinterpret_cast<int (*)()>(dlsym(lib, "ops_registered"));
-    const float in[4] = {1, 2, 3, 4};
+    const float in[1000] = {1, 2, 3, 4};
     float out[1000] = {};
     char text[200];
     const double result = special(64, 1, in, out, 1000);

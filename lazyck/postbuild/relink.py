@@ -16,7 +16,7 @@ from lazyck import abi, manifest, proc
 from lazyck.config import tools_dir
 from lazyck.errors import BuildError, FormatError, LinkError, UsageError
 from lazyck.files import private_directory, write_atomic
-from lazyck.postbuild import elf
+from lazyck.postbuild import elf, link_outputs
 from lazyck.postbuild.bundle import deploy
 from lazyck.postbuild.cmake_install import carry_bundle
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
@@ -101,9 +101,12 @@ def relink(
     """Run the link command of `state` in `cwd`, into the library's own directory; returns what the linker left.
 
     Inside the project's build, `originals` gives the project's names of kept copies, so that the linker says what it
-    would say without lazyck. Raises `LinkError` there, else `CommandError`.
+    would say without lazyck, and the linker writes what else the project asks for. Raises `LinkError` there, else
+    `CommandError`.
     """
-    words = [_with_originals(w, originals) for w in state.words] if originals else state.words
+    words = link_outputs.without(state.words) if originals is None else state.words
+    rules = link_outputs.rules_file(words)
+    words = [_with_originals(w, originals or {}) for w in words]
     argv = command(replace(state, words=tuple(words)), directory, objects)
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
@@ -119,6 +122,11 @@ def relink(
         write_atomic(shown, os.fsencode(shlex.join(argv) + "\n"))
         repeat(result)
         raise LinkError(what, result.status, str(shown))
+    if rules and (cwd / rules).is_file():
+        names = {resolve(word, directory): name for word, name in originals.items()}
+        output = os.path.relpath(output_path(state, directory), cwd)
+        own = [str(directory), *map(str, objects)]
+        link_outputs.mend_rules(cwd / rules, directory / state.file_name, output, names, own)
     return result
 
 
@@ -130,7 +138,7 @@ def repeat(result: proc.Result) -> None:
         stream.buffer.flush()
 
 
-_COPY = re.compile(re.escape(f"{HERE}/objects/") + "[^,]+")
+_COPY = re.compile(re.escape(f"{HERE}/objects/") + "(?!shown-)[^,]+")  # a true copy
 
 
 def _with_originals(word: str, originals: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from lazyck.files import encode
 from lazyck.postbuild import elf, state
 from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.link_outputs import names_output
 from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
 from lazyck.postbuild.reveal import reveal
@@ -98,7 +99,8 @@ class Keeper:
 
     def __init__(self, link: LinkCommand, directory: Path, places: Places, revealed: frozenset[str] | None) -> None:
         self._link, self._places, self._revealed = link, places, revealed
-        self.originals: dict[str, str] = {}  # the word of a true copy → the name that the project's command has for it
+        self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
+        self._before = ""  # the last part of an option for the linker
         self._objects = directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
 
@@ -114,8 +116,7 @@ class Keeper:
         shown = target.with_name(f"shown-{target.name}")
         is_shown = self._revealed is not None and reveal(target, shown, self._revealed)
         word = f"{state.HERE}/objects/{(shown if is_shown else target).name}"
-        if not is_shown:
-            self.originals[word] = name
+        self.originals[word] = name
         return word
 
     def item(self, item: Item) -> list[str]:
@@ -146,6 +147,9 @@ class Keeper:
 
     def linker_part(self, part: str) -> str:
         """One of the comma-separated parts of a word for the linker."""
+        before, self._before = self._before, part
+        if names_output(part, before):
+            return part
         lead, equals, value = part.partition("=")
         if not equals:
             lead, value = "", part

@@ -1,0 +1,96 @@
+"""What linkers write besides the library because the project's link asks for it: maps, and rules for make and ninja
+that name all files that were read (`--dependency-file`, which CMake passes since 3.29)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lazyck.files import write_atomic
+
+_NAMES = frozenset({"Map", "dependency-file", "out-implib", "reproduce", "time-trace-file"})
+_RULES = "dependency-file"
+
+
+def names_output(part: str, before: str) -> bool:
+    """Whether `part` of a linker's options, which follows the part `before`, has the name of a file to be written."""
+    lead, equals, _ = part.partition("=")
+    return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
+
+
+def without(words: Sequence[str]) -> list[str]:
+    """The words of a link without those that have it write more than the library."""
+    found: list[str] = []
+    before = ""
+    for word in words:
+        is_part = bool(found) and found[-1] == "-Xlinker"
+        if not is_part and not word.startswith("-Wl,"):
+            found.append(word)
+            continue
+        kept = []
+        for part in [word] if is_part else word.split(",")[1:]:
+            if not names_output(part, before) and _plain(part) not in _NAMES:
+                kept.append(part)
+            before = part
+        if is_part:
+            found = found + kept if kept else found[:-1]
+        elif kept:
+            found.append(",".join(["-Wl", *kept]))
+    return found
+
+
+def rules_file(words: Sequence[str]) -> str:
+    """The file for rules of which the words of a link speak; "" where there is none."""
+    before = ""
+    name = ""
+    for part in _parts(words):
+        if names_output(part, before):
+            lead, equals, value = part.partition("=")
+            if _plain(lead if equals else before) == _RULES:
+                name = value if equals else part
+        before = part
+    return name
+
+
+def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
+    """Let the rules at `path` speak of the project's files alone: of `output` instead of the `library` that was linked,
+    of files by `names` instead of their copies, and of nothing else below the directories or of the files `own`.
+
+    Else a build would look for copies that are gone, and link again each time.
+    """
+    lines = []
+    for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        name, end = line.strip(), ""
+        for mark in ("\\", ":"):
+            if name.endswith(mark):
+                name, end = (
+                    name[: -len(mark)].rstrip(),
+                    f"{':' if mark == ':' else ' '}{mark if mark != ':' else ''}{end}",
+                )
+        file = _unescaped(name)
+        known = output if file == str(library) else names.get(file, file)
+        if known == file and any(file == place or file.startswith(f"{place}/") for place in own):
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        lines.append(line if known == file else f"{indent}{_escaped(known)}{end}")
+    write_atomic(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+
+def _parts(words: Sequence[str]) -> Iterator[str]:
+    for i, word in enumerate(words):
+        if word.startswith("-Wl,"):
+            yield from word.split(",")[1:]
+        elif i and words[i - 1] == "-Xlinker":
+            yield word
+
+
+def _plain(option: str) -> str:
+    return option.lstrip("-") if option.startswith("-") else ""
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$")
+
+
+def _escaped(name: str) -> str:
+    return name.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")
