@@ -3,6 +3,7 @@ that name all files that were read (`--dependency-file`, which CMake passes sinc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from lazyck.files import write_atomic
 
 _NAMES = frozenset({"Map", "dependency-file", "out-implib", "reproduce", "time-trace-file"})
 _RULES = "dependency-file"
+_NAME = re.compile(r"(?:\\.|[^\s\\])+")
 
 
 def names_output(part: str, before: str) -> bool:
@@ -60,20 +62,30 @@ def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str],
     """
     lines = []
     for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        name, end = line.strip(), ""
-        for mark in ("\\", ":"):
-            if name.endswith(mark):
-                name, end = (
-                    name[: -len(mark)].rstrip(),
-                    f"{':' if mark == ':' else ' '}{mark if mark != ':' else ''}{end}",
-                )
-        file = _unescaped(name)
-        known = output if file == str(library) else names.get(file, file)
-        if known == file and any(file == place or file.startswith(f"{place}/") for place in own):
-            continue
-        indent = line[: len(line) - len(line.lstrip())]
-        lines.append(line if known == file else f"{indent}{_escaped(known)}{end}")
+        known = _mended(line, library, output, names, own)
+        lines += [] if known is None else [known]
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+
+def _mended(line: str, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> str | None:
+    """One line of rules: a name, maybe with `:` or a backslash behind it, or, by mold, a whole rule. None: it goes."""
+    name, end = line.strip(), ""
+    if name.endswith("\\"):
+        name, end = name[:-1].rstrip(), " \\"
+    target, colon, others = name.partition(": ")
+    if colon:
+        for place in own:  # mold 1 escapes nothing
+            others = others.replace(place, place.replace(" ", "\\ "))
+        mended = (_mended(other, library, output, names, own) for other in _NAME.findall(others))
+        return " ".join([_mended(f"{target}:", library, output, names, own) or "", *filter(None, mended)]) + end
+    if name.endswith(":"):
+        name, end = name[:-1], f":{end}"
+    file = name.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$")
+    known = output if file == str(library) else names.get(file, file)
+    if known == file:
+        return None if any(file == place or file.startswith(f"{place}/") for place in own) else line
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + known.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ") + end
 
 
 def _parts(words: Sequence[str]) -> Iterator[str]:
@@ -86,11 +98,3 @@ def _parts(words: Sequence[str]) -> Iterator[str]:
 
 def _plain(option: str) -> str:
     return option.lstrip("-") if option.startswith("-") else ""
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$")
-
-
-def _escaped(name: str) -> str:
-    return name.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")
