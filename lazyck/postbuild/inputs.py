@@ -22,7 +22,7 @@ class LinkInputs:
     of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
     order, each compile once, however often its object is named; `machine` is theirs. `stays` are the files by which
     some of them stay in the link: archives, joined objects, and objects among the words of options. `records` are the
-    blobs of each file that holds any, by its path.
+    blobs of each file that holds any, by its path; `first` is the index of the first item that brings some.
     """
 
     items: tuple[Item, ...]
@@ -37,6 +37,7 @@ class LinkInputs:
     machine: str
     stays: tuple[str, ...]
     records: Mapping[str, tuple[CompileCommand, ...]]
+    first: int
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
@@ -53,6 +54,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     held: dict[str, tuple[CompileCommand, ...]] = {}
     machine = ""
     stays: dict[str, None] = {}
+    first = len(items)
     for i, item in enumerate(items):
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
@@ -69,6 +71,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
                 records = elf.deferred_records(path)
                 blobs.update(dict.fromkeys(records))
                 held.update({path: tuple(records)} if records else {})
+                first = min(first, i) if records else first
                 machine = machine or (elf.machine(path) if records else "")
                 if records and i not in deferred:
                     stays[path] = None
@@ -87,6 +90,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         machine,
         tuple(stays),
         held,
+        first,
     )
 
 

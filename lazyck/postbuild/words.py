@@ -14,7 +14,6 @@ from lazyck.files import encode
 from lazyck.postbuild import elf, state
 from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
-from lazyck.postbuild.link_outputs import names_output
 from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
 from lazyck.postbuild.reveal import reveal
@@ -43,15 +42,12 @@ def link_words(
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
     mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
     words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
-    first = min(inputs.deferred, default=len(inputs.items))
     for i, item in enumerate(inputs.items):
-        if i == first:
+        if i == inputs.first:  # before an archive, too, of whose other members eager blobs need some
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
         words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
-    if first == len(inputs.items):  # they all came out of archives
-        words += mine
     words += ["-o", output]
     if demands is not None:
         words += _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
@@ -100,7 +96,6 @@ class Keeper:
     def __init__(self, link: LinkCommand, directory: Path, places: Places, revealed: frozenset[str] | None) -> None:
         self._link, self._places, self._revealed = link, places, revealed
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
-        self._before = ""  # the last part of an option for the linker
         self._objects = directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
 
@@ -147,9 +142,6 @@ class Keeper:
 
     def linker_part(self, part: str) -> str:
         """One of the comma-separated parts of a word for the linker."""
-        before, self._before = self._before, part
-        if names_output(part, before):
-            return part
         lead, equals, value = part.partition("=")
         if not equals:
             lead, value = "", part

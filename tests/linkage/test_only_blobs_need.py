@@ -166,3 +166,15 @@ def test_one_blob_that_uses_a_library_is_enough_to_keep_it(project: Project) -> 
     project.build(link, cxx="g++-9", path=str(compiler.path.parent))
     assert sum(compiler.compiles(f"v{n}") for n in range(1, 7)) == 1
     assert project.call(3, 1) == "1003"
+
+
+@pytest.mark.parametrize("hidden", ["", '__attribute__((visibility("hidden"))) '], ids=["default", "hidden"])
+def test_an_eager_blob_of_an_archive_brings_the_members_that_it_needs(project: Project, hidden: str) -> None:
+    only = f"{hidden}int only(int x);\n"
+    project.write(
+        {1: only + "int table = 3;\n" + body(1, "only(x) + table"), 2: body(2, "x + 2"), 3: only + body(3, "only(x)")}
+    )
+    project.file("plain.cpp", only + "int only(int x) { return x * 9; }\n")
+    project.build("ar rcs libparts.a v1.o v2.o v3.o plain.o; c++ -shared -o libx.so dispatch.o libparts.a -Wl,-z,defs")
+    assert "3 blobs deferred" in project.report
+    assert [project.call(1, 2), project.call(2, 2)] == ["21", "4"]
