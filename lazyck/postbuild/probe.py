@@ -93,8 +93,11 @@ class ProbeResult:
 
 
 # How many blobs in doubt may stay lazy although their own compile was spent on finding out what they define: so many,
-# or a quarter of a link's blobs. The objects of all others are linked, since they are there.
+# or an eighth of a link's blobs, so that with the groups' probes it stays below a quarter of what compiling all costs.
+# The objects of all others are linked, since they are there. It goes by number rather than by CPU seconds: the same
+# sources must give the same library.
 _ALLOWED = 8
+_ALLOWED_SHARE = 8
 
 
 def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Store | None = None) -> ProbeResult:
@@ -146,7 +149,7 @@ def _probe_all(
         if store and group.key:
             store.keep_answers(group.key, answers.learnt())
     spent = [b for b in blobs if b in probed and probed[b].by_itself]
-    for blob in spent[max(_ALLOWED, len(blobs) // 4) :]:
+    for blob in spent[max(_ALLOWED, len(blobs) // _ALLOWED_SHARE) :]:
         reasons[blob] = (
             f"only its own compile could tell what it defines ({probed.pop(blob).compiled}), so it is linked"
         )

@@ -331,7 +331,9 @@ def test_more_faults_than_a_compiler_reports_at_once(tmp_path: Path) -> None:
             texts[f"{kind}{i}"] = f'#include "common.h"\n{kind} same_{i}(int) {{ return 1; }}\nvoid {kind}_{i}() {{}}\n'
     texts |= {f"right{i}": f'#include "common.h"\nvoid r{i}() {{}}\nvoid q{i}() {{}}\n' for i in range(50)}
     result = bench.probe_all(texts, jobs=2)
-    assert len(result.probed) == 100 and sum(bool(p.compiled) for p in result.probed) == 25
+    compiled = [p for p in result.probed if p.compiled]
+    assert len(result.probed) + len(result.eager) == 100 and len(compiled) + len(result.eager) == 25
+    assert all("only its own compile could tell" in reason for reason in reasons(result).values())
     assert all(len(p.symbols) == 2 for p in result.probed)
 
 

@@ -33,23 +33,23 @@ def in_doubt(found: ProbeResult) -> list[str]:
     return [p.blob.stem for p in found.probed if p.compiled]
 
 
-def test_a_blob_in_doubt_is_compiled_once_and_three_quarters_of_them_are_linked_as_they_are(tmp_path: Path) -> None:
+def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_are(tmp_path: Path) -> None:
     compiler, store = CountingCompiler(tmp_path), Store(tmp_path / "store")
     (tmp_path / "box.h").write_text(BOX_H)
-    made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(40)})
+    made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(72)})
     found = probe(made, tmp_path / "work", jobs=2, store=store)
-    assert [p.blob for p in found.probed] == made[:10]
+    assert [p.blob for p in found.probed] == made[:9]
     assert found.eager[0].reason == (
-        "only its own compile could tell what it defines (explicit instantiation of a class: struct Box<10>), "
+        "only its own compile could tell what it defines (explicit instantiation of a class: struct Box<9>), "
         "so it is linked"
     )
     objects = compile_eagerly(
         [(u.blob, u.reason) for u in found.eager], tmp_path / "eager", os.environ, 2, store, found.keys
     )
     assert all(o.error is None and o.object.stat().st_size for o in objects)
-    assert compiler.compiles() == 40  # ahead of time there are as many
+    assert compiler.compiles() == 72  # ahead of time there are as many
     assert probe(made, tmp_path / "again", jobs=2, store=store).probed == found.probed
-    assert compiler.compiles() == 40
+    assert compiler.compiles() == 72
 
 
 def test_a_few_blobs_in_doubt_stay_lazy(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_two_families_of_headers_cost_three_compiles(tmp_path: Path) -> None:
 def test_blobs_at_fault_are_all_found_at_the_first_attempt(tmp_path: Path) -> None:
     compiler = CountingCompiler(tmp_path)
     texts = {f"right{i}": f"int right{i}() {{ return 1; }}\n" for i in range(40)}
-    for i in range(10):
+    for i in range(8):
         for kind in ("int", "float"):
             texts[f"{kind}{i}"] = f"{kind} same_{i}(int) {{ return 1; }}\n"
     found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=2)
-    assert len(found.probed) == 60
+    assert len(found.probed) == 56
     assert compiler.compiles("probe") == 2
-    assert compiler.compiles() == 2 + 10
+    assert compiler.compiles() == 2 + 8
 
 
 def test_a_group_that_falls_apart_is_given_up(tmp_path: Path) -> None:
