@@ -7,6 +7,7 @@ compiled to learn the truth.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from lazyck.postbuild.cxx_lexer import (
     IDENTIFIER,
@@ -281,6 +282,7 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
         found.append(Declaration(Kind.DATA, context, text + ";", (variable_name(plain),)))
     else:
         found.append(Declaration(Kind.SUPPORT, context, text + ";", (variable_name(plain),)))
+        found += _run_at_load(context, rest)
 
 
 def _is_type(text: str) -> bool:
@@ -311,11 +313,42 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
         w for w in IDENTIFIER.findall(re.split(r"[<:]", head.replace("::", " "))[0]) if w not in ("class", "final")
     ]
     names = words[-1:]
+    if not names and "static" in m[0]:
+        raise Unsupported("an anonymous union that is a variable: " + text[:80])
+    found += _inline_members(context, body)
     if m[1] == "enum" and not re.match(r"\s*(?:class|struct)\b", head):
         names += re.findall(r"(?:^|,)\s*([A-Za-z_]\w*)", body)
     is_specialization = bool(re.match(r"[^:]*<", head.replace("::", "")))
     kind = Kind.REPEATABLE if is_specialization else Kind.SUPPORT
     found.append(Declaration(kind, context, text + ";", tuple(names)))
+
+
+_INLINE_MEMBER = re.compile(r"\b(?:static\s+(?:\w+\s+)*?inline|inline\s+(?:\w+\s+)*?static)\b")
+
+
+def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration]:
+    """The static members that a class in a source defines in its own text (`static inline`), as far as they may run
+    code at load."""
+    for m in _INLINE_MEMBER.finditer(body):
+        end = next((s for s in STRUCTURE.finditer(body, m.start()) if s[0] in ";{"), None)
+        if end is None:
+            continue
+        head = body[m.start() : end.start()]
+        is_braced = end[0] == "{"
+        top = top_level(without_attributes(head))
+        if "(" in top and not ASSIGN.search(top):
+            continue  # a function
+        text = head + body[end.start() : matching_brace(body, end.start())] if is_braced else head
+        yield from _run_at_load(context, text)
+
+
+def _run_at_load(context: tuple[str, ...], text: str) -> list[Declaration]:
+    """The variable that `text` defines, if its initializer may run code at load, whoever else has it too."""
+    judged: list[Declaration] = []
+    plain = re.sub(r"\b(?:inline|static)\b", "", text)
+    plain = re.sub(r"(?:\b[A-Za-z_]\w*\s*(?:<[^<>]*>\s*)?::\s*)+(?=[A-Za-z_]\w*\s*(?:[={(;]|$))", "", plain)
+    variable(judged, (*context, "namespace"), plain, False)
+    return [d for d in judged if d.kind is Kind.SUSPECT]
 
 
 _PARAMETER = re.compile(
@@ -330,7 +363,7 @@ def _is_function(text: str) -> bool:
     """Whether a statement with `;` declares a function rather than a variable. Raises `Unsupported` when in doubt."""
     plain = without_attributes(text)
     top = top_level(plain)
-    if "(" not in top:
+    if "(" not in top.partition("{")[0]:  # what braces hold is an initializer
         return False
     assign = ASSIGN.search(top)
     if "operator" in top:

@@ -371,6 +371,48 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Benc
     assert said["attribute"] == "has an initializer of its own: at_load (in attribute.cpp:5)"
 
 
+REGISTERS = {
+    "braces": "static X x{start()};",
+    "braces_of_an_array": "static X xs[]{start(), 1};",
+    "aligned": "alignas(8) static X x{start()};",
+    "constant": "const X cx{1};",
+    "pointer": "X* const p = new X(start());",
+    "binding": "struct P { int x, y; }; P two(); static auto [a, b] = two();",
+    "anonymous_union": "static union { int i = start(); float f2; };",
+    "class_and_variable": "static struct R { R() { start(); } } r;",
+    "member": "struct S { static inline int r = start(); };",
+    "member_of_class_type": "struct S { int a; inline static X r{1}; };",
+    "member_function_type": "struct S { static inline std::function<int(int)> r = [](int x) { return x; }; };",
+    "member_pointer": "struct S { static inline int (*r)() = start() ? start : nullptr; };",
+    "nested_member": "struct O { struct Q { static inline int z = start(); }; };",
+    "member_of_a_template": "template <class T> struct S { static inline int z = start(); int g() { return z; } };\n"
+    "int use() { return S<int>().g(); }",
+    "template": "template <int N> int vt = start(); int use() { return vt<3>; }",
+    "private_template": "template <int N> static int vt = start(); int use() { return vt<3>; }",
+    "out_of_its_template": "template <class T> struct A { static int r; }; template <class T> int A<T>::r = start();\n"
+    "int use() { return A<int>::r; }",
+    "self_registration": "template <class T> struct R { static R self; R() { start(); } int x; };\n"
+    "template <class T> R<T> R<T>::self; int use() { return R<int>::self.x; }",
+}
+DOES_NOT = {
+    "members": 'struct S { static inline int n = 3; static inline const char* s = "a"; '
+    "static constexpr inline int k = 4; "
+    "static inline int f(int x) { return x; } static inline auto g() -> int { return 1; } };",
+    "plain": "struct Y { int a, b; }; static Y y{1, 2}; static const int tab[]{1, 2}; static int use(int);",
+    "constraint": "template <class T> void req(T t) requires requires(T u) { u.x(); };",
+    "constants": "template <int N> constexpr int c = N * 2; template <int N> int v = N;\n"
+    "int use() { return c<3> + v<2>; }",
+}
+
+
+def test_code_that_runs_at_load_is_found_however_it_is_written(any_bench: Bench) -> None:
+    head = '#include "common.h"\n#include <functional>\nint start();\nstruct X { X(int); };\n'
+    texts = {n: f"{head}void f_{n}() {{}}\n{t}\n" for n, t in {**REGISTERS, **DOES_NOT}.items()}
+    result = any_bench.probe_all(texts, "-std=c++20", "-O2", jobs=2)
+    assert set(by_stem(result)) == set(DOES_NOT)
+    assert all(r.startswith("has an initializer of its own: ") for r in reasons(result).values()), reasons(result)
+
+
 def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Bench) -> None:
     # optimized, but not inlined, as with many initializers: the last call is a jump, without a relocation
     options = ["-O2", "-fno-inline"]
