@@ -85,10 +85,10 @@ static size_t align(Buffer* b) {
     return b->n;
 }
 
-// An object without code: its content is the record, which nothing loads. A pointer in it to a hidden symbol that
+// An object without code: its content is the record, which nothing loads. A distance in it to a hidden symbol that
 // nobody defines makes any link without lazyck fail and name the way out: an empty object would go into a broken
-// library. The symbol is hidden since shared libraries may leave others undefined, and its section must not be left out
-// as unused.
+// library. The symbol is hidden since shared libraries may leave others undefined, it is a distance since mold leaves
+// hidden ones undefined, too, where the loader could fill them in, and its section must not be left out as unused.
 bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     enum { k_note = 1, k_record, k_deferred, k_relocations, k_symbols, k_symbol_names, k_section_names, k_sections };
     Elf64_Ehdr eh = {
@@ -105,7 +105,7 @@ bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     const Elf64_Sym symbols[2] = {
         {0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_other = STV_HIDDEN}};
     const Elf64_Rela relocation = {
-        .r_info = ELF64_R_INFO(1, machine == EM_AARCH64 ? R_AARCH64_ABS64 : R_X86_64_64),
+        .r_info = ELF64_R_INFO(1, machine == EM_AARCH64 ? R_AARCH64_PREL32 : R_X86_64_PC32),
     };
     Elf64_Shdr sections[k_sections] = {{0}};
     Buffer b = {0};

@@ -42,6 +42,7 @@ def _name(declaration: str) -> tuple[str, bool]:
     whether it is a function that is instantiated."""
     plain = re.sub(r"\s*::\s*", "::", without_attributes(declaration).partition("operator")[0]).strip()
     is_function = not _OF_CLASS.match(plain) and ("operator" in declaration or "(" in top_level(plain))
+    name = ""
     if is_function and "(" in plain:
         name, parameters = declarator(plain)
         plain = plain[: plain.rfind(f"({parameters})")] if name else plain
@@ -52,4 +53,4 @@ def _name(declaration: str) -> tuple[str, bool]:
         if depth == 0 and c in " \n\t*&>" and plain[i + 1 : i + 2] not in ("<", ":", ""):
             start = i + 1
     m = _BEFORE_ARGUMENTS.search(plain, start)
-    return (m[1] if m else ""), is_function
+    return (m[1] if m else name), is_function  # without angle brackets, its arguments are deduced

@@ -57,6 +57,8 @@ def template_of(symbol: str) -> str:
                 i = _take(_SUBSTITUTION, symbol, i)
             elif symbol[i] == "B":
                 i = _source_name(symbol, i + 1)[1]
+            elif last and symbol[i] == "C" and symbol[i + 1].isdigit():
+                i += 2  # a constructor, which has its class's name
             else:
                 return ""
     except (_Unreadable, IndexError):

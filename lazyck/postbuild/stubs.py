@@ -51,7 +51,7 @@ def render_deferred() -> str:
     """Assembler text that defines what deferred objects ask for, so that a lazy link may have some among its inputs."""
     name = abi.DEFERRED_SYMBOL
     return "\n".join(
-        [f" .globl {name}", f" .hidden {name}", f"{name} = 0", ' .section .note.GNU-stack,"",@progbits', ""]
+        [" .data", f" .globl {name}", f" .hidden {name}", f"{name}:", ' .section .note.GNU-stack,"",@progbits', ""]
     )
 
 

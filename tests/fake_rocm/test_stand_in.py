@@ -89,7 +89,10 @@ def test_real_kernel_without_code_for_the_device_is_refused(
     assert read_launches(log) == []
 
 
-@pytest.mark.skipif(not REAL_LIBRARY.exists(), reason="needs the real libamdhip64.so.5 (Debian package)")
+@pytest.mark.skipif(
+    not REAL_LIBRARY.resolve().name.startswith("libamdhip64.so.5.2."),
+    reason="needs the real libamdhip64.so.5 of HIP 5.2, which the stand-in stands for (Debian 12's package)",
+)
 def test_every_function_of_the_real_library_is_there_with_its_version(run: Run, library_dir: Path) -> None:
     def exported(path: Path) -> set[str]:
         listing = run(["nm", "-D", "--with-symbol-versions", "--defined-only", path]).stdout

@@ -297,3 +297,23 @@ def test_what_registers_is_named_with_its_place(any_bench: Bench) -> None:
         "unseen": start + "REGISTER_LIBRARY_static_init_ops (in unseen.cpp:4, REGISTER_LIBRARY)",
         "spaced": start + "deep::here (in spaced.cpp:3)",
     }
+
+
+def test_instances_of_member_templates_with_deduced_arguments_are_the_blob_s(any_bench: Bench) -> None:
+    (any_bench.at / "cord.h").write_text(
+        "#pragma once\n#include <string>\n#include <type_traits>\n"
+        "template <class T> using IfString = typename std::enable_if<std::is_same<T, std::string>::value, int>::type;\n"
+        "struct Cord { template <class T, IfString<T> = 0> explicit Cord(T&&); Cord(int);\n"
+        "template <class T, IfString<T> = 0> void append(T&&); template <class U> static int of(U); };\n"
+        "extern template Cord::Cord(std::string&&);\nextern template void Cord::append(std::string&&);\n"
+    )
+    text = (
+        '#include "cord.h"\ntemplate <class T, IfString<T>> Cord::Cord(T&&) {}\n'
+        "template <class T, IfString<T>> void Cord::append(T&&) {}\ntemplate <class U> int Cord::of(U) { return 1; }\n"
+        "template Cord::Cord(std::string&&);\ntemplate void Cord::append(std::string&&);\n"
+        "template int Cord::of(float);\nCord::Cord(int) {}\n"
+    )
+    found = by_stem(any_bench.probe(cord=text))["cord"]
+    for part in ("CordC1INSt", "6appendINSt", "2ofIfE", "CordC1Ei"):
+        (symbol,) = (s for s in found.symbols if part in s)
+        assert symbol not in found.weak, symbol
