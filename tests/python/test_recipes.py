@@ -73,7 +73,7 @@ def test_a_wheel_is_lazy_and_carries_its_bundle(recipe: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("recipe", BACK_ENDS)
 def test_a_switch_builds_ahead_of_time(recipe: str, tmp_path: Path) -> None:
     made = project(tmp_path, recipe)
-    by_cmake = ("-C", "cmake.define.LAZYCK_ENABLE=OFF") if recipe == "scikit_build_core" else ()
+    by_cmake = ("--config-settings=cmake.define.LAZYCK_ENABLE=OFF",) if recipe == "scikit_build_core" else ()
     site = tmp_path / "site"
     run(*PIP, "install", *OFFLINE, "--target", site, *by_cmake, ".", cwd=made, KERNELS_LAZY="0")
     code = "import kernels; print(kernels.scale(64, 2.0))"
