@@ -11,7 +11,7 @@
 // The command without its outputs: words whose options have a role of these are left out.
 static const char k_outputs[] = "coduPDtqwW";
 
-static List question(const Conf* conf, const Command* cmd) {
+List header_question(const Conf* conf, const Command* cmd) {
     List argv = {0};
     for (size_t i = 0; i < conf->compiler.n; i++) push(&argv, conf->compiler.v[i]);
     for (size_t i = 0; i < cmd->args.n; i++) {
@@ -81,7 +81,7 @@ static char* next_word(const char** at) {
 }
 
 bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers) {
-    List argv = question(conf, cmd), found = {0};
+    List argv = header_question(conf, cmd), found = {0};
     Buffer rules = {0};
     append(&rules, "", 0);
     if (!run_and_read(conf, argv.v, &rules)) return false;

@@ -4,6 +4,8 @@
 //
 //   kept   := magic key_size:u64 key count:u64 stamp*count path*count      path ends with NUL
 //   key    := working directory, directories, first headers, each with its kind
+//           | working directory, the question to the compiler, its variables, the source's directory and directives
+#define _GNU_SOURCE  // memmem
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,7 +281,81 @@ static void keep(const Search* s, const char* file, const Buffer* key) {
     write_whole(file, &b);  // or the next blob looks again
 }
 
-List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool* is_whole) {
+static char* file_of(const Conf* conf, const Buffer* key) {
+    char name[32];
+    snprintf(name, sizeof name, "/%016llx", (unsigned long long)hash_of(key->data, key->n));
+    return join_text(conf->headers, name, "");
+}
+
+static void keep_in(const Conf* conf, const Search* s, const Buffer* key) {
+    if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) keep(s, file_of(conf, key), key);
+}
+
+// The lines of a text that could be directives, or go on with one.
+static void append_directives(Buffer* key, const char* data, size_t size) {
+    const char* end = data + size;
+    bool goes_on = false;
+    while (data < end) {
+        const char* line_end = memchr(data, '\n', (size_t)(end - data));
+        size_t n = (size_t)((line_end ? line_end + 1 : end) - data);
+        size_t shown = n;
+        while (shown && strchr(" \t\r\n", data[shown - 1])) shown--;
+        if (goes_on || memchr(data, '#', n)) append(key, data, n);
+        goes_on = shown && data[shown - 1] == '\\' && (goes_on || memchr(data, '#', n));
+        data += n;
+    }
+}
+
+// What the answer to a question depends on: blobs by the hundred have equal options and directives. Nothing for a
+// source whose other text may have a say in what it includes.
+static Buffer key_of_question(const Conf* conf, const Command* cmd, const char* source, const char* cwd) {
+    static const char* const k_telling[] = {"__COUNTER__", "_Pragma", "%:",
+                                            "?"
+                                            "?="};
+    Buffer key = {0};
+    char* data;
+    size_t size;
+    if (!read_file(source, &data, &size)) return key;
+    for (size_t i = 0; i < sizeof k_telling / sizeof *k_telling; i++)
+        if (memmem(data, size, k_telling[i], strlen(k_telling[i]))) return key;
+    append(&key, cwd, strlen(cwd) + 1);
+    List question = header_question(conf, cmd);
+    for (size_t i = 0; i < question.n; i++) {
+        const char* word = strcmp(question.v[i], source) ? question.v[i] : "";
+        append(&key, word, strlen(word) + 1);
+    }
+    for (size_t i = 0; i < conf->flag_env.n; i++) {
+        const char* value = getenv(conf->flag_env.v[i]);
+        append(&key, value ? value : "", value ? strlen(value) + 1 : 1);
+    }
+    const char* here = directory_of(source);
+    append(&key, here, strlen(here) + 1);
+    append_directives(&key, data, size);
+    free(data);
+    return key;
+}
+
+// What the compiler said of a blob like this one; false if nothing is kept.
+static bool recall_answer(const Conf* conf, const Buffer* key, List* headers) {
+    Search kept = {0};
+    if (!key->n || !recall(&kept, file_of(conf, key), key)) return false;
+    for (size_t i = 0; i < kept.n; i++) push(headers, kept.headers[i].path);
+    return true;
+}
+
+static bool ask_and_keep(const Conf* conf, const Command* cmd, const char* source, const Buffer* key, List* headers) {
+    if (!ask_headers(conf, cmd, source, headers)) return false;
+    Search kept = {.headers = allocate((headers->n + 1) * sizeof(Header)), .n = headers->n};
+    bool are_there = true;
+    for (size_t i = 0; i < headers->n && are_there; i++) {
+        kept.headers[i] = (Header){.path = (char*)headers->v[i]};
+        are_there = stamp_of(headers->v[i], &kept.headers[i].stamp);
+    }
+    if (key->n && are_there) keep_in(conf, &kept, key);
+    return true;
+}
+
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd) {
     Search search;
     const char* dot = strrchr(source, '.');
     bool is_c = cmd->language ? !strcmp(cmd->language, "c") : dot && !strcmp(dot, ".c");
@@ -290,18 +366,19 @@ List find_headers(const Conf* conf, const Command* cmd, const char* source, cons
     }
     scan_file(&search, source, false, 0);
     Buffer key = key_of(&search, cwd);
-    char name[32];
-    snprintf(name, sizeof name, "/%016llx", (unsigned long long)hash_of(key.data, key.n));
-    char* file = join_text(conf->headers, name, "");
-    if (search.n && !recall(&search, file, &key)) {
+    Buffer question = key_of_question(conf, cmd, source, cwd);
+    List found = {0};
+    bool is_known = search.n && recall(&search, file_of(conf, &key), &key);
+    if ((!is_known || cmd->has_other_includes) && recall_answer(conf, &question, &found)) return found;
+    if (search.n && !is_known) {
         for (size_t i = 0; i < search.n; i++) {
             Header header = search.headers[i];
             if (header.path) scan_file(&search, header.path, header.stamp.is_system, header.from);
         }
-        if (!search.lacks_names && (mkdir(conf->headers, 0777) == 0 || errno == EEXIST)) keep(&search, file, &key);
+        if (!search.lacks_names) keep_in(conf, &search, &key);
     }
-    *is_whole = !search.lacks_names && !cmd->has_other_includes;
-    List found = {0};
+    bool is_whole = !search.lacks_names && !cmd->has_other_includes;
+    if (!is_whole && ask_and_keep(conf, cmd, source, &question, &found)) return found;
     for (size_t i = 0; i < search.n; i++) {
         const Header* h = &search.headers[i];
         if (h->path && !(cmd->omits_system_headers && h->stamp.is_system)) push(&found, h->path);

@@ -40,9 +40,7 @@ static int defer(const Conf* conf, const Command* cmd, Verdict* verdict, const c
     const char* source = cmd->inputs.v[0];
     Buffer record = make_record(conf, cmd, verdict, cwd);
     if (cmd->depends) {
-        bool is_whole;
-        List headers = find_headers(conf, cmd, source, cwd, &is_whole);
-        if (!is_whole) ask_headers(conf, cmd, source, &headers);
+        List headers = find_headers(conf, cmd, source, cwd);
         if (!write_depfile(cmd, source, &headers)) return fail_to_write(conf, verdict, depfile_path(cmd));
     }
     if (!write_object(verdict->output, &record, verdict->machine)) return fail_to_write(conf, verdict, cmd->output);

@@ -148,9 +148,10 @@ char* depfile_path(const Command* cmd);
 char* quote_for_make(const char* text);
 
 // headers.c
-List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd, bool* is_whole);
+List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd);
 
 // ask.c
+List header_question(const Conf* conf, const Command* cmd);
 bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers);
 
 // includes.c

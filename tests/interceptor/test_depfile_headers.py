@@ -105,7 +105,38 @@ def test_where_a_macro_names_a_header_the_compiler_is_asked(host: Project, text:
     host.ok("g++", "-Iblob", "-MM", "-MF", "real.d", "blob/k.cpp")
     assert found == prerequisites((host.dir / "real.d").read_text())
     assert "/usr/include/stdc-predef.h" in headers(host, "-Iblob")
-    assert not list((host.interception.log.parent / "headers").glob("*"))  # a list that lacks names is not kept
+
+
+def test_blobs_with_equal_directives_are_asked_about_once(make_project: MakeProject, tmp_path: Path) -> None:
+    script(tmp_path / "fake" / "bin" / "g++", f'echo "$@" >> {tmp_path}/calls\nexec /usr/bin/g++ "$@"\n')
+    project = make_project(clean_env(PATH=f"{tmp_path}/fake/bin:/usr/bin:/bin"), toolchain="host")
+
+    def asked(text: str, *options: str, name: str = "k", **env: str) -> tuple[int, list[str]]:
+        (tmp_path / "calls").unlink(missing_ok=True)
+        project.write(f"blob/{name}.cpp", text)
+        words = ("-MMD", "-MF", f"{name}.d", "-c", f"blob/{name}.cpp", "-o", f"{name}.o")
+        project.ok("g++", *options, *words, **env)
+        calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+        rule = (project.dir / f"{name}.d").read_text()
+        return sum("-MM" in call for call in calls), prerequisites(rule)
+
+    project.write("blob/x.h", '#define WAY "y.h"\n#include WAY\n')
+    project.write("blob/y.h", "#if N == 2\n#include <z.h>\n#endif\n")
+    project.write("inc/z.h", "\n")
+    first = '#include "x.h"\nint f() { return 1; }\n'
+    assert asked(first) == (1, ["blob/x.h", "blob/y.h"])
+    assert asked(first) == (0, ["blob/x.h", "blob/y.h"])
+    assert asked(first.replace("f()", "g()"), name="other") == (0, ["blob/x.h", "blob/y.h"])
+    with_macro = "#define N \\\n  2\n" + first
+    assert asked(with_macro, "-Iinc") == (1, ["blob/x.h", "blob/y.h", "inc/z.h"])
+    assert asked(with_macro.replace("2", "1"), "-Iinc") == (1, ["blob/x.h", "blob/y.h"])
+    assert asked(first, "-Iinc", "-DN=2") == (1, ["blob/x.h", "blob/y.h", "inc/z.h"])
+    assert asked(first, "-DN=2", CPATH="inc") == (1, ["blob/x.h", "blob/y.h", "inc/z.h"])
+    assert asked(first, "-DN=2", CPATH="inc") == (0, ["blob/x.h", "blob/y.h", "inc/z.h"])
+    project.write("blob/y.h", "#pragma once\n")
+    assert asked(first, "-DN=2", CPATH="inc") == (1, ["blob/x.h", "blob/y.h"])
+    told_apart = first + "static int n = __COUNTER__;\n"
+    assert [asked(told_apart)[0] for _ in range(2)] == [1, 1]
 
 
 def test_what_the_compiler_was_asked_is_written_as_any_other_rule(host: Project) -> None:
