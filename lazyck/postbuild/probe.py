@@ -354,7 +354,10 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
     batch, output = work / f"device{group.suffix}", work / "device.d"
     batch.write_text("".join(f'#include "{s}"\n' for s in sources), encoding="utf-8", errors="surrogateescape")
     found: set[str] = set()
-    for argv in group.toolchain.device_dependencies(group.base, str(batch), str(output), group.archs):
+    passes = group.toolchain.device_dependencies(
+        group.base, str(batch), str(output), group.archs, cwd=group.cwd, env=group.env
+    )
+    for argv in passes:
         result = proc.run(argv, cwd=group.cwd, env=group.env)
         if result.status != 0:
             if len(sources) == 1:

@@ -113,9 +113,15 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
 _BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
 
 
-def split(lines: Iterable[str], blobs: Iterable[str], cwd: str, headers: list[str] | None = None) -> Split:
+def split(
+    lines: Iterable[str],
+    blobs: Iterable[str],
+    cwd: str,
+    headers: list[str] | None = None,
+    others: list[str] | None = None,
+) -> Split:
     """Take the preprocessed batch apart by its line markers; lines of shared headers that are no system headers are
-    added to `headers`."""
+    added to `headers`, and to `others` all lines but those of the blobs' own text, with the markers."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
@@ -123,7 +129,10 @@ def split(lines: Iterable[str], blobs: Iterable[str], cwd: str, headers: list[st
     parts: list[str] = []
     header: list[str] = []
     for line in lines:
-        if line[0] != "#" or (m := _MARKER.match(line)) is None:
+        m = _MARKER.match(line) if line[0] == "#" else None
+        if others is not None and (m or mode != _OWN):
+            others.append(line)
+        if m is None:
             if mode == _OWN:
                 parts.append(line)
             elif mode == _DIRECT:

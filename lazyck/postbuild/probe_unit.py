@@ -15,10 +15,12 @@ from lazyck.postbuild import kernels, vtables
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.cxx_variables import Declaration, Kind, is_anonymous
 from lazyck.postbuild.elf import ElfImage
+from lazyck.toolchains.base import TextCompile
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
 _INSTANCES = ".lazyck.i"  # section of one blob's explicit instantiations
 _POINTERS = ".lazyck.r"  # section of the pointers to one blob's instantiations
+_KERNELS, _KERNEL_INSTANCES = ".lazyck.k", ".lazyck.t"  # sections of one blob's kernels, and of instances among them
 _LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
@@ -29,13 +31,21 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 class Unit:
     """`text` to compile. `heads`: number of functions per blob. `shared`: blobs behind each shared declaration.
     `renamed`: per blob, the names that were made unique, and what they were. `instances`: sections of functions that
-    several blobs instantiate explicitly."""
+    several blobs instantiate explicitly. `kernels`: sections of kernels that several blobs define, and whether they are
+    instances."""
 
     text: str = ""
     heads: dict[int, int] = field(default_factory=dict)
     shared: list[set[int]] = field(default_factory=list)
     renamed: dict[int, dict[str, str]] = field(default_factory=dict)
     instances: set[str] = field(default_factory=set)
+    kernels: dict[str, bool] = field(default_factory=dict)
+
+    def kernel_in(self, section: str) -> bool | None:
+        """Whether what stands in `section` are kernels that are instances; None: it is no section of kernels."""
+        if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
+            return section.startswith(_KERNEL_INSTANCES)
+        return self.kernels.get(section)
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,12 @@ def render(
     renamers = {b: _Renamer(renames.get(b, set()), b, ds) for b, ds in kept.items()}
     texts = {b: [(d.context, renamers[b](d.text)) for d in ds] for b, ds in kept.items()}
     heads = Counter(t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is Kind.HEAD)
-    lines = [line for i, text in enumerate(preludes) for line in (f'#line 1 "lazyck-prelude-{i}"', text)]
+    lines = [line for i, text in enumerate(preludes) for line in (f'# 1 "lazyck-prelude-{i}"', text)]
     numbers: dict[tuple[tuple[str, ...], str], int] = {}
     for b, declarations in kept.items():
         unit.renamed[b] = renamers[b].names
         unit.heads[b] = sum(d.kind is Kind.HEAD for d in declarations)
-        lines.append(f'#line 1 "lazyck-blob-{b}"')
+        lines.append(f'# 1 "lazyck-blob-{b}"')
         for d, (context, text) in zip(declarations, texts[b], strict=True):
             is_head = d.kind is Kind.HEAD
             if is_head and d.reference and b in by_reference:
@@ -105,7 +115,7 @@ def render(
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
                 continue
             if heads[context, text] == 1 if is_head else text != d.text:
-                section = f"{_INSTANCES if d.is_instance else _OWN}{b}"
+                section = f"{_section(d)}{b}"
                 lines.append(_within(context, _definition(text, section) if is_head else text))
                 continue
             number = numbers.get((context, text))
@@ -114,12 +124,21 @@ def render(
                 unit.shared.append(set())
                 if d.is_instance:
                     unit.instances.add(f"{_COMMON}{number}")
-                lines.append(f'#line 1 "lazyck-shared-{number}"')
+                if _GLOBAL.search(d.text):
+                    unit.kernels[f"{_COMMON}{number}"] = d.is_instance
+                lines.append(f'# 1 "lazyck-shared-{number}"')
                 lines.append(_within(context, _definition(text, f"{_COMMON}{number}") if is_head else text))
-                lines.append(f'#line 1 "lazyck-blob-{b}"')
+                lines.append(f'# 1 "lazyck-blob-{b}"')
             unit.shared[number].add(b)
     unit.text = "\n".join(lines) + "\n"
     return unit
+
+
+def _section(head: Declaration) -> str:
+    """The kind of section of one blob that `head`, with a body, stands in."""
+    if _GLOBAL.search(head.text):
+        return _KERNEL_INSTANCES if head.is_instance else _KERNELS
+    return _INSTANCES if head.is_instance else _OWN
 
 
 def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
@@ -224,11 +243,12 @@ def blame(unit: Unit, output: str) -> Blame:
     return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
 
 
-def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | str]:
-    """Per blob what its section defines; or why that cannot be said, as where it is less than the unit asked for."""
+def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Found | str]:
+    """Per blob what its section defines; or why that cannot be said, as where it is less than the unit asked for.
+    `how`: the object was made so, rather than by the toolchain's own driver."""
     places: dict[int, Collection[int]] = {}
     for i, section in enumerate(image.sections):
-        if section.name.startswith((_OWN, _INSTANCES)):
+        if section.name.startswith((_OWN, _INSTANCES, _KERNELS, _KERNEL_INSTANCES)):
             places[i] = (int(section.name[len(_OWN) :]),)
         elif section.name.startswith(_COMMON):
             places[i] = unit.shared[int(section.name[len(_COMMON) :])]
@@ -256,6 +276,13 @@ def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | str]:
         for b in places[s.section]:
             counts[b] += 1
             name = _original(s.name, unit.renamed[b], b)
+            is_instance = unit.kernel_in(image.sections[s.section].name) if how else None
+            if how and is_instance is not None:
+                if s.binding != "LOCAL":
+                    handles[b].append(name)
+                if s.binding == "LOCAL" or (how.hides_instances if is_instance else how.hides_kernels):
+                    unreachable[b].append(name)
+                continue
             if handle in named:
                 handles[b].append(_original(handle, unit.renamed[b], b))
             if s.name == handle:
@@ -270,7 +297,7 @@ def read_back(image: ElfImage, unit: Unit) -> dict[int, Found | str]:
             place = image.sections[s.section].name
             if s.binding == "WEAK" and s.section in image.merged_sections:
                 weak[b].add(name)
-            elif s.binding == "WEAK" or place.startswith(_INSTANCES) or place in unit.instances:
+            elif s.binding == "WEAK" or place.startswith((_INSTANCES, _KERNEL_INSTANCES)) or place in unit.instances:
                 merged[b].add(name)
     data: dict[int, list[str]] = {b: [] for b in unit.heads}
     shared_out: dict[int, str] = {}

@@ -33,6 +33,16 @@ class Found:
     origin: str = ""
 
 
+@dataclass(frozen=True)
+class TextCompile:
+    """`argv` compiles preprocessed text for the host, with a compiler that takes kernels for functions. In the real
+    object kernels are hidden (`hides_kernels`), or instances of kernel templates local (`hides_instances`)."""
+
+    argv: tuple[str, ...]
+    hides_kernels: bool = False
+    hides_instances: bool = False
+
+
 class Toolchain(ABC):
     """Option tables, arch detection and recipes of one family of compilers. Stateless."""
 
@@ -214,7 +224,14 @@ class Toolchain(ABC):
         return ()
 
     def device_dependencies(
-        self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
         """argvs, each of which leaves in `output` a make rule of all that device passes read; read it each time."""
         return []
@@ -232,6 +249,25 @@ class Toolchain(ABC):
     ) -> list[tuple[str, ...]]:
         """argvs, for every pass over `source`, each of which leaves in `output` a make rule of all that it reads; read
         it each time. A header that is not found is no error: the rule names it as `source` does."""
+
+    def text_compile(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        is_c: bool,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TextCompile | None:
+        """How to do what `host_compile` does with a `source` that is preprocessed and `readable`; None where only the
+        toolchain's own driver can."""
+        return None
+
+    def readable(self, text: str) -> str:
+        """Preprocessed text as `text_compile` takes it."""
+        return text
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
         """Whether what a blob defines stays within its library unless its source says otherwise."""

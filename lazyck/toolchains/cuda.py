@@ -13,11 +13,11 @@ from lazyck import abi, proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import environment
 from lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
-from lazyck.toolchains import cuda_checks, cuda_places, lookup, nvcc_options
-from lazyck.toolchains.base import Found, Toolchain, accepts
+from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
+from lazyck.toolchains.base import Found, TextCompile, Toolchain, accepts
 from lazyck.toolchains.check import Check, State
-from lazyck.toolchains.gnu import own_library_items
-from lazyck.toolchains.options import Item, join
+from lazyck.toolchains.gnu import TABLE, own_library_items
+from lazyck.toolchains.options import Item, Role, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
 _RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
@@ -223,13 +223,7 @@ class CudaToolchain(Toolchain):
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
         # nvcc has no -MG, but its steps are gcc's
-        rules = []
-        for step in self._preprocessing(base, source, archs, cwd, env):
-            at = step.index("-o")
-            words = [*step[:at], *step[at + 2 :]]
-            words.remove("-E")
-            rules.append((*words, "-M", "-MG", "-MF", output))
-        return rules
+        return [_listing(step, output, "-MG") for step in self._preprocessing(base, source, archs, cwd, env)]
 
     def _preprocessing(
         self,
@@ -246,19 +240,7 @@ class CudaToolchain(Toolchain):
         shown = proc.run(argv, cwd=cwd, env=env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
-        path = (environment() if env is None else env).get("PATH", os.defpath)
-        steps = []
-        for line in shown.stderr.splitlines():
-            if line.startswith("#$ PATH="):
-                path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
-            if not line.startswith("#$ ") or " -E " not in line:
-                continue
-            step = shlex.split(line[3:])
-            if "-o" in step:
-                if "/" not in step[0]:
-                    step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
-                steps.append(step)
-        return steps
+        return [step for step in _steps(shown.stderr, env) if "-E" in step and "-o" in step]
 
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
         slow = _both("-O", "-Ofc") | _DEBUGGING
@@ -266,6 +248,46 @@ class CudaToolchain(Toolchain):
         words = join(_without_hiding(kept))
         flags = (*self.host_only, "-Xcompiler", "-O0", "-w", "-c", source, "-o", output)
         return (base[0], *words, *self._flags_for(archs[:1]), *self._protecting(base), *flags)
+
+    def text_compile(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        is_c: bool,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TextCompile | None:
+        # the last step of a compile, without cudafe++ before it, which takes most of the time
+        shown = proc.run([*self.host_compile(base, source, output, archs), "--dryrun"], cwd=cwd, env=env)
+        steps = _steps(shown.stderr, env)
+        front = next((s for s in steps if os.path.basename(s[0]).startswith("cudafe++")), [])
+        back = next((s for s in steps if "-c" in s and any(w.endswith(".cudafe1.cpp") for w in s)), [])
+        if shown.status != 0 or not front or not back:
+            return None
+        compiler, *rest = (w for w in back if not w.endswith(".cudafe1.cpp"))
+        at = rest.index("-o")
+        words = join(i for i in TABLE.split((*rest[:at], *rest[at + 2 :])) if i.role is not Role.LANGUAGE)
+        faster = host_text.fewer_collections((compiler,))
+        argv = (
+            compiler,
+            *words,
+            "-g0",
+            "-w",
+            "-fpermissive",
+            *faster,
+            *host_text.language(is_c=is_c),
+            source,
+            "-o",
+            output,
+        )
+        hides_kernels = "--device-hidden-visibility" in front
+        return TextCompile(argv, hides_kernels, hides_kernels or "--static-host-stub" in front)
+
+    def readable(self, text: str) -> str:
+        return host_text.readable_by_host(text)
 
     def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
         kept = [i for i in self.table.split(base[1:]) if i.name not in _DEBUGGING]
@@ -279,9 +301,18 @@ class CudaToolchain(Toolchain):
         return ("-Xcudafe", "--error_limit=100000")
 
     def device_dependencies(
-        self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        return [(*base, *self._flags_for(archs), "-w", "-M", "-MF", output, source)]  # covers every pass at once
+        # of `nvcc -M`, which covers every pass at once, half is the host's
+        steps = self._preprocessing(base, source, archs, cwd, env)
+        return [_listing(step, output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
 
     def _host_items(self, base: Sequence[str]) -> list[Item]:
         items = []
@@ -345,6 +376,28 @@ class CudaToolchain(Toolchain):
 def _codes(text: str) -> list[str]:
     """The archs of a list of codes: those with machine code; where there are none, those with PTX."""
     return re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", text) or re.findall(r"\bcompute_(\d+[a-f]?)", text)
+
+
+def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
+    """The command that lists in `output` what `step`, a preprocessor's, reads."""
+    at = step.index("-o")
+    words = [w for w in (*step[:at], *step[at + 2 :]) if w != "-E"]
+    return (*words, "-M", *more, "-MF", output)
+
+
+def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
+    """The commands that `nvcc --dryrun` shows, each with its program as it would be found."""
+    path = (environment() if env is None else env).get("PATH", os.defpath)
+    steps = []
+    for line in shown.splitlines():
+        if line.startswith("#$ PATH="):
+            path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
+        step = shlex.split(line[3:]) if line.startswith("#$ ") else []
+        if step and "/" not in step[0] and "=" not in step[0]:
+            step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
+        if step:
+            steps.append(step)
+    return steps
 
 
 @lru_cache(maxsize=64)

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
-from lazyck.toolchains import llvm, lookup, names
-from lazyck.toolchains.base import Found, machine_for
+from lazyck.toolchains import host_text, llvm, lookup, names
+from lazyck.toolchains.base import Found, TextCompile, machine_for
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 
@@ -53,6 +53,21 @@ class HostToolchain(GnuToolchain):
         **dict.fromkeys(llvm.SUFFIXES, "llvm"),
         **dict.fromkeys(MODULES, "!modules"),
     }
+
+    def text_compile(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        is_c: bool,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TextCompile | None:
+        *words, compile_only, _, to, _ = self.host_compile(base, source, output, archs)
+        more = (*self.all_errors((base[0],)), *host_text.fewer_collections((base[0],)))
+        return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.without_launchers(lookup.resolve("CXX", env))

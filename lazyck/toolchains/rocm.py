@@ -156,7 +156,14 @@ class RocmToolchain(GnuToolchain):
         return [*super().checks(found, env), *rocm_checks.checks(found, self.present_archs(found, env), env)]
 
     def device_dependencies(
-        self, base: Sequence[str], source: str, output: str, archs: Sequence[str]
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
         # since clang 20 the driver takes the file of a device-only rule for a temporary one: named past it too
         named = ("-MF", output, "-Xclang", "-dependency-file", "-Xclang", output)

@@ -280,7 +280,7 @@ template <> float launch_<Pick<char>::type>(const lib::Args&, int) {{ return els
     check(any_bench, **{f"s{d}": text.format(d=d) for d in (1, 2, 3)})
 
 
-def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(any_bench: Bench) -> None:
+def test_blobs_that_do_not_go_together_are_probed_apart(any_bench: Bench) -> None:
     (any_bench.at / "late.h").write_text("#pragma once\n")
     good = '#include "common.h"\nvoid good_{i}(lib::Args) {{}}\n'
     texts = {f"g{i}": good.format(i=i) for i in range(4)}
@@ -293,7 +293,7 @@ def test_a_blob_at_fault_is_compiled_alone_and_the_others_are_not(any_bench: Ben
     result = any_bench.probe_all(texts)
     found = by_stem(result)
     assert not result.eager
-    assert [n for n, p in found.items() if p.compiled] in (["one", "instances"], ["two", "instances"])
+    assert [n for n, p in found.items() if p.compiled] == ["instances"]
     assert found["one"].symbols == found["two"].symbols == ("_Z4samei",)
     assert "_ZN3BoxILi3EE3getEv" in found["instances"].symbols
     assert all(found[f"g{i}"].symbols == (f"_Z6good_{i}N3lib4ArgsE",) for i in range(4))
@@ -331,9 +331,7 @@ def test_more_faults_than_a_compiler_reports_at_once(tmp_path: Path) -> None:
             texts[f"{kind}{i}"] = f'#include "common.h"\n{kind} same_{i}(int) {{ return 1; }}\nvoid {kind}_{i}() {{}}\n'
     texts |= {f"right{i}": f'#include "common.h"\nvoid r{i}() {{}}\nvoid q{i}() {{}}\n' for i in range(50)}
     result = bench.probe_all(texts, jobs=2)
-    compiled = [p for p in result.probed if p.compiled]
-    assert len(result.probed) + len(result.eager) == 100 and len(compiled) + len(result.eager) == 25
-    assert all("only its own compile could tell" in reason for reason in reasons(result).values())
+    assert len(result.probed) == 100 and not [p for p in result.probed if p.compiled]
     assert all(len(p.symbols) == 2 for p in result.probed)
 
 

@@ -268,7 +268,7 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
     subprocess.run(argv, cwd=tmp_path, check=True)
     assert "*p = 2" in (tmp_path / "k.ii").read_text()
     subprocess.run(CUDA.host_compile(first, "k.cu", "k.o", ("80", "90")), cwd=tmp_path, check=True)
-    (depend,) = CUDA.device_dependencies(first, "k.cu", "k.d", ("80",))
+    (depend,) = CUDA.device_dependencies(first, "k.cu", "k.d", ("80",), cwd=str(tmp_path), env=env)
     subprocess.run(depend, cwd=tmp_path, check=True)
     assert "device.h" in (tmp_path / "k.d").read_text()
     recipe = CUDA.recipe_words(first)
