@@ -143,17 +143,20 @@ class Proof:
         key = case.key(self._contents)
         known = self._recall(key)
         if known is None:
-            work = self._directory / "proof" / str(i)
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
-            known = _preprocess(case, work, case.blobs)
+            # what may be asked for is added before the bundle is looked at, which spares one look
             asked = _asked(case) - set(case.places.values())
-            known = replace(known, lacking=known.lacking | asked)
+            known = Finding(frozenset(asked)) if asked else self._preprocessed(i, case)
         self._used[key] = known
         return known
 
+    def _preprocessed(self, i: int, case: _Case) -> Finding:
+        work = self._directory / "proof" / str(i)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        return _preprocess(case, work, case.blobs)
+
     def _recall(self, key: str) -> Finding | None:
-        known = self._known.get(key)
+        known = self._used.get(key) or self._known.get(key)
         if known is None or not all(map(os.path.isfile, known.lacking)):
             return None
         self._used[key] = known
