@@ -45,11 +45,12 @@ class Difference:
 @dataclass(frozen=True)
 class Lazy:
     """The lazy library: what it offers, which of its symbols are stubs, and whether its blobs are linked so that they
-    prefer definitions of their own (`-Bsymbolic`)."""
+    prefer definitions of their own (`-Bsymbolic`); `kept`: libraries that it needs for their sake."""
 
     offered: Offered
     stubs: frozenset[str]
     binds_own: bool
+    kept: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def compare(
         Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
     ]
     if whole:
-        found += [*facts.undefined(), *_dynamic(ahead, lazy.offered, shared)]
+        found += [*facts.undefined(), *_dynamic(ahead, lazy.offered, lazy.kept, shared)]
     if whole and all(b.is_readable for b in blobs):
         found += facts.hollow()
     named = tuple(replace(d, source=d.source or source_of.get(d.name, "")) for d in dict.fromkeys(found))
@@ -242,14 +243,15 @@ def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
         yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
 
 
-def _dynamic(ahead: Offered, lazily: Offered, shared: bool) -> Iterator[Difference]:
+def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool) -> Iterator[Difference]:
     """What differs in the dynamic section."""
     for name in ahead.needed:
         if name not in lazily.needed:
             yield Difference("needed-lost", name)
     for name in lazily.needed:
         if name not in ahead.needed:
-            yield Difference("needed-runtime" if _RUNTIME_NEEDS.match(name) else "needed-added", name)
+            is_kept = "needed-kept" if name in kept else "needed-added"
+            yield Difference("needed-runtime" if _RUNTIME_NEEDS.match(name) else is_kept, name)
     common = [[n for n in one.needed if n in other.needed] for one, other in ((ahead, lazily), (lazily, ahead))]
     if common[0] != common[1]:
         yield Difference("needed-order", "DT_NEEDED", "", " ".join(common[0]), " ".join(common[1]))

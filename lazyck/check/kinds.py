@@ -55,6 +55,10 @@ KINDS = {
     ),
     "stub-binding": Kind("is weak ahead of time, its stub global: the loader does not tell them apart", fails=False),
     "ifunc": Kind("chooses its code at load (IFUNC), its stub at the first call", fails=False),
+    "needed-kept": Kind(
+        "is named by the link, and kept for lazy blobs that may need it, which ahead of time none does (DT_NEEDED)",
+        fails=False,
+    ),
     "needed-runtime": Kind("is needed by lazyck's runtime, which is in C++ (DT_NEEDED)", fails=False),
     "soname": Kind("is a name that the lazy library gives itself, since blobs must find it by one", fails=False),
 }

@@ -117,7 +117,7 @@ def _compare(
     stubs = frozenset(plain_name(s) for s, _ in manifest.symbols) if manifest else frozenset()
     binds_own = any("-Bsymbolic" in word for recipe in (manifest.recipes if manifest else ()) for word in recipe.link)
     blobs = [read_blob_object(u.object, u.blob.source, link.eager.get(u.blob.output, "")) for u in compiled.units]
-    lazy = Lazy(read_offered(linked), stubs, binds_own)
+    lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept))
     ahead, whole = read_offered(library), compiled.is_whole
     found = compare(ahead, lazy, blobs, shared=link.shared, whole=whole)
     lost = frozenset(d.name for d in found.differences if d.kind in ("lost", "internal"))

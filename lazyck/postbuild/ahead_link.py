@@ -21,7 +21,7 @@ from lazyck.postbuild.inputs import LinkInputs, files_of
 from lazyck.postbuild.words import Keeper
 from lazyck.toolchains.options import Item, Role
 
-AHEAD_VERSION = 1
+AHEAD_VERSION = 2
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
 # options of the linker that write further files: those of the build are left alone
 _WRITES = frozenset({"-Map", "--Map", "--dependency-file", "--out-implib"})
@@ -34,7 +34,8 @@ class AheadLink:
     `words` is the whole command; its output is `HERE/ahead/<file name>`. `records` are the blobs of its deferred
     objects: record N is to be compiled into `object_name(N)`. `archives` are file names of kept copies in `objects`:
     of number N, `archive_name(N)` is to be made. `eager` maps the outputs of the blobs that are compiled eagerly to
-    the reasons. `shared` says that the output is a library.
+    the reasons. `shared` says that the output is a library. `kept` are the sonames of libraries that the lazy link
+    keeps for its blobs' sake.
     """
 
     words: tuple[str, ...]
@@ -43,6 +44,7 @@ class AheadLink:
     archives: tuple[str, ...]
     eager: Mapping[str, str]
     shared: bool
+    kept: tuple[str, ...] = ()
 
 
 def object_name(number: int) -> str:
@@ -133,6 +135,7 @@ def save(ahead: AheadLink, directory: Path) -> None:
         "archives": ahead.archives,
         "eager": dict(ahead.eager),
         "shared": ahead.shared,
+        "kept": ahead.kept,
     }
     write_atomic(directory / "ahead.json", json.dumps(raw).encode())
 
@@ -151,8 +154,7 @@ def load(directory: Path) -> AheadLink:
             )
             for source, output, tool, toolchain, cwd, argv, prefix, env in raw["records"]
         ]
-        return AheadLink(
-            tuple(raw["words"]), raw["cwd"], tuple(records), tuple(raw["archives"]), raw["eager"], raw["shared"]
-        )
+        archives, kept = tuple(raw["archives"]), tuple(raw["kept"])
+        return AheadLink(tuple(raw["words"]), raw["cwd"], tuple(records), archives, raw["eager"], raw["shared"], kept)
     except (OSError, ValueError, TypeError, KeyError) as e:
         raise FormatError(f"{path}: what a check needs of the link is not there ({e})", again) from e

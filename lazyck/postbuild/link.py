@@ -16,7 +16,7 @@ from lazyck import manifest, proc
 from lazyck.command import LinkCommand
 from lazyck.config import runtime_source
 from lazyck.files import encode, write_atomic
-from lazyck.postbuild import ahead_link, bundle, cudart, missing, relink, state, summary, symbols
+from lazyck.postbuild import ahead_link, bundle, cudart, elf, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, Target, describe
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.private_names import plain_name
@@ -112,7 +112,7 @@ def link_lazily(
     store.tidy()
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     state.save(st, directory)
-    keep_link(link, inputs, settled, directory, settings)
+    keep_link(link, inputs, settled, demands, directory, settings)
     state.commit(final)
     delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
@@ -292,12 +292,19 @@ def link_once(
 
 
 def keep_link(
-    link: LinkCommand, inputs: LinkInputs, settled: Settled, directory: Path, settings: BuildSettings
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    demands: Demands,
+    directory: Path,
+    settings: BuildSettings,
 ) -> None:
     """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: made.reason for made in settled.objects}
     ahead = ahead_link.read_link(link, inputs, eager, directory, places_of(link, settings))
-    ahead_link.save(ahead, directory)
+    libraries = dict(inputs.libraries)
+    kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
+    ahead_link.save(replace(ahead, kept=kept if settled.lazy else ()), directory)
 
 
 def places_of(link: LinkCommand, settings: BuildSettings) -> bundle.Places:

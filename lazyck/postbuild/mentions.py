@@ -16,6 +16,7 @@ from lazyck.postbuild.elf import asked_for, open_image
 from lazyck.postbuild.probe_group import Group
 
 _EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
+_LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2
 _CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
@@ -40,6 +41,10 @@ class _Batch:
             names = reaching(self._code, names)
         wanted = {s: names - own.get(s, frozenset()) for s in self._in_blobs}
         return [s for s, words in self._in_blobs.items() if words & wanted[s] and self._uses(s, wanted[s])]
+
+    def holds(self, names: frozenset[str]) -> bool:
+        """Whether one of `names` stands in its text."""
+        return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
 
     def declared_instances(self) -> set[str]:
         """Names of the templates of which an instance is declared, so that it must come from elsewhere."""
@@ -72,6 +77,14 @@ class Mentions:
             for source in batch.sources(names, own)
             for blob in batch.group.sources[source]
         }
+
+    def are_large(self) -> bool:
+        """Whether it takes long to compile one of the texts, whichever blob it is of."""
+        return any(path.stat().st_size > _LARGE for _, paths in self._texts for path in paths)
+
+    def hold(self, names: frozenset[str]) -> bool:
+        """Whether one of `names` stands in any text, used or not."""
+        return any(batch.holds(names) for batch in self._all())
 
     def declared_instances(self) -> frozenset[str]:
         """Names of the templates of which some text says `extern template`."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import cudart, demangle, elf, kernels
 from lazyck.postbuild.inputs import LinkInputs
-from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
+from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library, template_of
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
 from lazyck.postbuild.probe import Probed, ProbeResult
@@ -23,10 +23,13 @@ from lazyck.postbuild.probe_group import Group
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.symbols import Names
-from lazyck.postbuild.vtables import is_of_class
+from lazyck.postbuild.vtables import of_classes_with
 from lazyck.toolchains import CUDA
 
-_SAMPLE = 8  # blobs compiled at most to learn whether a shared library is needed
+# How many blobs are compiled at most to learn whether a shared library is needed; one in so many where headers are as
+# large as torch's.
+_SAMPLE = 8
+_SHARE = 32
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Reach:
         unreachable = {s for p in settled.lazy for s in p.unreachable} - handles.keys()
         hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
         weak_hidden = _own(real.defined - real.strong - image.defined.keys())
-        hidden |= self._instances(weak_hidden) | {s for s in weak_hidden if is_of_class(s)}
+        hidden |= self._instances(weak_hidden) | of_classes_with(real.strong, weak_hidden)
         members = _own(self._members.strong - real.defined - stubs - image.defined.keys())
         weak = _own({s for p in settled.lazy for s in _instances(p)} - real.defined - stubs)
         eager, needed, pulled = dict(before.eager), set(before.needed), set(before.pulled)
@@ -160,7 +163,7 @@ class Reach:
                 linked = [p for _, p in self._inputs.libraries]
                 for other in needed_libraries(library, linked, self._compiler, self._env):
                     provided |= elf.read_shared(other).defined.keys()
-            if self._is_used(_own(offered.defined.keys() - provided), settled):
+            if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
                 found.append(index)
         return found
 
@@ -170,18 +173,27 @@ class Reach:
         if any(self._needs[b] & offered for b in lazy if b in self._needs):
             return True
         names = frozenset().union(*map(identifiers, offered))
+        allowed = min(_SAMPLE, len(lazy) // _SHARE) if self._mentions.are_large() else _SAMPLE
+        if allowed == 0:
+            return self._mentions.hold(names)
         fresh = {b: g for b, g in self._mentions.candidates(names).items() if b in lazy and b not in self._needs}
         if not fresh:
             return False
-        for blob, group in list(fresh.items())[:_SAMPLE]:
+        for blob, group in list(fresh.items())[:allowed]:
             self._compile({blob: group})
             if self._needs[blob] & offered:
                 return True
-        return len(fresh) > _SAMPLE
+        return len(fresh) > allowed
 
 
 def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
     return frozenset(s for s in symbols if not is_of_the_standard_library(s))
+
+
+def _is_asked_for(symbol: str, binding: str) -> bool:
+    """Whether code that uses a library's `symbol` leaves it undefined: an inline function or variable, which is no
+    template's instance, it has itself."""
+    return binding == "GLOBAL" or not symbol.startswith("_Z") or bool(template_of(symbol))
 
 
 def _only_here(symbols: Sequence[str]) -> frozenset[str]:

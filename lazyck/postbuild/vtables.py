@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lazyck.postbuild.elf import ElfImage, Symbol
 
@@ -26,15 +26,32 @@ def class_of(symbol: str) -> str:
 
 def is_member(function: str, class_name: str) -> bool:
     """Whether the mangled name of a function, or of a thunk to it, is that of a member of the class."""
+    inner, rest = _inside(class_name), _member_part(function)
+    return bool(rest) and rest.startswith(inner) and not rest[len(inner) :].startswith("I")
+
+
+def _inside(class_name: str) -> str:
+    """A class's mangled name as its members' begin with it."""
+    inner = class_name[2:]
+    return inner[1:-1] if inner.startswith("N") and inner.endswith("E") else inner
+
+
+def _member_part(function: str) -> str:
+    """What of a mangled name, or of a thunk's, names a member; "" for other functions."""
     thunk = _THUNK.match(function)
     member = _MEMBER.match("_Z" + function[thunk.end() :] if thunk else function)
-    if member is None:
-        return False
-    inner = class_name[2:]
-    if inner.startswith("N") and inner.endswith("E"):
-        inner = inner[1:-1]
-    rest = member.string[member.end() :]
-    return rest.startswith(inner) and not rest[len(inner) :].startswith("I")
+    return member.string[member.end() :] if member else ""
+
+
+def of_classes_with(functions: Collection[str], symbols: Iterable[str]) -> frozenset[str]:
+    """Those of `symbols` that are a vtable or typeinfo of a class which has a member among `functions`. If these are
+    what objects define and no other file has, each file that uses any other class has such symbols itself."""
+    classes = {s: class_of(s) for s in symbols if is_of_class(s)}
+    inner = {_inside(c) for c in classes.values()}
+    lengths = sorted({len(name) for name in inner})
+    rests = (rest for rest in map(_member_part, functions) if rest)
+    having = {rest[:n] for rest in rests for n in lengths if rest[:n] in inner and rest[n : n + 1] != "I"}
+    return frozenset(s for s, c in classes.items() if _inside(c) in having)
 
 
 def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, list[Symbol]]:
@@ -65,8 +82,7 @@ def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, li
 
 def _destructor(class_name: str) -> str:
     """The mangled name of a class's destructor, in the variant that deletes."""
-    inner = class_name[2:]
-    return f"_ZN{inner[1:-1] if inner.startswith('N') else inner}{_DELETING}"
+    return f"_ZN{_inside(class_name)}{_DELETING}"
 
 
 def _is_strong(f: Symbol) -> bool:

@@ -54,7 +54,7 @@ def found(
     shared: bool = True,
     whole: bool = True,
 ) -> Comparison:
-    lazy = Lazy(lazily, frozenset(stubs), binds_own)
+    lazy = Lazy(lazily, frozenset(stubs), binds_own, frozenset({"e"}))
     return compare(ahead, lazy, blobs, shared=shared, whole=whole)
 
 
@@ -243,7 +243,7 @@ def test_the_dynamic_section_is_compared() -> None:
     )
     lazily = replace(
         ahead,
-        needed=("c", "a", "d", "libstdc++.so.6"),
+        needed=("c", "a", "d", "e", "libstdc++.so.6"),
         entries={"RUNPATH": "/x", "SONAME": "libx.so"},
         code=frozenset({"INIT_ARRAY"}),
         flags=frozenset({"BIND_NOW"}),
@@ -252,6 +252,7 @@ def test_the_dynamic_section_is_compared() -> None:
     assert [(d.kind, d.symbol) for d in found(ahead, lazily, F).differences] == [
         ("needed-lost", "b"),
         ("needed-added", "d"),
+        ("needed-kept", "e"),
         ("needed-runtime", "libstdc++.so.6"),
         ("needed-order", "DT_NEEDED"),
         ("entry", "DT_RUNPATH"),
@@ -270,6 +271,6 @@ def test_a_sample_says_nothing_of_what_it_did_not_compile() -> None:
 def test_every_kind_is_told_in_words() -> None:
     assert all(kind.means for kind in KINDS.values())
     assert {name for name, kind in KINDS.items() if not kind.fails} == {
-        "own", "hidden", "program", "needed-runtime", "device", "handle", "stub-binding", "ifunc", "soname", "vague",
-        "vague-state",
+        "own", "hidden", "program", "needed-kept", "needed-runtime", "device", "handle", "stub-binding", "ifunc",
+        "soname", "vague", "vague-state",
     }  # fmt: skip

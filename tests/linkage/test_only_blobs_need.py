@@ -168,6 +168,49 @@ def test_one_blob_that_uses_a_library_is_enough_to_keep_it(project: Project) -> 
     assert project.call(3, 1) == "1003"
 
 
+def needed_by(library: Path) -> str:
+    return subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.differs("counts compiles, and the comparison has some of its own")
+@pytest.mark.parametrize("mentions", [True, False])
+def test_below_large_headers_a_library_that_may_be_needed_is_kept_without_a_compile(
+    project: Project, mentions: bool
+) -> None:
+    prepared(project, f"{MAKE_FOO} foo.cpp")
+    compiler = CountingCompiler(project.where, "g++-9")
+    large = "".join(f"extern int padding_{i:06};\n" for i in range(400_000))  # 9 MB
+    project.file("large.h", "#pragma once\n" + large + ("int foo(int);\n" if mentions else ""))
+    project.write({1: '#include "large.h"\n' + body(1, "x + 1"), 2: body(2, "x")})
+    link = "g++-9 -shared -o libx.so *.o -Wl,--as-needed -Lext -lfoo -Wl,-rpath,$PWD/ext"
+    project.build(link, flags="-I. -O1", cxx="g++-9", path=str(compiler.path.parent))
+    assert "2 lazy with 2 symbols, 0 eager" in project.report
+    assert sum(compiler.compiles(f"v{n}") for n in (1, 2)) == 0
+    assert ("libfoo.so" in needed_by(project.where / "libx.so")) == mentions
+
+
+@pytest.mark.differs("counts compiles, and the comparison has some of its own")
+def test_hidden_classes_that_each_file_has_itself_cost_no_compile(project: Project) -> None:
+    compiler = CountingCompiler(project.where, "g++-9")
+    project.file(
+        "error.h",
+        "#pragma once\n#include <stdexcept>\n"
+        'namespace quiet __attribute__((visibility("hidden"))) {\n'
+        "struct Error : std::runtime_error {\n  using runtime_error::runtime_error;\n"
+        "  virtual int code() const { return 7; }\n};\n"
+        "}\n",
+    )
+    catches = '[](int n) { try { throw quiet::Error("x"); } catch (const quiet::Error& e) { return n + e.code(); } }(x)'
+    project.write(
+        {1: '#include "error.h"\n' + body(1, catches)},
+        more=f'#include "error.h"\nint own(int x) {{ return {catches}; }}\n',
+    )
+    project.build("g++-9 -shared -o libx.so *.o", flags="-I. -O1", cxx="g++-9", path=str(compiler.path.parent))
+    assert "1 lazy with 1 symbols, 0 eager" in project.report, project.report
+    assert compiler.compiles("v1") == 0
+    assert project.call(1, 3) == "10"
+
+
 @pytest.mark.parametrize("hidden", ["", '__attribute__((visibility("hidden"))) '], ids=["default", "hidden"])
 def test_an_eager_blob_of_an_archive_brings_the_members_that_it_needs(project: Project, hidden: str) -> None:
     only = f"{hidden}int only(int x);\n"
