@@ -78,6 +78,12 @@ def lazyck(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> None:
         sys.exit(status)
 
 
+def check(tmp: Path, sample: int, *, cwd: Path, env: Mapping[str, str]) -> None:
+    """Compare the libraries of a tmp dir with those of an ahead-of-time build, by `sample` blobs of each; ends the
+    program if they differ."""
+    lazyck("check", "--tmp-dir", tmp, "--sample", str(sample), cwd=cwd, env=env)
+
+
 def summaries(tmp: Path) -> dict[str, dict[str, object]]:
     """What lazyck says of each library of a tmp dir, by the library's name."""
     found = [json.loads(p.read_text()) for p in sorted(tmp.glob("libs/*/summary.json"))]

@@ -131,6 +131,7 @@ def build_lazily(root: Path, work: Path, home: Path, apis: list[str]) -> dict[st
         words += ["--blobs", *aiter.BLOBS, "--", *command]
     begun = time.time()
     sources.lazyck(*words, cwd=work, env=env)
+    sources.check(tmp, 4, cwd=work, env=env)
     summaries = sources.summaries(tmp)
     built = {}
     for api in apis:

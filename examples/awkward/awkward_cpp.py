@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from sources import Source, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
+from sources import Source, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
 
 SOURCE = Source(
     "awkward-cpp==50", "awkward_cpp-50.tar.gz", "264b6fb4e82acc1057b5b2ff0d33fabc361032528e233815cd2224c6dbc96d8e"
@@ -69,6 +69,8 @@ def build(work: Path, venv: Path, unpacked: Path, *, lazily: bool) -> Built:
     else:
         subprocess.run(command, cwd=place / "source", env=env, check=True)
     built = Built(place / "site", time.monotonic() - begun, cpu_of_children() - cpu)
+    if lazily:
+        check(place / "tmp", 200, cwd=work, env=env)
     (wheel,) = (place / "wheel").glob("awkward_cpp-*.whl")
     install = [str(venv / "bin" / "pip"), "install", "-q", "--no-deps", "-t", str(built.site), str(wheel)]
     subprocess.run(install, check=True)

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent), str(REPOSITORY)]
 
-from sources import Source, cpu_of_children, fetch  # noqa: E402
+from sources import Source, check, cpu_of_children, fetch  # noqa: E402
 
 from lazyck.interceptor.log import read_log  # noqa: E402
 
@@ -134,6 +134,7 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
     if done.returncode != 0:
         sys.exit(f"the lazy build failed with status {done.returncode}")
     m.wall, m.cpu = time.monotonic() - begun, cpu_of_children() - cpu
+    check(build / "lazyck", 4, cwd=REPOSITORY, env=env)
     for line in (build / ".ninja_log").read_text().splitlines()[1:]:
         start, end, _, output, _ = line.split("\t")
         if output.endswith("_api.o"):

@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from sources import Source, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
+from sources import Source, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
 
 SOURCE = Source(
     "llama-cpp-python==0.3.16",
@@ -173,6 +173,7 @@ def main() -> None:
     begun, cpu = time.monotonic(), cpu_of_children()
     lazyck("build", "full", *lazily, "--", *words, cwd=work, env=os.environ)
     wall, cpu = time.monotonic() - begun, cpu_of_children() - cpu
+    check(tmp, 8, cwd=work, env=os.environ)
     summary = summaries(tmp)[f"lib{backend.target}"]
     print(f"lazy build: {wall:.0f} s, {cpu:.0f} s CPU")
     library = build / "bin" / f"lib{backend.target}.so"

@@ -21,12 +21,13 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
 import stand_ins  # noqa: E402
-from sources import Source, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
+from sources import Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
 from lazyck.postbuild import elf  # noqa: E402
 from lazyck.postbuild.eager import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 
+CHECKED = 2  # blobs that are compiled for the host to compare libraries: each takes minutes
 REQUIREMENTS = ("torch", "ninja", "packaging", "psutil", "setuptools", "wheel")
 
 
@@ -102,7 +103,8 @@ def prepare(extension: Extension, work: Path, arch: str) -> Place:
 
 
 def build(place: Place) -> tuple[float, float]:
-    """`lazyck build full` around setup.py; wall and CPU seconds."""
+    """`lazyck build full` around setup.py; wall and CPU seconds. Ends the program if the library is another one than
+    setup.py makes ahead of time."""
     for old in (place.source / "build", place.tmp):
         shutil.rmtree(old, ignore_errors=True)
     place.library.unlink(missing_ok=True)
@@ -118,6 +120,7 @@ def build(place: Place) -> tuple[float, float]:
         lacking = stand_ins.undefined(place.library, place.environment)
         say(f"stand-ins for {len(lacking)} functions of libc10_cuda and libtorch_cuda, which this torch lacks")
         stand_ins.make(place.stand_ins, lacking)
+    check(place.tmp, CHECKED, cwd=place.source, env=place.environment)
     return wall, cpu
 
 

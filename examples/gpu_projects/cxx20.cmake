@@ -1,0 +1,1 @@
+set(CXX_STD 20 CACHE STRING "C++ standard")
