@@ -41,10 +41,12 @@ def _included(text: str) -> list[str]:
 
 class Reach:
     """What the blobs of a group reach of `files`. Those for which `is_common` holds, and what these lead to, belong to
-    every blob: the driver may add them by itself."""
+    every blob: the driver may add them by itself. With `guesses`, a macro names none of them."""
 
-    def __init__(self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool]) -> None:
-        self._files = files
+    def __init__(
+        self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool], *, guesses: bool = False
+    ) -> None:
+        self._files, self._guesses = files, guesses
         self._by_base: dict[str, list[str]] = {}
         for file in files:
             self._by_base.setdefault(posixpath.basename(file), []).append(file)
@@ -67,7 +69,7 @@ class Reach:
         if file not in self._next:
             text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
             names, computed = included_names(text)
-            found = self._files if computed else frozenset().union(*map(self._matches, names))
+            found = self._files if computed and not self._guesses else frozenset().union(*map(self._matches, names))
             self._next[file] = found
         return self._next[file]
 

@@ -21,7 +21,7 @@ from lazyck.postbuild.cxx_instances import Instances, instances
 from lazyck.postbuild.cxx_lexer import flat, without_attributes
 from lazyck.postbuild.cxx_variables import Declaration, Kind, Unsupported
 from lazyck.postbuild.elf import open_image
-from lazyck.postbuild.header_reach import Reach, included_names
+from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.probe_object import defines
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.base import TextCompile
@@ -404,7 +404,7 @@ class _Reaches:
 
     def __call__(self, index: int) -> frozenset[str]:
         if self._reach is None:
-            self._reach = Reach(self._files, self._sources, lambda file: False)
+            self._reach = Reach(self._files, self._sources, lambda file: False, guesses=True)
         return self._reach.of(self._sources[index])
 
 
@@ -534,22 +534,14 @@ class _Solver:
 
     def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
         """`blobs` by which of the headers `at_error` they read: those that share one stay together, as do those that
-        read none, which are of the family that the compiler read first. Where each may read all of them, as below an
-        `#include MACRO`, those stay together that name the same headers, and those that no other is like."""
+        read none, which are of the family that the compiler read first."""
         families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
-        by_names: dict[frozenset[str], dict[int, list[Declaration]]] = {}
         for b, declarations in blobs.items():
-            by_names.setdefault(included_names(self._preludes[b])[0], {})[b] = declarations
             read = self._reach(b) & at_error
             alike = [f for f in families if f[0] & read or f[0] == read]
             families = [f for f in families if f not in alike]
             members = {k: d for _, family in alike for k, d in family.items()} | {b: declarations}
             families.append((read.union(*(names for names, _ in alike)), members))
-        if len(families) == 1:
-            single = {b: d for family in by_names.values() if len(family) == 1 for b, d in family.items()}
-            by_include = [*(family for family in by_names.values() if len(family) > 1), *([single] if single else [])]
-            if len(by_include) <= self._left:
-                return by_include
         return [members for _, members in families]
 
     def _halves(
