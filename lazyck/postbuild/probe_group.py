@@ -29,6 +29,7 @@ from lazyck.toolchains.base import TextCompile
 _COMPILES = 8  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails a second time falls apart if more than one blob in so many is at fault
 _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
+_ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
 _STATIC = re.compile(r"\bstatic\b")
@@ -559,4 +560,5 @@ class _Solver:
 def first_error(said: str) -> str:
     """The line of a compiler's output that says what went wrong first."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")[:500]
+    errors = [line for line in lines if _ERROR.search(line)] or [line for line in lines if "error" in line.lower()]
+    return (errors or lines or ["no message"])[0][:500]
