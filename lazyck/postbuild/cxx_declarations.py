@@ -106,6 +106,8 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
                     continue
                 end = _constructor_end(head)
                 _function(found, tuple(context), head[:end], text[start : m.end()], is_defined=True)
+                if found[-1].kind is Kind.HEAD and end < len(head):
+                    found[-1] = found[-1]._replace(initializers=head[end:])
                 start = m.end()
         elif c == ";" and braces == 0:
             statement = text[start : m.start()].strip()

@@ -30,6 +30,7 @@ class Declaration(NamedTuple):
     reference: str = ""  # an explicit instantiation: a pointer's declaration with %s for its name and attributes
     is_instance: bool = False  # an explicit instantiation
     is_constant: bool = False  # a variable that is private for being constant, unless another declaration says `extern`
+    initializers: str = ""  # a constructor's: a member may have no other way to be made
 
 
 ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")

@@ -81,7 +81,8 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
     seen = set(start)
     todo = list(seen)
     while todo and by_name:
-        for name in by_name.keys() & frozenset(IDENTIFIER.findall(declarations[todo.pop()].text)):
+        d = declarations[todo.pop()]
+        for name in by_name.keys() & frozenset(IDENTIFIER.findall(d.text + d.initializers)):
             fresh = [i for i in by_name[name] if i not in seen]
             seen.update(fresh)
             todo += fresh
@@ -114,9 +115,10 @@ def render(
                 pointer = f'__attribute__((used, section("{_POINTERS}{b}"))) lz_pointer_{len(lines)}'
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
                 continue
+            initializers = renamers[b](d.initializers)
             if heads[context, text] == 1 if is_head else text != d.text:
                 section = f"{_section(d)}{b}"
-                lines.append(_within(context, _definition(text, section) if is_head else text))
+                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
                 continue
             number = numbers.get((context, text))
             if number is None:
@@ -127,7 +129,8 @@ def render(
                 if _GLOBAL.search(d.text):
                     unit.kernels[f"{_COMMON}{number}"] = d.is_instance
                 lines.append(f'# 1 "lazyck-shared-{number}"')
-                lines.append(_within(context, _definition(text, f"{_COMMON}{number}") if is_head else text))
+                section = f"{_COMMON}{number}"
+                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
                 lines.append(f'# 1 "lazyck-blob-{b}"')
             unit.shared[number].add(b)
     unit.text = "\n".join(lines) + "\n"
@@ -205,14 +208,14 @@ def instantiates_a_kernel(d: Declaration) -> bool:
     return bool(d.reference and _GLOBAL.search(d.text))
 
 
-def _definition(head: str, section: str) -> str:
-    """The head with an empty body, placed in `section`."""
+def _definition(head: str, initializers: str, section: str) -> str:
+    """The head with an empty body, placed in `section`; a constructor's with its member `initializers`."""
     prefixes, rest = template_prefixes(head)
     start = _ATTRIBUTES.match(rest)
     at = start.end() if start else 0
     body = "{ }" if _GLOBAL.search(rest) else "{ __builtin_trap(); }"
     placed = f'{rest[:at]}__attribute__((used, section("{section}"))) {rest[at:]}'
-    return " ".join([*prefixes, placed, body])
+    return " ".join([*prefixes, placed, initializers, body])
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,23 @@ std::string name_<trait_0>() {{ return "x" + std::to_string({d}); }}
     assert all(len(p.symbols) == 2 for p in found.values())
 
 
+def test_constructors_whose_members_need_an_initializer(any_bench: Bench) -> None:
+    (any_bench.at / "made.h").write_text(
+        "struct Part { explicit Part(int); Part(const Part&) = delete; ~Part(); };\n"
+        "template <int N> struct Made { Made(int, const Part&); Part first; const int& second; };\n"
+    )
+    blob = """
+#include "made.h"
+namespace {{ int number(int n) {{ return n + {n}; }} const int numbers[] = {{1, 2}}; }}
+static int other(int n) {{ return n - {n}; }}
+struct Pair {{ Part p, q; Pair(int a, int b); }};
+template <> Made<{n}>::Made(int n, const Part&) : first{{number(n)}}, second(numbers[{n} % 2]) {{ other(n); }}
+Pair::Pair(int a, int b) : p(other(a)), q{{[] {{ return 3; }}()}} {{ }}
+"""
+    found = check(any_bench, **{f"b{n}": blob.format(n=n).replace("Pair", f"Pair{n}") for n in (1, 2, 3)})
+    assert all(len(p.symbols) == 4 and not p.compiled for p in found.values())
+
+
 def test_bodies_and_aliases_that_do_not_compile_hurt_nobody(bench: Bench) -> None:
     text = """
 #include "common.h"
