@@ -71,8 +71,3 @@ def _known_to_clang(launcher: str) -> str:
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> str:
     """Why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes its address."""
     return f"its kernel {demangle.name(kernel, env)} is launched from {file}"
-
-
-def is_instance(kernel: str) -> bool:
-    """Whether a kernel is the instance of a template, as far as its name tells."""
-    return any(f"{len(name)}{name}I" in kernel for name in identifiers(kernel))

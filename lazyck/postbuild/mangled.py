@@ -14,6 +14,7 @@ _PARAMETER = re.compile(r"T[0-9A-Z]*_")
 _BUILTIN_D = re.compile(r"DF\d+[_bx]|Dv\d+_|D[a-su-z]")
 _ARRAY = re.compile(r"A\d*_")
 _WORD = re.compile(r"\w+")
+_UNNAMED = re.compile(r"\d_GLOBAL__N__[0-9a-f]{8}_")
 
 
 class _Unreadable(Exception):
@@ -29,9 +30,33 @@ def identifiers(symbol: str) -> frozenset[str]:
     if not symbol.startswith("_Z"):
         return frozenset({symbol})
     try:
-        return frozenset({_last_name(symbol, _start(symbol))})
+        return frozenset(_names(symbol, _start(symbol))[0][-1:])
     except (_Unreadable, IndexError):
         return frozenset(_all_names(symbol))
+
+
+def scope_of(symbol: str) -> str:
+    """The name of the class or namespace that `symbol` is a member of; "" where there is none, or it is not followed
+    here. That of a class stands in every source text that uses the symbol, as the last name does."""
+    try:
+        return _names(symbol, _start(symbol))[0][-2] if symbol.startswith("_ZN") else ""
+    except (_Unreadable, IndexError):
+        return ""
+
+
+def class_in(symbol: str) -> str:
+    """The name of a class that `symbol` shows to be one, as constructors and `const` members do; else ""."""
+    try:
+        names, is_structor = _names(symbol, _start(symbol)) if symbol.startswith("_ZN") else ([], False)
+        return names[-1] if is_structor else names[-2] if symbol.startswith(("_ZNK", "_ZNV")) else ""
+    except (_Unreadable, IndexError):
+        return ""
+
+
+def is_private(symbol: str) -> bool:
+    """Whether `symbol` stands in a namespace without a name, so that no other file can name it: nvcc gives some such
+    names out of one file, unique by a hash, to the linker."""
+    return "12_GLOBAL__N_1" in symbol or _UNNAMED.search(symbol) is not None
 
 
 def is_of_the_standard_library(symbol: str) -> bool:
@@ -81,7 +106,9 @@ def _start(symbol: str) -> int:
     return 2
 
 
-def _last_name(s: str, i: int) -> str:
+def _names(s: str, i: int) -> tuple[list[str], bool]:
+    """The scopes of a name and the name, from outermost to innermost; without constructors, destructors and
+    operators. Whether it is one of the first two."""
     is_nested = s[i] == "N"
     if is_nested:
         i += 1
@@ -89,11 +116,14 @@ def _last_name(s: str, i: int) -> str:
             i += 1
         if s[i] in "RO":
             i += 1
-    last = ""
+    found: list[str] = []
+    is_structor = False
     while True:
         c = s[i]
         if c.isdigit():
-            last, i = _source_name(s, i)
+            name, i = _source_name(s, i)
+            found.append(name)
+            is_structor = False
         elif c == "S":
             i = _take(_SUBSTITUTION, s, i)
         elif c == "T":
@@ -106,15 +136,16 @@ def _last_name(s: str, i: int) -> str:
             i += 1
         elif c in "CD" and is_nested and s[i + 1] in "012345":
             i += 2
-        elif is_nested and (c == "E" or (c.islower() and last)):  # an operator is known by its class
+            is_structor = True
+        elif is_nested and (c == "E" or (c.islower() and found)):  # an operator is known by its class
             break
         else:
             raise _Unreadable
-        if not is_nested and last and s[i : i + 1] not in ("B", "I"):
+        if not is_nested and found and s[i : i + 1] not in ("B", "I"):
             break
-    if not last:
+    if not found:
         raise _Unreadable
-    return last
+    return found, is_structor
 
 
 def _take(pattern: re.Pattern[str], s: str, i: int) -> int:

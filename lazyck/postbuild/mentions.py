@@ -4,7 +4,9 @@ spells, often too many. What a blob really refers to, a host-only compile of it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,10 +15,16 @@ from lazyck.postbuild import probe_text
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
 from lazyck.postbuild.cxx_uses import Code, declarations, reaching
 from lazyck.postbuild.elf import asked_for, open_image
+from lazyck.postbuild.mangled import class_in, identifiers, scope_of
 from lazyck.postbuild.probe_group import Group
 
 _EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
 _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2
+_NAMESPACE = re.compile(r"\bnamespace\s+([\w:\s]+)[{=]")
+_CLASS = re.compile(
+    r"\b(?:class|struct|union)\b(?:\s*__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\s*\[\[.*?\]\])*\s+([A-Za-z_]\w*)"
+    r"(?!\w|\s*[,>=])"  # a template's parameter
+)
 _CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
@@ -42,6 +50,11 @@ class _Batch:
         wanted = {s: names - own.get(s, frozenset()) for s in self._in_blobs}
         return [s for s, words in self._in_blobs.items() if words & wanted[s] and self._uses(s, wanted[s])]
 
+    def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """The identifiers in the first group of each match of `pattern`."""
+        texts = (self._headers, *self._texts.values())
+        return frozenset(name for text in texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1]))
+
     def holds(self, names: frozenset[str]) -> bool:
         """Whether one of `names` stands in its text."""
         return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
@@ -54,7 +67,7 @@ class _Batch:
                 plain = without_attributes(m[1])
                 of_class = _CLASS_NAME.match(plain)
                 found.add(of_class[1] if of_class else declarator(plain)[0])
-        return found
+        return found - {""}
 
     def _uses(self, source: str, names: frozenset[str]) -> bool:
         return any(code.uses(names) for code in declarations(self._texts[source]))
@@ -68,22 +81,53 @@ class Mentions:
         self._batches: list[_Batch] | None = None
 
     def candidates(
-        self, names: frozenset[str], own: Mapping[str, frozenset[str]] = MappingProxyType({})
+        self, symbols: Iterable[str], own: Mapping[str, Iterable[str]] = MappingProxyType({})
     ) -> dict[CompileCommand, Group]:
-        """The blobs that may refer to one of `names`, with their groups; not those whose sources mean their `own`."""
+        """The blobs that may refer to one of the mangled `symbols`, with their groups. A name counts in a source if
+        it can mean more than what is the source's `own`. Who uses a member of a class says both names, somewhere."""
+        wanted = frozenset(symbols)
+        found = self._users(wanted, own, identifiers)
+        if not found:
+            return {}
+        classes = self._classes.union(map(class_in, wanted)) - self._namespaces
+
+        def class_or_name(symbol: str) -> frozenset[str]:
+            scope = scope_of(symbol)
+            return frozenset({scope}) if scope in classes else identifiers(symbol)
+
+        return {b: found[b] for b in self._users(wanted, own, class_or_name) if b in found}
+
+    def _users(
+        self, symbols: frozenset[str], own: Mapping[str, Iterable[str]], names_of: Callable[[str], frozenset[str]]
+    ) -> dict[CompileCommand, Group]:
+        names = {s: names_of(s) for s in symbols}
+        counts = Counter(n for s in symbols for n in names[s])
+        only = {
+            source: frozenset(n for n, c in Counter(n for s in mine for n in names[s]).items() if c == counts[n])
+            for source, mine in ((source, symbols.intersection(mine)) for source, mine in own.items())
+        }
         return {
             blob: batch.group
             for batch in self._all()
-            for source in batch.sources(names, own)
+            for source in batch.sources(frozenset(counts), only)
             for blob in batch.group.sources[source]
         }
+
+    @cached_property
+    def _classes(self) -> frozenset[str]:
+        return frozenset().union(*(batch.named(_CLASS) for batch in self._all()))
+
+    @cached_property
+    def _namespaces(self) -> frozenset[str]:
+        return frozenset({""}).union(*(batch.named(_NAMESPACE) for batch in self._all()))
 
     def are_large(self) -> bool:
         """Whether it takes long to compile one of the texts, whichever blob it is of."""
         return any(path.stat().st_size > _LARGE for _, paths in self._texts for path in paths)
 
-    def hold(self, names: frozenset[str]) -> bool:
-        """Whether one of `names` stands in any text, used or not."""
+    def hold(self, symbols: Iterable[str]) -> bool:
+        """Whether the name of one of the mangled `symbols` stands in any text, used or not."""
+        names = frozenset().union(*map(identifiers, symbols))
         return any(batch.holds(names) for batch in self._all())
 
     def declared_instances(self) -> frozenset[str]:

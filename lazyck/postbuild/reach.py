@@ -15,7 +15,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import cudart, demangle, elf, kernels
 from lazyck.postbuild.inputs import LinkInputs
-from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library, template_of
+from lazyck.postbuild.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
 from lazyck.postbuild.probe import Probed, ProbeResult
@@ -75,7 +75,7 @@ class Reach:
         """
         image = elf.read_shared(library)
         stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
-        handles = {k: p.blob for p in settled.lazy for k in p.kernels}
+        handles = {k: p.blob for p in settled.lazy for k in p.kernels if not is_private(k)}
         unreachable = {s for p in settled.lazy for s in p.unreachable} - handles.keys()
         hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
         weak_hidden = _own(real.defined - real.strong - image.defined.keys())
@@ -98,8 +98,7 @@ class Reach:
             if own := revealed.intersection(p.unreachable) - real.strong:
                 shown = demangle.readable(min(own), self._env)
                 eager[p.blob] = f"its function {shown} is hidden, and other files call it"
-        own_names = {p.blob.source: _only_here(p.kernels) for p in settled.lazy}
-        for blob, symbols in self._users(frozenset(handles), settled, own_names).items():
+        for blob, symbols in self._users(frozenset(handles), settled).items():
             eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
         if runtime and runtime.table not in image.defined:
             eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
@@ -113,16 +112,16 @@ class Reach:
         marks = [f"{len(name)}{name}" for name in self._mentions.declared_instances()]
         return frozenset(s for s in symbols if any(mark in s for mark in marks))
 
-    def _users(
-        self, wanted: frozenset[str], settled: Settled, own: Mapping[str, frozenset[str]] | None = None
-    ) -> dict[CompileCommand, frozenset[str]]:
-        """The lazy blobs that refer to any of `wanted`, and to which. `own`: names by which a source means what is its
-        own."""
+    def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
+        """The lazy blobs that refer to any of `wanted`, and to which."""
         if not wanted:
             return {}
-        names = frozenset().union(*map(identifiers, wanted))
+        own: dict[str, set[str]] = {}
+        for p in settled.lazy:
+            mine = {*p.symbols, *p.unreachable, *p.kernels}
+            own[p.blob.source] = own.get(p.blob.source, mine) & mine
         lazy = dict.fromkeys(p.blob for p in settled.lazy)  # in link order
-        candidates = self._mentions.candidates(names, own or {})
+        candidates = self._mentions.candidates(wanted, own)
         self._compile({b: g for b, g in candidates.items() if b in lazy})
         found = {b: self._needs[b] & wanted for b in lazy if b in self._needs}
         return {b: symbols for b, symbols in found.items() if symbols}
@@ -172,11 +171,10 @@ class Reach:
         lazy = {p.blob for p in settled.lazy}
         if any(self._needs[b] & offered for b in lazy if b in self._needs):
             return True
-        names = frozenset().union(*map(identifiers, offered))
         allowed = min(_SAMPLE, len(lazy) // _SHARE) if self._mentions.are_large() else _SAMPLE
         if allowed == 0:
-            return self._mentions.hold(names)
-        fresh = {b: g for b, g in self._mentions.candidates(names).items() if b in lazy and b not in self._needs}
+            return self._mentions.hold(offered)
+        fresh = {b: g for b, g in self._mentions.candidates(offered).items() if b in lazy and b not in self._needs}
         if not fresh:
             return False
         for blob, group in list(fresh.items())[:allowed]:
@@ -187,18 +185,14 @@ class Reach:
 
 
 def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
-    return frozenset(s for s in symbols if not is_of_the_standard_library(s))
+    """Those of `symbols` that other files can name, without those of the standard library."""
+    return frozenset(s for s in symbols if not is_of_the_standard_library(s) and not is_private(s))
 
 
 def _is_asked_for(symbol: str, binding: str) -> bool:
     """Whether code that uses a library's `symbol` leaves it undefined: an inline function or variable, which is no
     template's instance, it has itself."""
     return binding == "GLOBAL" or not symbol.startswith("_Z") or bool(template_of(symbol))
-
-
-def _only_here(symbols: Sequence[str]) -> frozenset[str]:
-    """The names of those kernels of a blob that are no instances: no other blob has a kernel of such a name."""
-    return frozenset().union(*(identifiers(s) for s in symbols if not kernels.is_instance(s)))
 
 
 def _instances(p: Probed) -> set[str]:

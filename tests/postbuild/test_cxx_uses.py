@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
 import pytest
+from probe_bench import Bench
 
 from lazyck.postbuild.cxx_uses import declarations, reaching
-from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
+from lazyck.postbuild.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
+from lazyck.postbuild.mentions import Mentions
 
 H = frozenset({"hidden"})
 
@@ -101,6 +106,42 @@ def test_identifiers_of_mangled_names(symbol: str, names: set[str]) -> None:
     assert identifiers(symbol) == names
 
 
+@pytest.mark.parametrize(
+    ("symbol", "scope"),
+    [
+        ("plain_c", ""),
+        ("_Z5twiceILi2EEii", ""),
+        ("_ZN2ns6RunnerIfLi2EE3runEi", "Runner"),
+        ("_ZN2ns6RunnerC2Ev", "ns"),
+        ("_ZNK2ns1AplERKS0_", "ns"),
+        ("_ZN1AC1Ev", ""),
+        ("_ZZ5outervENKUlvE_clEv_5inner", ""),
+    ],
+)
+def test_scope_of_mangled_names(symbol: str, scope: str) -> None:
+    assert scope_of(symbol) == scope
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN2ns6RunnerC2Ev", "Runner"),
+        ("_ZN2ns6RunnerIiED1Ev", "Runner"),
+        ("_ZNK2ns6Runner3runEv", "Runner"),
+        ("_ZN2ns6Runner3runEv", ""),
+        ("_Z5twicei", ""),
+        ("plain_c", ""),
+    ],
+)
+def test_symbols_that_show_a_class(symbol: str, name: str) -> None:
+    assert class_in(symbol) == name
+
+
+def test_names_in_a_namespace_without_a_name_are_private() -> None:
+    by_nvcc = "_ZN2ns3tree49_GLOBAL__N__7c24800f_16_gpu_predictor_cu_8852372a9LoadGpairEPKi"
+    assert is_private(by_nvcc) and is_private("_ZN12_GLOBAL__N_13oneEv") and not is_private("_ZN2ns5levelE")
+
+
 def test_names_that_are_not_understood_give_all_that_they_hold() -> None:
     assert {"outer", "inner"} <= identifiers("_ZZ5outervENKUlvE_clEv_5inner")
 
@@ -109,3 +150,31 @@ def test_the_standard_librarys_names_are_known() -> None:
     assert is_of_the_standard_library("_ZNSt6vectorIiSaIiEE9push_backERKi")
     assert is_of_the_standard_library("_ZNKSs4sizeEv") and is_of_the_standard_library("_ZSt4movei")
     assert not is_of_the_standard_library("_ZN2ns3runESt6vectorIiE")
+
+
+def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
+    """Everybody has a `create`: who uses that of a class says the class's name somewhere."""
+    (tmp_path / "classes.h").write_text(
+        "#pragma once\nnamespace ns { struct Common { static int create(); int go(); };\n"
+        'struct __attribute__((visibility("default"))) Rare { static int create(); int go(); };\n'
+        "struct Other { static int create(); }; inline int both() { return Common::create() + Other::create(); }\n"
+        "Rare& some(); int create(int); }\n"
+    )
+    result = Bench(tmp_path).probe(
+        common='#include "classes.h"\nint f() { return ns::both() + ns::Common().go(); }\n',
+        rare='#include "classes.h"\nint g() { return ns::some().create(); }\n',
+        free='#include "classes.h"\nint h() { return ns::create(3); }\n',
+    )
+    mentions = Mentions(result.texts)
+
+    def users(symbol: str, own: Mapping[str, Iterable[str]] | None = None) -> set[str]:
+        return {b.stem for b in mentions.candidates([symbol], own or {})}
+
+    assert users("_ZN2ns4Rare6createEv") == {"rare"}
+    assert users("_ZN2ns6createEi") == {"common", "rare", "free"}
+    assert users("_ZN2ns6Common2goEv") == {"common"}
+    assert users("_ZN2ns4Rare2goEv") == set()
+    source = str(tmp_path / "free.cpp")
+    assert users("_ZN2ns6createEi", {source: ["_ZN2ns6createEi"]}) == {"common", "rare"}
+    two = ["_ZN2ns6createEi", "_ZN2ns6createEl"]
+    assert "free" in {b.stem for b in mentions.candidates(two, {source: two[:1]})}
