@@ -120,7 +120,9 @@ PROJECTS = {
         ),
         ("*/cpp_src/src/*.cu", "*/cpp_src/src/*.cc"),
         "cmake -S cpp_src -B build -G Ninja -DUSE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90 -DCMAKE_BUILD_TYPE=Release"
-        " -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared && cmake --build build",
+        # it names the static runtime, before which nothing can stand
+        " -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared -DCUDA_cudart_static_LIBRARY=$CUDA_HOME/lib64/libcudart.so"
+        " && cmake --build build",
         (HERE / "train.py").read_text() if (HERE / "train.py").exists() else "",
         "",
         needs_torch=False,
