@@ -88,6 +88,7 @@ int cudaFuncGetAttributes(void* found, const void* handle) {
     return note("ask", handle);
 }
 int cudaLaunchKernel(const void* handle, Extent, Extent, void**, std::size_t, void*) { return note("launch", handle); }
+int cudaLaunchKernelExC(const void*, const void* handle, void**) { return note("launch", handle); }
 
 // nvcc 13 asks for the kernel behind a handle, and launches that
 int __cudaGetKernel(void** kernel, const void* handle) {
@@ -95,6 +96,11 @@ int __cudaGetKernel(void** kernel, const void* handle) {
     return 0;
 }
 int __cudaLaunchKernel(void* kernel, Extent, Extent, void**, std::size_t, void*) { return note("launch", kernel); }
+
+// as --default-stream per-thread calls them
+decltype(cudaLaunchKernel) cudaLaunchKernel_ptsz __attribute__((alias("cudaLaunchKernel")));
+decltype(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz __attribute__((alias("cudaLaunchKernelExC")));
+decltype(__cudaLaunchKernel) __cudaLaunchKernel_ptsz __attribute__((alias("__cudaLaunchKernel")));
 
 int cudaPeekAtLastError() { return error; }
 int cudaGetLastError() {

@@ -123,8 +123,8 @@ PROJECTS = {
         # it names the static runtime, before which nothing can stand
         " -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared -DCUDA_cudart_static_LIBRARY=$CUDA_HOME/lib64/libcudart.so"
         " && cmake --build build",
-        (HERE / "train.py").read_text() if (HERE / "train.py").exists() else "",
-        "",
+        (HERE / "train.py").read_text(),
+        "SampleMean",
         needs_torch=False,
     ),
 }

@@ -127,6 +127,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+    *milliseconds = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
     *blocks = 2;
     return cudaSuccess;
@@ -136,5 +143,18 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
     *blocks = 2;
     return cudaSuccess;
 }
+
+// the names under which --default-stream per-thread calls them
+#define PER_THREAD(name, suffix) decltype(name) name##suffix __attribute__((alias(#name)))
+PER_THREAD(cudaMallocAsync, _ptsz);
+PER_THREAD(cudaFreeAsync, _ptsz);
+PER_THREAD(cudaMemcpy, _ptds);
+PER_THREAD(cudaMemcpyAsync, _ptsz);
+PER_THREAD(cudaMemset, _ptds);
+PER_THREAD(cudaMemsetAsync, _ptsz);
+PER_THREAD(cudaStreamSynchronize, _ptsz);
+PER_THREAD(cudaStreamWaitEvent, _ptsz);
+PER_THREAD(cudaStreamIsCapturing, _ptsz);
+PER_THREAD(cudaEventRecord, _ptsz);
 
 }  // extern "C"
