@@ -123,6 +123,24 @@ def test_headers_of_equal_contents_mean_in_the_bundle_what_they_meant(tree: Tree
     assert call(tree.deploy(), "a", "b") == {"a": value, "b": value}
 
 
+def test_headers_that_are_taken_for_others_cost_no_second_look(tree: Tree) -> None:
+    tools = tree.dir.parent / "tools"
+    wrapper = tree.write("../tools/c++", f'#!/bin/sh\necho "$*" >> {tools}/log\nexec /usr/bin/c++ "$@"\n')
+    wrapper.chmod(0o755)
+    for name in ("one", "two"):
+        same = tree.write(f"inc/{name}_native.h", "#pragma once\n#include <number.h>\n")
+        os.utime(same, (1_000_000_000,) * 2)
+    tree.write("inc/number.h", "#define NUMBER 4\n")
+    tree.write("inc/all.h", "#include <one_native.h>\n#include <two_native.h>\n")
+    tree.write("blob/a.cpp", '#include <all.h>\nextern "C" int a() { return NUMBER; }\n')
+    script = "c++ -fPIC -Iinc -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so"
+    summary = tree.build(script, PATH=f"{tools}:{os.environ['PATH']}")
+    assert "1 lazy" in summary, summary
+    looks = [line for line in (tools / "log").read_text().splitlines() if " -MG" in line and "proof" in line]
+    assert len(looks) == 1, looks
+    assert call(tree.deploy(), "a") == {"a": 4}
+
+
 def test_headers_that_are_only_asked_for_are_in_the_bundle(tree: Tree) -> None:
     tree.write("inc/there.h", "#error never included\n")
     tree.write(

@@ -33,6 +33,7 @@ from lazyck.settings import BuildSettings
 
 _FILE = "proved"
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
+_INCLUDED = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
 _ASKED = re.compile(rb"__has_include(?:_next)?\s*\(\s*[\"<]([^\">\n]+)[\">]")
 
 
@@ -143,9 +144,9 @@ class Proof:
         key = case.key(self._contents)
         known = self._recall(key)
         if known is None:
-            # what may be asked for is added before the bundle is looked at, which spares one look
-            asked = _asked(case) - set(case.places.values())
-            known = Finding(frozenset(asked)) if asked else self._preprocessed(i, case)
+            # what a look would find lacking for sure is added before, which spares that look
+            foreseen = _foreseen(case) - set(case.places.values())
+            known = Finding(frozenset(foreseen)) if foreseen else self._preprocessed(i, case)
         self._used[key] = known
         return known
 
@@ -257,14 +258,20 @@ def _bytes(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _asked(case: _Case) -> set[str]:
-    """The files of the build that `__has_include` of a bundle's file may ask for."""
+def _foreseen(case: _Case) -> set[str]:
+    """Files of the build that a bundle's file may ask for by `__has_include`, or includes although the compiler took
+    them for one that it had read before."""
     found: set[str] = set()
-    for file in case.places.values():
-        data = _bytes(file)
+    texts = {file: _bytes(file) for file in case.places.values()}
+    equals = set(texts.values())
+    names = {os.path.basename(file) for file in texts}
+    for data in texts.values():
         if b"__has_include" in data:
             for name in set(_ASKED.findall(data)):
                 found |= _candidates(case, os.fsdecode(name))
+    for name in {os.fsdecode(n) for data in texts.values() for n in _INCLUDED.findall(data)}:
+        if os.path.basename(name) not in names:
+            found |= {path for path in _candidates(case, name) if _bytes(path) in equals}
     return found
 
 
