@@ -21,8 +21,6 @@ from lazyck.postbuild import ahead_link, state
 MOST = 3  # libraries of one test function
 WHOLE, SAMPLE = 25, 8  # up to so many blobs, all of a library are compiled; else so many
 ORACLE = os.environ.get("ORACLE", "")
-# kinds of differences that are known today: each goes away when lazyck no longer makes it
-KNOWN: frozenset[str] = frozenset({"needed-added"})
 
 
 def tmp_dir_of(words: Sequence[str], cwd: Path) -> Path | None:
@@ -49,7 +47,7 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
 
 
 def _is_same(checked: Checked) -> bool:
-    return not checked.problem and all(d.kind in KNOWN or not d.fails for d in checked.comparison.differences)
+    return not checked.problem and not any(d.fails for d in checked.comparison.differences)
 
 
 def _is_new(directory: Path, seen: Path, test: str) -> bool:

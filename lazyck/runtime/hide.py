@@ -2,7 +2,8 @@
 
 Templates of the C++ library stay visible whatever `-fvisibility` says, since its headers ask for that: a lazy library
 would export dozens of the runtime's instances. Hiding them is not enough, because a linker takes the strictest
-visibility of all definitions of a name, and the library's own ones would be hidden, too. So they get other names.
+visibility of all definitions of a name, and the library's own ones would be hidden, too. So they get other names, as do
+the uses of functions of the C++ library that the runtime has itself (`src/cxx_library.cpp`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interface, and what callers catch
+_HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # functions of the C++ library that the runtime has itself
 _MARK = b".lazyck"
 _ROW = struct.Struct("<IBBHQQ")
 _LOCAL, _HIDDEN = 0, 2
@@ -22,7 +24,8 @@ _PLACE_IN_HEADER = 24  # of a section's offset in the file, before its size
 
 
 def set_apart(path: Path) -> None:
-    """Rename and hide, in the object at `path`, all that it defines for whoever links it but the interfaces."""
+    """Rename and hide, in the object at `path`, all that it defines for whoever links it but the interfaces, and what
+    it uses that another of the runtime's objects has under such a name."""
     with path.open("r+b") as f:
         image = ELFFile(f)
         table = image.get_section_by_name(".symtab")
@@ -33,7 +36,8 @@ def set_apart(path: Path) -> None:
         rows = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
             text = bytes(strings[name : strings.index(0, name)])
-            if info >> 4 != _LOCAL and section and not other & 3 and not _KEPT.match(text.decode()):
+            is_own = bool(section) and not other & 3 and not _KEPT.match(text.decode())
+            if info >> 4 != _LOCAL and (is_own or text.decode() in _HAD):
                 name, other = len(strings), other | _HIDDEN
                 strings += text + _MARK + b"\0"
             rows.append(_ROW.pack(name, info, other, section, value, size))

@@ -512,8 +512,20 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
     }
     std::shared_ptr<const Entry> entry;
     std::shared_ptr<const CompileError> failure;
-    std::exception_ptr problem;
     bool is_final = false;
+    const auto settle = [&] {
+        {
+            const std::lock_guard<std::mutex> guard(m_mutex);
+            BlobState& state = m_states[blob];
+            state.is_busy = false;
+            ++state.attempts;
+            state.entry = entry;
+            state.failure = failure;
+            state.is_failure_final = is_final;
+            state.failed_archs = archs;
+        }
+        m_changed->notify_all();
+    };
     try {
         const Row at = row(blob);
         entry = std::make_shared<const Entry>(m_store.obtain(at.manifest, at.index, archs));
@@ -521,20 +533,10 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         failure = std::make_shared<const CompileError>(e);
         is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
     } catch (...) {
-        problem = std::current_exception();
+        settle();
+        throw;
     }
-    {
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        BlobState& state = m_states[blob];
-        state.is_busy = false;
-        ++state.attempts;
-        state.entry = entry;
-        state.failure = failure;
-        state.is_failure_final = is_final;
-        state.failed_archs = archs;
-    }
-    m_changed->notify_all();
-    if (problem) std::rethrow_exception(problem);
+    settle();
     if (failure) throw CompileError(*failure);  // of the public type, whatever kind it was
     return entry;
 }

@@ -1,0 +1,44 @@
+"""What the runtime asks of the C++ library: nothing that a linker could find in the project's libraries instead."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from lazylib import runtime_objects
+
+from lazyck.postbuild import elf
+
+# what libraries of wheels (torch's libc10.so and libtorch_cpu.so) export of the C++ library, which came with them
+COPIES = """
+#include <cstdlib>
+namespace std {
+void __throw_bad_array_new_length() { abort(); }
+namespace __exception_ptr {
+struct exception_ptr { void _M_addref() noexcept; void _M_release() noexcept; };
+void exception_ptr::_M_addref() noexcept {}
+void exception_ptr::_M_release() noexcept {}
+}
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
+    tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    monkeypatch.chdir(tmp_path)
+    Path("copies.cpp").write_text(COPIES)
+    subprocess.run(["g++", "-shared", "-fPIC", "copies.cpp", "-o", "libcopies.so"], check=True)
+    objects = runtime_objects(tmp_path / "store", compiler, ())
+    names = ("manifest", "manifest_end", "slots", "slot_count")
+    own = ", ".join(f"lazyck_{name}[8]" for name in names)
+    Path("empty.cpp").write_text(f'extern "C" {{ __attribute__((visibility("hidden"))) char {own}; }}')
+    words = ["-shared", "-fPIC", "empty.cpp", *map(str, objects), "-Wl,--as-needed", "-L.", "-lcopies", "-o", "x.so"]
+    subprocess.run([compiler, *words], check=True)
+    needed = elf.read_shared("x.so").needed
+    assert "libcopies.so" not in needed and any(name.startswith("libstdc++") for name in needed), needed
