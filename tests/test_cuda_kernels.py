@@ -11,6 +11,7 @@ import pytest
 from cuda_machine import cuda_environment, cuda_home, needs_nvcc, release
 from support import Lazyck
 
+from lazyck.postbuild.cxx_instances import instances
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_object import judge
 
@@ -222,7 +223,11 @@ def test_an_object_s_kernels_are_told_from_its_functions(tmp_path: Path, flags: 
     )
     words = [cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", tmp_path / "kernels.o"]
     subprocess.run(words, check=True)
-    judged = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True)
+    own = instances(source.read_text())
+    judged = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True, own=own)
+    assert not judged.weak & set(judged.kernels)  # by its name, K<2> could be instantiated explicitly, as K<1> is
+    implicit = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True)
+    assert implicit.weak & set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
     assert judged.reason == "" and "_Z3runv" in judged.symbols
     assert set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf", "plain", "_ZN2ns5innerEv"}
     assert not set(judged.kernels) & set(judged.symbols)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lazyck.postbuild import kernels, vtables
 from lazyck.postbuild.cxx_instances import Instances
 from lazyck.postbuild.elf import ElfImage, Symbol, asked_for
+from lazyck.postbuild.mangled import template_of
 from lazyck.postbuild.vtables import is_of_class
 
 # Data that toolchains add to every object with kernels.
@@ -50,8 +51,8 @@ def defines(data: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class Judgement:
     """`reason` is "" for a blob that may be compiled lazily, if nothing of it must run when the library is loaded
-    (`initializers`). `weak` are those of `symbols` that files which use them have too (inline functions, implicit
-    instantiations), `merged` others that give way to a definition elsewhere (explicit instantiations,
+    (`initializers`). `weak` are those of `symbols` and `kernels` that files which use them have too (inline functions,
+    implicit instantiations), `merged` others that give way to a definition elsewhere (explicit instantiations,
     `__attribute__((weak))`); `needs` what the blob leaves undefined; `weak_data` variables of inline functions and
     templates, of which a program has one copy; `private` those of `symbols` that the build's options hide, `kernels`
     its kernels' handles; `aliases` see `Probed`."""
@@ -86,6 +87,7 @@ def judge(
     known = kernels.find(table)
     handles = known.names()
     unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
+    weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue

@@ -75,8 +75,8 @@ class Reach:
         """
         image = elf.read_shared(library)
         stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
-        handles = {k: p.blob for p in settled.lazy for k in p.kernels if not is_private(k)}
-        unreachable = {s for p in settled.lazy for s in p.unreachable} - handles.keys()
+        handles = {k: p.blob for p in settled.lazy for k in p.kernels if k not in p.weak and not is_private(k)}
+        unreachable = {s for p in settled.lazy for s in frozenset(p.unreachable).difference(p.kernels)}
         hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
         weak_hidden = _own(real.defined - real.strong - image.defined.keys())
         hidden |= self._instances(weak_hidden) | of_classes_with(real.strong, weak_hidden)
