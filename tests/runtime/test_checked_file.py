@@ -146,7 +146,9 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
     assert out == ["8", str(entry), "odd ", "mapped"]  # "": the program itself
 
 
-PIECES = ("checked_file", "company", "debugger", "machine", "memory_file", "files", "failure", "hash", "text")
+PIECES = frozenset(
+    ["checked_file", "company", "cxx_library", "debugger", "machine", "memory_file", "files", "failure", "hash", "text"]
+)
 
 
 @pytest.fixture(scope="module")
