@@ -45,11 +45,13 @@ def test_file_system_without_working_locks(patient: Patient, how: str) -> None:
     error = "0" if how == "lies" else str(getattr(errno, how))
     env = {"LD_PRELOAD": str(patient.shim), "FAULT_PROGRAM": patient.program.name, "FAULT_FLOCK": error}
     processes = [patient.start(env=env) for _ in range(4)]
+    said = []
     for process in processes:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, GOOD), err
-        # It is said once, and the compile goes on without a lock.
-        assert how == "lies" or err.count(os.strerror(int(error))) == 1, err
+        said.append(err.count(os.strerror(int(error))))
+    # It is said once, and the compile goes on without a lock; who is late finds all compiled, and needs none.
+    assert how == "lies" or (1 in said and max(said) == 1), said
     assert len(patient.entries()) == 2
     patient.expect_recovery()
 

@@ -167,7 +167,7 @@ def test_key_files_that_are_none_are_refused(tmp_path: Path, key: Key) -> None:
             with pytest.raises(UsageError, match="not a"):
                 read_trusted(str(path))
     with pytest.raises(UsageError, match="neither a public key nor an absolute path"):
-        read_trusted(key[1][:-2])
+        read_trusted("A" + key[1][1:-2])  # one key in 64 begins as a path does
     with pytest.raises(UsageError, match="is there already"):
         make_key(key[0])
 
