@@ -40,6 +40,7 @@ _CLASS_HEAD = re.compile(
 )
 _BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
 _REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
+_TRY = re.compile(r"\btry$")  # a function whose whole body is watched
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
 _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*\)\)")
@@ -96,7 +97,7 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
             braces -= 1
             if braces == 0:
                 head = text[start:opened].strip()
-                in_try = in_try or head.endswith("try")
+                in_try = in_try or bool(_TRY.search(head))
                 if in_try:
                     if text[m.end() : m.end() + 200].lstrip().startswith("catch"):
                         continue
@@ -181,6 +182,8 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
         elif _NEEDS_BODY.search(before) and is_defined and "->" not in flat(plain):
             found.append(Declaration(Kind.SUPPORT, context, full.strip(), names))
             return
+        elif name and re.search(rf"::\s*{name}\s*[(<]", plain):
+            names = ()  # a member: its class declares it, and nobody else may
         found.append(Declaration(Kind.REPEATABLE, context, head + ";", names))
         return
     found.append(Declaration(Kind.HEAD, context, head, (name,) if name else ()))
@@ -355,7 +358,7 @@ def _run_at_load(context: tuple[str, ...], text: str) -> list[Declaration]:
 
 _PARAMETER = re.compile(
     r"\s*(?:const\b|volatile\b|struct\b|class\b|enum\b|typename\b|unsigned\b|signed\b|int\b|long\b|short\b|char\b|bool\b"
-    r"|float\b|double\b|void\b|auto\b|\.\.\.|(?:std\s*::\s*)?size_t\b|[\w:]+\s*(?:<.*>)?(?:\s*[*&]+|\s+)\s*(?:const\b\s*)?"
+    r"|float\b|double\b|void\b|auto\b|\.\.\.|[\w:]+\s*(?:<.*>)?\s*(?:const|volatile)\b|(?:std\s*::\s*)?size_t\b|[\w:]+\s*(?:<.*>)?(?:\s*[*&]+|\s+)\s*(?:const\b\s*)?"
     r"(?:[A-Za-z_]\w*\s*)?(?:\[.*\]\s*)?(?:=.*)?$|[\w:]+\s*(?:<.*>)?\s*[*&]+)",
     re.S,
 )

@@ -138,6 +138,37 @@ void Own::s() { }
     check(any_bench, members=text)
 
 
+def test_templates_of_members_are_instantiated_without_a_declaration_of_their_own(any_bench: Bench) -> None:
+    (any_bench.at / "matrix.h").write_text(
+        "struct Rows { template <class A> Rows(A*, int); template <class A> void add(A const&); int size() const; };\n"
+    )
+    text = """
+#include "matrix.h"
+template <class A> Rows::Rows(A* a, int n) { add(*a); }
+template <class A> void Rows::add(A const& a) { }
+inline int Rows::size() const { return 1; }
+template Rows::Rows(int* a, int n);
+template Rows::Rows(long*, int);
+template void Rows::add<int>(int const& a);
+"""
+    one = any_bench.probe(rows=text).probed[0]
+    assert not one.compiled, one.compiled
+    either = {f"_ZN4RowsC{c}I{t}EEPT_i" for c in (1, 2) for t in "il"}
+    assert set(one.symbols) == {*either, "_ZN4Rows3addIiEEvRKT_"}
+
+
+def test_names_that_end_like_keywords_and_types_with_const_behind_them(any_bench: Bench) -> None:
+    text = """
+#include "common.h"
+struct ErrorEntry { std::string last; int code{-1}; };
+double sum(ErrorEntry const* entry, lib::Args const& args);
+std::string text_of(lib::seq<1> volatile* numbers);
+int retry(ErrorEntry& e) { return e.code; }
+int last(ErrorEntry e) try { return e.code; } catch (...) { return 0; }
+"""
+    assert len(check(any_bench, entry=text)["entry"].symbols) == 2
+
+
 def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) -> None:
     (bench.at / "define.h").write_text(
         '#pragma once\n#include "common.h"\n#define MAKE(T, D) template <> float launch_<lib::Traits<T, D, '
