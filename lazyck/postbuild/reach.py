@@ -109,8 +109,8 @@ class Reach:
         """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""
         if not symbols or not self._inputs.blobs:
             return frozenset()
-        marks = [f"{len(name)}{name}" for name in self._mentions.declared_instances()]
-        return frozenset(s for s in symbols if any(mark in s for mark in marks))
+        declared = self._mentions.declared_instances()
+        return frozenset(s for s in symbols if template_of(s) in declared)
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
         """The lazy blobs that refer to any of `wanted`, and to which."""
@@ -196,9 +196,10 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 
 def _instances(p: Probed) -> set[str]:
-    """What a blob defines weakly because it instantiates a class explicitly, as far as names tell."""
+    """What a blob defines weakly because it instantiates a class explicitly, as far as names tell. What its members'
+    lambdas and templates called with these come to, whoever uses it has it too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()
     name = p.compiled.partition(marker)[2].partition("<")[0].split()[-1].rpartition("::")[2]
-    return {s for s in p.weak if f"{len(name)}{name}I" in s}
+    return {s for s in p.weak if template_of(s) == name}

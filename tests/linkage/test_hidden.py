@@ -206,6 +206,25 @@ def test_an_instantiated_class_that_only_another_blob_uses_gets_stubs(project: P
     assert project.call(1, 4) == "7"
 
 
+def test_lambdas_of_an_instantiated_class_make_no_blob_a_candidate(project: Project) -> None:
+    shared = "template <class F> __attribute__((noinline)) int each(F f) { return f(1) + f(2); }\n"
+    box = (
+        "template <int N> struct Box { int get(int x) { return each([x](int y) { static int n; return ++n + x; }); } };\n"
+        "template struct Box<3>;\n"
+    )
+    project.file("each.h", "#pragma once\n" + shared)
+    include = '#include "each.h"\n'
+    project.write(
+        {1: include + box + body(1, "x"), 2: include + body(2, "each([x](int y) { return x + y; })"), 3: body(3, "x")}
+    )
+    project.build(SHARED)
+    assert "3 lazy with 4 symbols, 0 eager" in project.report, project.report
+    words = ["build", "full", "--verbose", "--toolchain", "host", "--tmp-dir", project.where / "tmp2"]
+    done = project.lazyck(*words, "--", "sh", "build.sh", cwd=project.where)
+    assert done.returncode == 0
+    assert "for the host" not in done.stdout + done.stderr
+
+
 def test_an_undefined_symbol_at_load_is_explained(project: Project) -> None:
     project.write({1: "int from_elsewhere(int);\n" + body(1, "from_elsewhere(x)")}).build(SHARED)
     done = subprocess.run(
