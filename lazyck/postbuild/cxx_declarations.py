@@ -23,6 +23,7 @@ from lazyck.postbuild.cxx_lexer import (
 )
 from lazyck.postbuild.cxx_variables import (
     ASSIGN,
+    DEFAULT,
     FUNCTION_TYPEDEF,
     LAST_NAME,
     Declaration,
@@ -41,6 +42,7 @@ _CLASS_HEAD = re.compile(
 _BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
 _REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
 _TRY = re.compile(r"\btry$")  # a function whose whole body is watched
+_DEFAULTED = re.compile(r"\s*=\s*default\s*$")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
 _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*\)\)")
@@ -136,12 +138,13 @@ def _block_kind(head: str) -> str:
         return "part"
     if _CLASS_HEAD.match(plain) and "(" not in top_level(_BASE_CLAUSE.split(plain)[0]):
         return "part"
-    top = top_level(plain)
+    end = _constructor_end(plain)
+    top = top_level(plain[:end])
     if "operator" not in top and ASSIGN.search(top):
         return "part"
     if "(" not in top:
         return "part"
-    if _constructor_end(plain) < len(plain) and (plain[-1].isalnum() or plain[-1] in "_>"):
+    if end < len(plain) and (plain[-1].isalnum() or plain[-1] in "_>"):
         return "part"  # a constructor's `: member{...}`
     return "body"
 
@@ -187,6 +190,17 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
         found.append(Declaration(Kind.REPEATABLE, context, head + ";", names))
         return
     found.append(Declaration(Kind.HEAD, context, head, (name,) if name else ()))
+
+
+def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str) -> bool:
+    """Whether `text` defines a function by `= default` outside its class: if so, it is noted."""
+    head = _DEFAULTED.sub("", text)
+    if head == text:
+        return False
+    _function(found, context, head, text + ";", is_defined=True)
+    if found[-1].kind is Kind.HEAD:
+        found[-1] = found[-1]._replace(initializers=DEFAULT)
+    return True
 
 
 def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
@@ -238,9 +252,9 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         found.append(Declaration(Kind.SUSPECT, context, text + ";", (declarator(without_attributes(text))[0],)))
     elif _is_function(text):
         plain = without_attributes(text)
-        if "operator" not in plain and (m := ASSIGN.search(flat(plain))):
-            if "default" in flat(plain)[m.end() :]:
-                raise Unsupported("defaulted outside its class: " + text[:80])
+        if _is_defaulted(found, context, text):
+            return
+        if "operator" not in plain and ASSIGN.search(flat(plain)):
             return
         name = declarator(plain)[0]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
@@ -278,8 +292,8 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
     elif concept := re.match(r"concept\s+([A-Za-z_]\w*)", plain):
         found.append(Declaration(Kind.SUPPORT, context, text + ";", (concept[1],)))
     elif _is_function(rest):
-        if is_specialization and re.search(r"=\s*default\s*$", plain):
-            raise Unsupported("defaulted outside its class: " + text[:80])
+        if is_specialization and _is_defaulted(found, context, text):
+            return
         name = declarator(plain)[0]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
     elif is_specialization and not re.search(r"\b(?:constexpr|inline)\b", plain):

@@ -30,9 +30,10 @@ class Declaration(NamedTuple):
     reference: str = ""  # an explicit instantiation: a pointer's declaration with %s for its name and attributes
     is_instance: bool = False  # an explicit instantiation
     is_constant: bool = False  # a variable that is private for being constant, unless another declaration says `extern`
-    initializers: str = ""  # a constructor's: a member may have no other way to be made
+    initializers: str = ""  # a constructor's: a member may have no other way to be made; or `DEFAULT`
 
 
+DEFAULT = "= default;"  # in place of a body
 ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 FUNCTION_TYPEDEF = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*[)\[]")

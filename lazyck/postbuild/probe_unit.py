@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from lazyck.postbuild import kernels, vtables
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, template_prefixes
-from lazyck.postbuild.cxx_variables import Declaration, Kind, is_anonymous
+from lazyck.postbuild.cxx_variables import DEFAULT, Declaration, Kind, is_anonymous
 from lazyck.postbuild.elf import ElfImage
 from lazyck.toolchains.base import TextCompile
 
@@ -24,6 +24,9 @@ _KERNELS, _KERNEL_INSTANCES = ".lazyck.k", ".lazyck.t"  # sections of one blob's
 _LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
+_NESTED = re.compile(
+    r"\s*(?:struct|class|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)\s*::\s*[A-Za-z_]\w*\s*[\w\s]*[:{]"
+)
 _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 
@@ -71,7 +74,8 @@ def needed(declarations: Sequence[Declaration]) -> list[int]:
     by_name: dict[str, list[int]] = {}
     for i, d in enumerate(declarations):
         if d.kind is not Kind.HEAD:
-            for name in d.names:
+            nested = _NESTED.match(d.text)  # destructors and constructors of the class around it may need it
+            for name in (*d.names, *(nested.groups() if nested else ())):
                 by_name.setdefault(name, []).append(i)
     heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
     return _closure(declarations, by_name, heads)
@@ -213,7 +217,7 @@ def _definition(head: str, initializers: str, section: str) -> str:
     prefixes, rest = template_prefixes(head)
     start = _ATTRIBUTES.match(rest)
     at = start.end() if start else 0
-    body = "{ }" if _GLOBAL.search(rest) else "{ __builtin_trap(); }"
+    body = "" if initializers == DEFAULT else "{ }" if _GLOBAL.search(rest) else "{ __builtin_trap(); }"
     placed = f'{rest[:at]}__attribute__((used, section("{section}"))) {rest[at:]}'
     return " ".join([*prefixes, placed, initializers, body])
 

@@ -105,7 +105,6 @@ def test_statements_without_a_trace(text: str) -> None:
         "static Registrar r(name);",
         "struct X { } x;",
         "struct X { int a; } x = {1};",
-        "Foo::Foo() = default;",
         'asm("nop");',
         "void f() {",
         "} void f() { }",

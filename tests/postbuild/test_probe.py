@@ -138,6 +138,30 @@ void Own::s() { }
     check(any_bench, members=text)
 
 
+def test_members_defaulted_out_of_class(any_bench: Bench) -> None:
+    (any_bench.at / "window.h").write_text(
+        "#include <memory>\n#include <vector>\n"
+        "struct Window { struct Impl; Window(); Window(Window&&) noexcept; Window& operator=(Window&&) noexcept;\n"
+        "  ~Window() noexcept(false); std::unique_ptr<Impl> impl; };\n"
+        "struct Copied { explicit Copied(int); Copied(const Copied&); Copied& operator=(const Copied&); int n; };\n"
+        "template <int N> struct Pane { ~Pane(); std::vector<int> all; };\n"
+    )
+    text = """
+#include "window.h"
+static int number() { return 3; }
+struct Window::Impl { std::vector<long> all; Impl() : all(number()) { } };
+namespace { struct Own { Own(); int x; }; Own::Own() = default; }
+template <> Pane<3>::~Pane() = default;
+Window::Window() : impl(new Impl) { }
+Window::Window(Window&&) noexcept = default;
+Window& Window::operator=(Window&&) noexcept = default;
+Window::~Window() noexcept(false) = default;
+Copied::Copied(const Copied&) = default;
+Copied& Copied::operator=(const Copied&) = default;
+"""
+    assert len(check(any_bench, window=text)["window"].symbols) == 12
+
+
 def test_templates_of_members_are_instantiated_without_a_declaration_of_their_own(any_bench: Bench) -> None:
     (any_bench.at / "matrix.h").write_text(
         "struct Rows { template <class A> Rows(A*, int); template <class A> void add(A const&); int size() const; };\n"
@@ -164,9 +188,11 @@ struct ErrorEntry { std::string last; int code{-1}; };
 double sum(ErrorEntry const* entry, lib::Args const& args);
 std::string text_of(lib::seq<1> volatile* numbers);
 int retry(ErrorEntry& e) { return e.code; }
+struct Pool { int low; int high; Pool(int n); };
+Pool::Pool(int n) : low{n}, high{[] { int major = -1; return major; }()} { }
 int last(ErrorEntry e) try { return e.code; } catch (...) { return 0; }
 """
-    assert len(check(any_bench, entry=text)["entry"].symbols) == 2
+    assert len(check(any_bench, entry=text)["entry"].symbols) == 4
 
 
 def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) -> None:
