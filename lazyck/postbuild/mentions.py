@@ -15,8 +15,8 @@ from lazyck.postbuild import probe_text
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
 from lazyck.postbuild.cxx_uses import Code, declarations, reaching
 from lazyck.postbuild.elf import asked_for, open_image
+from lazyck.postbuild.group import Group
 from lazyck.postbuild.mangled import class_in, identifiers, scope_of
-from lazyck.postbuild.probe_group import Group
 
 _EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
 _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2

@@ -26,8 +26,9 @@ from lazyck.postbuild.bundle import Contents
 from lazyck.postbuild.cxx_instances import instances
 from lazyck.postbuild.eager import compile_one, object_key
 from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.make_rules import rule_files
-from lazyck.postbuild.probe_group import Answers, Doubt, Group, first_error, probe_group
+from lazyck.postbuild.probe_group import Answers, Doubt, probe_group
 from lazyck.postbuild.probe_ir import probe_ir
 from lazyck.postbuild.probe_object import judge
 from lazyck.postbuild.store import Store

@@ -2,85 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lazyck import proc
-from lazyck.command import CompileCommand
 from lazyck.postbuild import content_key, cxx_place, demangle, probe_text, probe_unit
 from lazyck.postbuild.answer import Answer, from_json
-from lazyck.postbuild.cxx_bodies import without_bodies
 from lazyck.postbuild.cxx_declarations import parse
 from lazyck.postbuild.cxx_instances import Instances, instances
 from lazyck.postbuild.cxx_lexer import flat, without_attributes
 from lazyck.postbuild.cxx_variables import Declaration, Kind, Unsupported
-from lazyck.postbuild.elf import open_image
+from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.probe_object import defines
-from lazyck.toolchains import Toolchain
-from lazyck.toolchains.base import TextCompile
+from lazyck.postbuild.probe_solver import Headers, Solver
 
-_COMPILES = 8  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
-_FEW = 8  # a unit that fails a second time falls apart if more than one blob in so many is at fault
-_AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
-_ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
 _STATIC = re.compile(r"\bstatic\b")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
 _INLINE_FUNCTION = re.compile(r"(?:\w[\w \t]*)?\b(?:inline|__inline__|__inline)\b[^;{}()]*?([A-Za-z_]\w*)\s*\(")
 _LAST_NAMES = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
-
-
-@dataclass(frozen=True)
-class Group:
-    """Blobs that one compile can probe: `sources` maps each source to the commands that compile it. `key` is theirs in
-    the store (see `content_key`). With the options `all_errors` their compiler does not stop at some number of errors.
-    """
-
-    toolchain: Toolchain
-    base: tuple[str, ...]
-    archs: tuple[str, ...]
-    cwd: str
-    env: Mapping[str, str]
-    suffix: str
-    sources: Mapping[str, tuple[CompileCommand, ...]]
-    key: str = ""
-    all_errors: tuple[str, ...] = ()
-
-    def compile(
-        self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
-    ) -> proc.Result:
-        """Compile for the host; `is_settling`: with the optimization that the object's symbols depend on."""
-        how = self.toolchain.host_settle if is_settling else self.toolchain.host_compile
-        return self.run((*how(self.base, str(source), str(output), self.archs), *extra))
-
-    def run(self, argv: Sequence[str]) -> proc.Result:
-        """Run a command where and as the project would."""
-        return proc.run(argv, cwd=self.cwd, env=self.env)
-
-    def text_compile(self, source: Path, output: Path) -> TextCompile | None:
-        """How to compile preprocessed text for the host; None where that takes the toolchain's own driver."""
-        return self.toolchain.text_compile(
-            self.base, str(source), str(output), self.archs, is_c=self.is_c, cwd=self.cwd, env=self.env
-        )
-
-    @property
-    def is_c(self) -> bool:
-        """Whether the sources are C rather than C++."""
-        return self.suffix == ".c" or ("-x", "c") in pairwise(self.base)
-
-    def preprocess(self, source: Path, output: Path) -> proc.Result:
-        argv = self.toolchain.host_preprocess_command(
-            self.base, str(source), str(output), self.archs, cwd=self.cwd, env=self.env
-        )
-        return proc.run(argv, cwd=self.cwd, env=self.env)
 
 
 @dataclass(frozen=True)
@@ -294,9 +239,9 @@ def _probe_cluster(
     skeleton = _Skeletons(split, directives)
     forget = cluster.forget.get(sources[0], set()) if sources else set()
     reach = _Reaches(split, sources)
-    headers = _Headers(group, work, sources, cluster.forget, answers.texts[-1] if answers.texts else None)
+    headers = Headers(group, work, sources, cluster.forget, answers.texts[-1] if answers.texts else None)
     preludes = {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed}
-    solver = _Solver(group, work, preludes, reach, headers)
+    solver = Solver(group, work, preludes, reach, headers)
     solver.solve(parsed)
     for i, found in solver.found.items():
         if found.data:
@@ -407,158 +352,3 @@ class _Reaches:
         if self._reach is None:
             self._reach = Reach(self._files, self._sources, lambda file: False, guesses=True)
         return self._reach.of(self._sources[index])
-
-
-class _Headers:
-    """The headers of blobs as one preprocessed text, without the bodies of their functions. `read`: a preprocessed
-    batch of all `sources`."""
-
-    def __init__(
-        self, group: Group, work: Path, sources: Sequence[str], forget: Mapping[str, set[str]], read: Path | None
-    ) -> None:
-        self._group, self._work, self._sources, self._forget, self._read = group, work, sources, forget, read
-
-    def text(self, blobs: Collection[int], *, apart: bool) -> str | None:
-        """What the `blobs` (indices of sources) read, with what others do unless they are to be `apart`; None if they
-        do not preprocess."""
-        chosen = [s for i, s in enumerate(self._sources) if i in blobs]
-        batch = self._preprocessed(chosen) if apart else self._read
-        if batch is None:
-            return None
-        lines: list[str] = []
-        with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as text:
-            probe_text.split(text, self._group.sources, self._group.cwd, others=lines)
-        return without_bodies("".join(lines))
-
-    def _preprocessed(self, sources: Sequence[str]) -> Path | None:
-        batch, output = self._work / f"some{self._group.suffix}", self._work / "some.ii"
-        text, _ = probe_text.render_batch(sources, self._forget)
-        batch.write_text(text, encoding="utf-8", errors="surrogateescape")
-        return output if self._group.preprocess(batch, output).status == 0 else None
-
-
-@dataclass
-class _Job:
-    """Blobs to compile in one unit. `retries`: how often that may still fail because of many of them. `by_text`: from
-    the preprocessed headers of the whole cluster, or of these blobs alone (`apart`)."""
-
-    blobs: dict[int, list[Declaration]]
-    retries: int = 1
-    by_text: bool = True
-    apart: bool = False
-
-
-class _Solver:
-    """Compiles a cluster's probe unit, without the blobs at fault where there are any. `preludes`: per blob, what
-    reads its headers; `reach`: which headers these are."""
-
-    def __init__(
-        self,
-        group: Group,
-        work: Path,
-        preludes: Mapping[int, str],
-        reach: Callable[[int], frozenset[str]],
-        headers: _Headers,
-    ) -> None:
-        self._group, self._work, self._preludes, self._reach, self._headers = group, work, preludes, reach, headers
-        self._left = _COMPILES + len(preludes) // 8
-        self._by_reference: set[int] = set()
-        self.found: dict[int, probe_unit.Found] = {}
-        self.failed: dict[int, str] = {}
-
-    def solve(self, blobs: dict[int, list[Declaration]]) -> None:
-        """Fill `found` and `failed` for `blobs`."""
-        queue = [_Job(blobs)]
-        while queue:
-            job = queue.pop()
-            if job.blobs and self._left == 0:
-                self.failed |= dict.fromkeys(job.blobs, "the probe does not compile")
-            elif job.blobs:
-                self._left -= 1
-                queue += self._attempt(job)
-
-    def _attempt(self, job: _Job) -> list[_Job]:
-        """Compile one unit; gives what to try next."""
-        blobs = job.blobs
-        source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
-        preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
-        how = self._group.text_compile(source, output) if job.by_text else None
-        text = self._headers.text(blobs, apart=job.apart) if how else None
-        if job.by_text and text is None:
-            job, how = replace(job, by_text=False), None
-        unit = probe_unit.render(blobs, preludes if text is None else [text], self._by_reference)
-        group = self._group
-        readable = group.toolchain.readable(unit.text) if how else unit.text
-        source.write_text(readable, encoding="utf-8", errors="surrogateescape")
-        result = group.run(how.argv) if how else group.compile(source, output, group.all_errors)
-        if result.status == 0:
-            for b, found in probe_unit.read_back(open_image(output), unit, how).items():
-                if isinstance(found, str):
-                    self.failed[b] = found
-                else:
-                    self.found[b] = found
-            output.unlink()
-            return []
-        said = result.stdout + result.stderr
-        blame = probe_unit.blame(unit, said)
-        why = "the probe does not compile: " + first_error(said)
-        if len(preludes) > 1:
-            # headers that do not go together: what follows from it in blobs says nothing of them
-            families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
-            if len(families) > 1:
-                return [_Job(family, apart=True) for family in families]
-        bad = blame.blobs & blobs.keys()
-        if job.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
-            return [replace(job, by_text=not job.apart, apart=True)]
-        instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
-        if instances:
-            by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
-            # a pointer to a kernel is to its handle, which says nothing of the function that launches it
-            of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
-            self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
-            self._by_reference |= by_reference
-            return [replace(job, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
-        falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
-        if len(blobs) == 1 or falls_apart or (blame.preludes and len(preludes) == 1):
-            self.failed |= dict.fromkeys(blobs, why)
-            return []
-        if bad and not blame.preludes:
-            right = {b: d for b, d in blobs.items() if b not in bad}
-            if job.retries and right:  # two that do not go together may, each with others
-                return [
-                    replace(job, blobs={b: blobs[b] for b in sorted(bad)}, retries=0),
-                    replace(job, blobs=right, retries=0),
-                ]
-            self.failed |= dict.fromkeys(bad, why)
-            return [replace(job, blobs=right, retries=0)]
-        return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
-
-    def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
-        """`blobs` by which of the headers `at_error` they read: those that share one stay together, as do those that
-        read none, which are of the family that the compiler read first."""
-        families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
-        for b, declarations in blobs.items():
-            read = self._reach(b) & at_error
-            alike = [f for f in families if f[0] & read or f[0] == read]
-            families = [f for f in families if f not in alike]
-            members = {k: d for _, family in alike for k, d in family.items()} | {b: declarations}
-            families.append((read.union(*(names for names, _ in alike)), members))
-        return [members for _, members in families]
-
-    def _halves(
-        self, blobs: dict[int, list[Declaration]], preludes: list[str]
-    ) -> tuple[dict[int, list[Declaration]], dict[int, list[Declaration]]]:
-        """Two halves: by headers where these differ."""
-        if len(preludes) > 1:
-            first = set(preludes[: len(preludes) // 2])
-            chosen = {b for b in blobs if self._preludes[b] in first}
-        else:
-            chosen = set(list(blobs)[: len(blobs) // 2])
-        return {b: d for b, d in blobs.items() if b in chosen}, {b: d for b, d in blobs.items() if b not in chosen}
-
-
-def first_error(said: str) -> str:
-    """The line of a compiler's output that says what went wrong first."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if _ERROR.search(line)] or [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["no message"])[0][:500]

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lazyck import proc
+from lazyck.postbuild.group import Group
 from lazyck.postbuild.ir_text import Entity, Module, Unreadable, read_module
-from lazyck.postbuild.probe_group import Answers, Doubt, Group
+from lazyck.postbuild.probe_group import Answers, Doubt
 from lazyck.postbuild.probe_object import defines, is_harmless, is_start_up
 from lazyck.postbuild.probe_unit import Found
 

@@ -24,10 +24,10 @@ from lazyck.files import digest, encode, write_atomic
 from lazyck.manifest import BlobRecord, Recipe
 from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, header_directories, inside
 from lazyck.postbuild.describe import Description
+from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.header_reach import included_names
 from lazyck.postbuild.make_rules import rule_files
 from lazyck.postbuild.probe import Probed
-from lazyck.postbuild.probe_group import Group, first_error
 from lazyck.postbuild.probe_text import macros_of, read_source, render_batch
 from lazyck.settings import BuildSettings
 

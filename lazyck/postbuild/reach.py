@@ -14,12 +14,12 @@ from pathlib import Path
 
 from lazyck.command import CompileCommand
 from lazyck.postbuild import cudart, demangle, elf, kernels
+from lazyck.postbuild.group import Group
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
 from lazyck.postbuild.probe import Probed, ProbeResult
-from lazyck.postbuild.probe_group import Group
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.symbols import Names
