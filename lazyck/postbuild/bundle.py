@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from lazyck import abi
@@ -38,6 +38,7 @@ HEADER_PATH = re.compile(
     r"(/[^,:\"'<>\\\n]+)",
     re.MULTILINE,
 )
+_ROUNDABOUT = re.compile(r"/\.{0,2}(?:/|$)")  # a path that is not normalized
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _RELATIVE = re.compile(rb"^[ \t]*#[ \t]*(?:include[ \t]*\"|include_next\b)", re.MULTILINE)
 _ABSOLUTE = re.compile(rb"^([ \t]*#[ \t]*include[ \t]*)([\"<])(/[^\">\n]+)[\">]", re.MULTILINE)
@@ -56,6 +57,14 @@ class Places:
     prefix: str = "/"
     held: frozenset[str] = frozenset()
 
+    @cached_property
+    def _foreign(self) -> tuple[str, ...]:
+        return tuple(f"{d.rstrip('/')}/" for d in (*names_of(self.home), *SYSTEM_DIRS))
+
+    @cached_property
+    def _lead(self) -> str:
+        return self.prefix.rstrip("/") + "/"
+
     def real(self, path: str) -> str:
         """`path` with a shim home replaced by the home that it mirrors."""
         for shim, real in self.shim_homes.items():
@@ -65,12 +74,13 @@ class Places:
 
     def is_foreign(self, path: str) -> bool:
         """Whether `path` belongs to the system or the toolchain and so does not go into the bundle."""
-        path = self.real(path)
-        return any(inside(path, d) for d in (*names_of(self.home), *SYSTEM_DIRS))
+        return f"{self.real(path)}/".startswith(self._foreign)
 
     def in_bundle(self, path: str) -> str:
         """Where `path` goes, relative to the bundle's root."""
-        return os.path.join(self.library, "tree", os.path.relpath(path, self.prefix))
+        is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
+        rest = path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
+        return f"{self.library}/tree/{rest}"
 
     def word(self, path: str) -> str:
         """`path` as a word of a recipe: below the toolchain's home, else as it is."""
@@ -261,18 +271,20 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
     own = root / library
     if own.exists():
         shutil.rmtree(own)
-    made: set[Path] = set()
+    made: set[str] = set()
     where = {source: place for place, source in files.items()}
     apart = Apart()
     size = 0
     contents = [CONTENTS_VERSION]
     for place, source in sorted(files.items()):
-        target = root / place
-        if target.parent not in made:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            made.add(target.parent)
+        target = f"{root}/{place}"
+        directory = os.path.dirname(target)
+        if directory not in made:
+            os.makedirs(directory, exist_ok=True)
+            made.add(directory)
         data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
-        target.write_bytes(data)
+        with open(target, "wb") as out:  # pathlib takes as long as the rest
+            out.write(data)
         os.utime(target, (0, 0))  # as what is unpacked
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))

@@ -52,10 +52,10 @@ def describe(
     target: Target,
     eager_objects: Sequence[EagerObject],
     settings: BuildSettings,
+    contents: bundle.Contents,
 ) -> Description:
-    """The manifest of the library and what its bundle holds."""
+    """The manifest of the library and what its bundle holds. `contents` knows files that were read before."""
     places = place_all(lazy, target.name, settings)
-    contents = bundle.Contents()
     reached = Reached(lazy, places)
     files: dict[str, str] = {}
     runtime = f"{target.name}/tree/.lazyck/{target.runtime.name}" if target.runtime else ""

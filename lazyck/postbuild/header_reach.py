@@ -7,9 +7,11 @@ is decided by names alone, whatever the conditionals say and whatever directory 
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from lazyck.postbuild.cxx_lexer import without_comments
@@ -39,6 +41,12 @@ def _included(text: str) -> list[str]:
     return [name for lead, pattern in _INCLUDES.items() if lead in text for name in pattern.findall(text)]
 
 
+@lru_cache(maxsize=1 << 16)
+def _included_by(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], bool]:
+    """`included_names` of a file; while its stamp is the same it is read once."""
+    return included_names(Path(file).read_bytes().decode("utf-8", "surrogateescape"))
+
+
 class Reach:
     """What the blobs of a group reach of `files`. Those for which `is_common` holds, and what these lead to, belong to
     every blob: the driver may add them by itself. With `guesses`, a macro names none of them."""
@@ -51,6 +59,7 @@ class Reach:
         for file in files:
             self._by_base.setdefault(posixpath.basename(file), []).append(file)
         self._next: dict[str, frozenset[str]] = {}
+        self._meant: dict[str, frozenset[str]] = {}
         self._known: dict[frozenset[str], frozenset[str]] = {}
         mentioned: set[str] = set()
         for file in (*files, *sources):
@@ -67,22 +76,27 @@ class Reach:
 
     def _nexts(self, file: str) -> frozenset[str]:
         if file not in self._next:
-            text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
-            names, computed = included_names(text)
+            status = os.stat(file)
+            names, computed = _included_by(file, (status.st_mtime_ns, status.st_size, status.st_ino))
             found = self._files if computed and not self._guesses else frozenset().union(*map(self._matches, names))
             self._next[file] = found
         return self._next[file]
 
-    def _matches(self, name: str) -> set[str]:
+    def _matches(self, name: str) -> frozenset[str]:
         """The files that `#include "name"` may mean, from anywhere."""
+        if name not in self._meant:
+            self._meant[name] = self._looked_for(name)
+        return self._meant[name]
+
+    def _looked_for(self, name: str) -> frozenset[str]:
         parts = [p for p in name.split("/") if p not in ("", ".")]
         tail = "/".join(parts[len(parts) - parts[::-1].index("..") :] if ".." in parts else parts)
         if not tail:
-            return set()
+            return frozenset()
         if name.startswith("/"):
             tail = parts[-1]
         candidates = self._by_base.get(posixpath.basename(tail), [])
-        return {f for f in candidates if f == tail or f.endswith("/" + tail)}
+        return frozenset(f for f in candidates if f == tail or f.endswith("/" + tail))
 
     def _closure(self, begin: Iterable[str]) -> frozenset[str]:
         found = set(begin)

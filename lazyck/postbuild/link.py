@@ -78,7 +78,8 @@ def link_lazily(
     settler = Settler(probed, found, reader, directory / "eager", settings, env, store)
     compiler = runtime_compiler(link, inputs, env)
     reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, compiler, env, say, store)
-    proof = Proof([group for group, _ in probed.texts], final, directory, settings)
+    contents = bundle.Contents()
+    proof = Proof([group for group, _ in probed.texts], final, directory, settings, contents)
     demands = Demands()
     while True:
         with clock.step("eager"):
@@ -86,11 +87,12 @@ def link_lazily(
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             runtime = runtime_of(link, inputs, settled, archive)
-            made = described(link, inputs, settled, directory, settings, compiler, runtime)
-            finding = proof.recall(settled.lazy, made)
+            made = described(link, inputs, settled, directory, settings, compiler, runtime, contents)
+            cases = proof.cases(settled.lazy, made)
+            finding = proof.foresee(cases)
             if not finding.lacking:
                 bundle_bytes = write(made, inputs, settled, directory, compiler, runtime)
-                finding = proof.examine(settled.lazy, made)
+                finding = proof.examine(cases)
         if finding.lacking or finding.unproved:
             unproved = {p.blob: why for p in settled.lazy if (why := finding.unproved.get(p.blob.source))}
             demands = replace(demands, eager={**demands.eager, **unproved})
@@ -212,12 +214,13 @@ def described(
     settings: BuildSettings,
     compiler: Sequence[str],
     runtime: cudart.Runtime | None,
+    contents: bundle.Contents,
 ) -> Description:
     """What the library will hold."""
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
     target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
-    return describe(settled.lazy, settled.owned, link, target, settled.objects, settings)
+    return describe(settled.lazy, settled.owned, link, target, settled.objects, settings, contents)
 
 
 def write(

@@ -130,6 +130,7 @@ class Mentions:
         names = frozenset().union(*map(identifiers, symbols))
         return any(batch.holds(names) for batch in self._all())
 
+    @cached_property
     def declared_instances(self) -> frozenset[str]:
         """Names of the templates of which some text says `extern template`."""
         return frozenset().union(*(batch.declared_instances() for batch in self._all()))

@@ -47,8 +47,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _Case:
-    """Blobs of one group in a bundle: `places` maps what the bundle has for them to the build's files."""
+class Case:
+    """Blobs of one group in a bundle that is to be proved: `places` maps what it has for them to the build's files."""
 
     group: Group
     blobs: tuple[tuple[Probed, BlobRecord], ...]
@@ -61,6 +61,14 @@ class _Case:
     def tree(self) -> str:
         """The directory of the bundle that mirrors the build's."""
         return os.path.join(self.root, self.where.library, "tree") + os.sep
+
+    @cached_property
+    def directories(self) -> frozenset[str]:
+        """Where the build's own compile may find a header: what its options and variables name, and beside files."""
+        group = self.group
+        variables = [(name, value) for name, value in group.env.items() if value]
+        named = header_directories(group.base[1:], group.cwd, group.toolchain, variables)
+        return frozenset(named).union(map(os.path.dirname, self.places.values()))
 
     @cached_property
     def absolute_names(self) -> frozenset[str]:
@@ -88,10 +96,12 @@ class Proof:
     """Proves bundle after bundle of one link, each in `directory`. What was found stays there for the next link, which
     finds it in `last`."""
 
-    def __init__(self, groups: Sequence[Group], last: Path, directory: Path, settings: BuildSettings) -> None:
+    def __init__(
+        self, groups: Sequence[Group], last: Path, directory: Path, settings: BuildSettings, contents: Contents
+    ) -> None:
         self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
         self._directory, self._settings = directory, settings
-        self._contents = Contents()
+        self._contents = contents
         self._added: dict[int, frozenset[str]] = {}
         self._known = _read(last / _FILE)
         self._used: dict[str, Finding] = {}
@@ -101,15 +111,24 @@ class Proof:
         added = {b: more for i, more in self._added.items() for b in self._blobs_of(i)}
         return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
 
-    def recall(self, lazy: Sequence[Probed], made: Description) -> Finding:
-        """What an earlier link found of a bundle like the one that `made` describes, which need not be written."""
-        cases = ((i, case) for i in range(len(self._groups)) if (case := self._case(i, lazy, made)))
-        found = {i: known for i, case in cases if (known := self._recall(case.key(self._contents)))}
+    def cases(self, lazy: Sequence[Probed], made: Description) -> dict[int, Case]:
+        """What is to be proved of the bundle that `made` describes."""
+        return {i: case for i in range(len(self._groups)) if (case := self._case(i, lazy, made))}
+
+    def foresee(self, cases: Mapping[int, Case]) -> Finding:
+        """What an earlier link found of a bundle like this, or a look would find lacking for sure: before it is
+        written, which spares that."""
+        found: dict[int, Finding] = {}
+        for i, case in cases.items():
+            key = case.key(self._contents)
+            if known := self._recall(key):
+                found[i] = known
+            elif i not in self._added and (foreseen := _foreseen(case)):
+                found[i] = self._used[key] = Finding(frozenset(foreseen))
         return self._gather(found)
 
-    def examine(self, lazy: Sequence[Probed], made: Description) -> Finding:
-        """Preprocess the blobs out of the bundle that was written from `made`; what it lacked goes to `completed`."""
-        cases = {i: case for i in range(len(self._groups)) if (case := self._case(i, lazy, made))}
+    def examine(self, cases: Mapping[int, Case]) -> Finding:
+        """Preprocess the blobs out of the bundle that was written; what it lacked goes to `completed`."""
         with ThreadPoolExecutor(max(1, self._settings.jobs)) as pool:
             found = dict(zip(cases, pool.map(self._look, cases, cases.values()), strict=True))
         return self._gather(found)
@@ -129,7 +148,7 @@ class Proof:
     def _blobs_of(self, i: int) -> Iterator[object]:
         return (command for commands in self._groups[i].sources.values() for command in commands)
 
-    def _case(self, i: int, lazy: Sequence[Probed], made: Description) -> _Case | None:
+    def _case(self, i: int, lazy: Sequence[Probed], made: Description) -> Case | None:
         members = set(self._blobs_of(i))
         blobs = tuple((p, r) for p, r in zip(lazy, made.manifest.blobs, strict=True) if p.blob in members)
         if not blobs:
@@ -138,19 +157,16 @@ class Proof:
         where = made.places[group.toolchain.name]
         files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
         held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
-        return _Case(group, blobs, made.manifest.recipes[blobs[0][1].recipe], where, held, self._directory / "bundle")
+        return Case(group, blobs, made.manifest.recipes[blobs[0][1].recipe], where, held, self._directory / "bundle")
 
-    def _look(self, i: int, case: _Case) -> Finding:
+    def _look(self, i: int, case: Case) -> Finding:
         key = case.key(self._contents)
         known = self._recall(key)
         if known is None:
-            # what a look would find lacking for sure is added before, which spares that look
-            foreseen = _foreseen(case) - set(case.places.values())
-            known = Finding(frozenset(foreseen)) if foreseen else self._preprocessed(i, case)
-        self._used[key] = known
+            known = self._used[key] = self._preprocessed(i, case)
         return known
 
-    def _preprocessed(self, i: int, case: _Case) -> Finding:
+    def _preprocessed(self, i: int, case: Case) -> Finding:
         work = self._directory / "proof" / str(i)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
@@ -164,7 +180,7 @@ class Proof:
         return known
 
 
-def _preprocess(case: _Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord]]) -> Finding:
+def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord]]) -> Finding:
     """All `blobs` at once where that works, else fewer of them."""
     batch, output = work / f"proof{case.group.suffix}", work / "proof.d"
     sources = [str(case.root / record.source) for _, record in blobs]
@@ -192,7 +208,7 @@ def _preprocess(case: _Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecor
     return Finding(first.lacking | second.lacking, {**first.unproved, **second.unproved})
 
 
-def _command(case: _Case) -> tuple[tuple[str, ...], dict[str, str]]:
+def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
     """The recipe's compiler and options, and its environment, as the runtime would have them."""
     recipe = case.recipe
 
@@ -205,7 +221,7 @@ def _command(case: _Case) -> tuple[tuple[str, ...], dict[str, str]]:
     return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env
 
 
-def _judge(case: _Case, read: set[str], work: str) -> tuple[set[str], str]:
+def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], str]:
     """(files that the bundle lacks, of those that were `read` or not found; why no bundle can hold another one)."""
     lacking: set[str] = set()
     held = set(case.places.values())
@@ -230,21 +246,13 @@ def _judge(case: _Case, read: set[str], work: str) -> tuple[set[str], str]:
     return lacking, ""
 
 
-def _directories(case: _Case) -> set[str]:
-    """Where the build's own compile looks for headers: what its options and variables name."""
-    group = case.group
-    variables = [(name, value) for name, value in group.env.items() if value]
-    return header_directories(group.base[1:], group.cwd, group.toolchain, variables)
-
-
-def _candidates(case: _Case, name: str) -> set[str]:
+def _candidates(case: Case, name: str) -> set[str]:
     """The files that `#include` of `name` may mean in the build: below its directories, or beside one of the files."""
-    beside = {os.path.dirname(file) for file in case.places.values()}
-    paths = (absolute(name, directory) for directory in _directories(case) | beside)
+    paths = (absolute(name, directory) for directory in case.directories)
     return {path for path in paths if os.path.isfile(path) and not case.where.is_foreign(path)}
 
 
-def _is_of_the_build(case: _Case, path: str) -> bool:
+def _is_of_the_build(case: Case, path: str) -> bool:
     """Whether an option of the recipe, or an `#include` of an absolute path, leads to `path`; else it is one of the
     compiler's own, wherever that is installed."""
     words, env = _command(case)
@@ -258,21 +266,26 @@ def _bytes(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _foreseen(case: _Case) -> set[str]:
-    """Files of the build that a bundle's file may ask for by `__has_include`, or includes although the compiler took
-    them for one that it had read before."""
-    found: set[str] = set()
-    texts = {file: _bytes(file) for file in case.places.values()}
-    equals = set(texts.values())
-    names = {os.path.basename(file) for file in texts}
-    for data in texts.values():
-        if b"__has_include" in data:
-            for name in set(_ASKED.findall(data)):
-                found |= _candidates(case, os.fsdecode(name))
-    for name in {os.fsdecode(n) for data in texts.values() for n in _INCLUDED.findall(data)}:
-        if os.path.basename(name) not in names:
-            found |= {path for path in _candidates(case, name) if _bytes(path) in equals}
-    return found
+def _foreseen(case: Case) -> set[str]:
+    """Files of the build that the bundle lacks although one of its files may ask for them by `__has_include`, or
+    includes them, and the compiler took them for one that it had read before; with those that these lead to."""
+    held = set(case.places.values())
+    texts: dict[str, bytes] = {}
+    fresh = held
+    while fresh:
+        texts |= {file: _bytes(file) for file in fresh}
+        equals = set(texts.values())
+        names = {os.path.basename(file) for file in texts}
+        found: set[str] = set()
+        for data in (texts[file] for file in fresh):
+            if b"__has_include" in data:
+                for name in set(_ASKED.findall(data)):
+                    found |= _candidates(case, os.fsdecode(name))
+        for name in {os.fsdecode(n) for file in fresh for n in _INCLUDED.findall(texts[file])}:
+            if os.path.basename(name) not in names:
+                found |= {path for path in _candidates(case, name) if _bytes(path) in equals}
+        fresh = found - texts.keys()
+    return texts.keys() - held
 
 
 def _read(path: Path) -> dict[str, Finding]:

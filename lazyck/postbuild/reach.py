@@ -64,6 +64,7 @@ class Reach:
         self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
         self._say, self._store, self._keys = say, store, probed.keys
         self._mentions = Mentions(probed.texts)
+        self._libraries: dict[str, elf.SharedSymbols] = {}
         self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
 
     def demands(
@@ -109,7 +110,7 @@ class Reach:
         """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""
         if not symbols or not self._inputs.blobs:
             return frozenset()
-        declared = self._mentions.declared_instances()
+        declared = self._mentions.declared_instances
         return frozenset(s for s in symbols if template_of(s) in declared)
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
@@ -154,17 +155,23 @@ class Reach:
         for index, path in self._inputs.libraries:
             if index in kept:
                 continue
-            offered = elf.read_shared(path)
+            offered = self._offered(path)
             if (offered.soname or Path(path).name) in image.needed:
                 continue
             if provided is None:
                 provided = set(image.defined)
                 linked = [p for _, p in self._inputs.libraries]
                 for other in needed_libraries(library, linked, self._compiler, self._env):
-                    provided |= elf.read_shared(other).defined.keys()
+                    provided |= self._offered(str(other)).defined.keys()
             if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
                 found.append(index)
         return found
+
+    def _offered(self, library: str) -> elf.SharedSymbols:
+        """The symbols of a library that this link does not make."""
+        if library not in self._libraries:
+            self._libraries[library] = elf.read_shared(library)
+        return self._libraries[library]
 
     def _is_used(self, offered: frozenset[str], settled: Settled) -> bool:
         """Whether a blob refers to any of the symbols `offered`; taken for granted where that would cost too much."""
