@@ -127,18 +127,20 @@ def test_headers_that_are_taken_for_others_cost_no_second_look(tree: Tree) -> No
     tools = tree.dir.parent / "tools"
     wrapper = tree.write("../tools/c++", f'#!/bin/sh\necho "$*" >> {tools}/log\nexec /usr/bin/c++ "$@"\n')
     wrapper.chmod(0o755)
-    for name in ("one", "two"):
-        same = tree.write(f"inc/{name}_native.h", "#pragma once\n#include <number.h>\n")
+    for name in ("one_native", "two_native", "here/same", "there/same"):
+        same = tree.write(f"inc/{name}.h", f"#pragma once\n#include <{'number' if 'native' in name else 'other'}.h>\n")
         os.utime(same, (1_000_000_000,) * 2)
     tree.write("inc/number.h", "#define NUMBER 4\n")
-    tree.write("inc/all.h", "#include <one_native.h>\n#include <two_native.h>\n")
-    tree.write("blob/a.cpp", '#include <all.h>\nextern "C" int a() { return NUMBER; }\n')
+    tree.write("inc/other.h", "#define OTHER 1\n")
+    names = ("one_native.h", "two_native.h", "here/same.h", "there/same.h")
+    tree.write("inc/all.h", "".join(f"#include <{name}>\n" for name in names))
+    tree.write("blob/a.cpp", '#include <all.h>\nextern "C" int a() { return NUMBER + OTHER; }\n')
     script = "c++ -fPIC -Iinc -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so"
     summary = tree.build(script, PATH=f"{tools}:{os.environ['PATH']}")
     assert "1 lazy" in summary, summary
     looks = [line for line in (tools / "log").read_text().splitlines() if " -MG" in line and "proof" in line]
     assert len(looks) == 1, looks
-    assert call(tree.deploy(), "a") == {"a": 4}
+    assert call(tree.deploy(), "a") == {"a": 5}
 
 
 def test_headers_that_are_only_asked_for_are_in_the_bundle(tree: Tree) -> None:

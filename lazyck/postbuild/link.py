@@ -81,6 +81,7 @@ def link_lazily(
     contents = bundle.Contents()
     proof = Proof([group for group, _ in probed.texts], final, directory, settings, contents)
     demands = Demands()
+    written: Description | None = None
     while True:
         with clock.step("eager"):
             settled = settler.settle(demands.eager, demands.needed)
@@ -91,7 +92,9 @@ def link_lazily(
             cases = proof.cases(settled.lazy, made)
             finding = proof.foresee(cases)
             if not finding.lacking:
-                bundle_bytes = write(made, inputs, settled, directory, compiler, runtime)
+                if made != written:
+                    bundle_bytes = write(made, inputs, settled, directory, compiler, runtime)
+                    written = made
                 finding = proof.examine(cases)
         if finding.lacking or finding.unproved:
             unproved = {p.blob: why for p in settled.lazy if (why := finding.unproved.get(p.blob.source))}

@@ -275,14 +275,17 @@ def _foreseen(case: Case) -> set[str]:
     while fresh:
         texts |= {file: _bytes(file) for file in fresh}
         equals = set(texts.values())
-        names = {os.path.basename(file) for file in texts}
+        by_name: dict[str, list[str]] = {}
+        for file in texts:
+            by_name.setdefault(os.path.basename(file), []).append(f"/{file}")
         found: set[str] = set()
         for data in (texts[file] for file in fresh):
             if b"__has_include" in data:
                 for name in set(_ASKED.findall(data)):
                     found |= _candidates(case, os.fsdecode(name))
         for name in {os.fsdecode(n) for file in fresh for n in _INCLUDED.findall(texts[file])}:
-            if os.path.basename(name) not in names:
+            tail = "/" + name.rpartition("../")[2]
+            if not any(file.endswith(tail) for file in by_name.get(os.path.basename(name), ())):
                 found |= {path for path in _candidates(case, name) if _bytes(path) in equals}
         fresh = found - texts.keys()
     return texts.keys() - held

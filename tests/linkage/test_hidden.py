@@ -209,7 +209,9 @@ def test_an_instantiated_class_that_only_another_blob_uses_gets_stubs(project: P
 def test_lambdas_of_an_instantiated_class_make_no_blob_a_candidate(project: Project) -> None:
     shared = "template <class F> __attribute__((noinline)) int each(F f) { return f(1) + f(2); }\n"
     box = (
-        "template <int N> struct Box { int get(int x) { return each([x](int y) { static int n; return ++n + x; }); } };\n"
+        "template <int N> struct Box {\n"
+        "  int get(int x) { return each([x](int y) { static int n; return ++n + x; }); }\n"
+        "};\n"
         "template struct Box<3>;\n"
     )
     project.file("each.h", "#pragma once\n" + shared)
