@@ -3,7 +3,7 @@
 Inline functions, what is instantiated implicitly, and vtables of classes without a key function are emitted by every
 file that uses them: that they are missing from a library hurts nobody. Explicit instantiations, and vtables of classes
 with a key function, are emitted once. In an object all of these look alike, so the blob is compiled again: by GCC
-without implicit instantiations, by clang to LLVM's IR, which tells them apart.
+without implicit instantiations and weak symbols, by clang to LLVM's IR, which tells them apart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lazyck.postbuild import elf
 from lazyck.postbuild.eager import compile_one
 from lazyck.toolchains import by_name
 
-_EXPLICIT_ONLY = ("-fno-implicit-templates", "-fno-implicit-inline-templates")
+# without weak symbols GCC keeps inline functions to the file, also those that specialize a template explicitly
+_EXPLICIT_ONLY = ("-fno-implicit-templates", "-fno-implicit-inline-templates", "-fno-weak", "-w")
 _TABLE = re.compile(r"_ZT[VISTC]")  # vtable, typeinfo, its name, VTT, construction vtable
 _IR_NAME = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
@@ -50,15 +51,15 @@ def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mappi
 
 
 def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> bool:
-    """Whether every file that uses the merged symbol `name` defines it anew. `explicit` is what the file defines
-    without implicit instantiations, `with_key` the classes (as names spell them) whose key function it has."""
+    """Whether every file that uses the merged symbol `name` defines it anew. `explicit` is what the file defines for
+    others without implicit instantiations and weak symbols, `with_key` the classes (as names spell them) whose key function it has."""
     if name.startswith("_ZGV"):  # it goes with the variable that it guards
         name = f"_Z{name[4:]}"
     if name.startswith("_ZZ"):  # a static variable, of an inline function or of an instance
-        return not any(name[2:].startswith(f[2:] + "E") for f in explicit if is_instance(f))
-    if _TABLE.match(name):
-        return name not in explicit if is_instance(name) else name[4:] not in with_key
-    return name not in explicit if is_instance(name) else True
+        return not any(name[2:].startswith(f[2:] + "E") for f in explicit)
+    if _TABLE.match(name) and not is_instance(name):
+        return name[4:] not in with_key
+    return name not in explicit
 
 
 def is_instance(name: str) -> bool:

@@ -40,12 +40,16 @@ template <class T> int number = 5;
 template int number<long>;
 inline int within(int x) { static int calls; return x + ++calls; }
 inline int shared = 7;
+inline int of(Made<int> const& made) { static int calls; return ++calls; }
+template <> inline int Used<long>::get() { return 3; }
 int use() {
   Used<int> u; Made<char> m; Made<int> i; Open o; ++shared;
-  return u.get() + u.in() + u.late() + m.get() + i.get() + within(3) + plus(2L) + plus(2) + number<char> +
+  Used<long> l; return of(i) + l.get() + u.get() + u.in() + u.late() + m.get() + i.get() + within(3) + plus(2L) + plus(2) + number<char> +
          number<long> + o.f();
 }
 int (*pointer)(int) = within;
+int (*pointer2)(Made<int> const&) = of;
+int (Used<long>::*pointer3)() = &Used<long>::get;
 Open* make() { return new Open; }
 """
 FOR_EVERYBODY = {
@@ -74,11 +78,19 @@ def test_explicit_instances_and_keyed_classes_are_for_everybody(tmp_path: Path, 
     texts = all_readable(sorted(names), os.environ)
     assert {texts[n] for n in names - vague} >= FOR_EVERYBODY
     assert not {texts[n] for n in vague} & FOR_EVERYBODY
+    assert {"of(Made<int> const&)", "of(Made<int> const&)::calls", "Used<long>::get()"} <= {texts[n] for n in vague}
     assert {"within(int)", "shared", "within(int)::calls", "Used<int>::count", "vtable for Open"} <= {
         texts[n] for n in vague
     }
     left = {texts[n] for n in names - vague if not n.startswith(("_ZN5Keyed", "_ZN4deep"))} - FOR_EVERYBODY
-    assert left <= {"use()", "make()", "pointer", "Made<int>::get()::calls"}  # g++ has it with its function
+    assert left <= {
+        "use()",
+        "make()",
+        "pointer",
+        "pointer2",
+        "pointer3",
+        "Made<int>::get()::calls",
+    }  # g++ has it with its function
 
 
 def test_which_mangled_names_have_template_arguments() -> None:
