@@ -52,7 +52,8 @@ def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mappi
 
 def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> bool:
     """Whether every file that uses the merged symbol `name` defines it anew. `explicit` is what the file defines for
-    others without implicit instantiations and weak symbols, `with_key` the classes (as names spell them) whose key function it has."""
+    others without implicit instantiations and weak symbols,
+    `with_key` the classes (as names spell them) whose key function it has."""
     if name.startswith("_ZGV"):  # it goes with the variable that it guards
         name = f"_Z{name[4:]}"
     if name.startswith("_ZZ"):  # a static variable, of an inline function or of an instance
