@@ -44,7 +44,8 @@ inline int of(Made<int> const& made) { static int calls; return ++calls; }
 template <> inline int Used<long>::get() { return 3; }
 int use() {
   Used<int> u; Made<char> m; Made<int> i; Open o; ++shared;
-  Used<long> l; return of(i) + l.get() + u.get() + u.in() + u.late() + m.get() + i.get() + within(3) + plus(2L) + plus(2) + number<char> +
+  Used<long> l; return of(i) + l.get() + u.get() + u.in() + u.late() + m.get() + i.get() +
+         within(3) + plus(2L) + plus(2) + number<char> +
          number<long> + o.f();
 }
 int (*pointer)(int) = within;
