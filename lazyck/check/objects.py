@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.postbuild import elf, kernels
-from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library
+from lazyck.postbuild.mangled import identifiers, is_of_the_standard_library, scopes_of
 from lazyck.postbuild.probe_object import is_harmless, is_start_up
 from lazyck.postbuild.probe_text import read_source
 
@@ -101,7 +101,9 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str) -> froz
                     found.add(table[target].name)
     wanted = {n for n in found if n and not is_harmless(n) and not is_start_up(n) and not is_of_the_standard_library(n)}
     words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
-    return frozenset(n for n in wanted if identifiers(n) & words)
+    # a variable of its own stands in namespaces that it opens; one of a header may only share its name with something
+    shared = {s.name for s in table if s.type == "OBJECT" and s.binding != "GLOBAL"}
+    return frozenset(n for n in wanted if identifiers(n) & words and (n not in shared or scopes_of(n) <= words))
 
 
 def _is_writable(section: elf.Section) -> bool:
