@@ -48,7 +48,7 @@ def scopes_of(symbol: str) -> frozenset[str]:
     """The names of all namespaces and classes that `symbol` stands in, without those of unnamed ones: a file that opens
     them says each. None where the symbol is not followed here."""
     try:
-        start = _start(symbol) if symbol.startswith("_Z") else 0
+        start = _start(symbol) if symbol.startswith("_Z") else len(symbol)
         names = _names(symbol, start)[0][:-1] if symbol[start : start + 1] == "N" else []
         return frozenset(n for n in names if not n.startswith("_GLOBAL__N_"))
     except (_Unreadable, IndexError):
