@@ -17,7 +17,7 @@ from lazyck.errors import FormatError
 from lazyck.files import write_atomic
 from lazyck.postbuild import state
 from lazyck.postbuild.bundle import Places
-from lazyck.postbuild.inputs import LinkInputs, files_of
+from lazyck.postbuild.inputs import LinkInputs, files_of, library_directories
 from lazyck.postbuild.words import Keeper
 from lazyck.toolchains.options import Item, Role
 
@@ -62,7 +62,7 @@ class _Writer:
 
     def __init__(self, link: LinkCommand, inputs: LinkInputs, keeper: Keeper) -> None:
         self._link, self._inputs, self._keeper = link, inputs, keeper
-        self._directories = [link.call.path(i.value) for i in inputs.items if i.role is Role.LIBRARY_DIR and i.value]
+        self._directories = library_directories(inputs.items, link)
         self.records: dict[str, range] = {}  # path of a deferred object → numbers of its records
         self.blobs: list[CompileCommand] = []
         self.archives: dict[str, int] = {}  # path of an archive → its number

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from lazyck import proc
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.files import digest, encode
 from lazyck.postbuild import elf
@@ -44,7 +46,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
     given = table.split(link.call.argv[link.call.prefix :])
     items = tuple(apart_from_names(given))
-    directories = [link.call.path(item.value) for item in items if item.role is Role.LIBRARY_DIR and item.value]
+    directories = library_directories(items, link)
     deferred: set[int] = set()
     kept: set[int] = set()
     objects: dict[str, None] = {}
@@ -137,8 +139,23 @@ def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[
     return [path for path in paths if os.path.isfile(path)]
 
 
+def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
+    """Where `-l` looks: the command's own -L directories, those of LIBRARY_PATH, and the compiler's own."""
+    given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
+    given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
+    return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
+
+
+@lru_cache
+def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+    """Where a compiler has the linker look without being told to; none where it does not say, as nvcc does not."""
+    shown = proc.run([*driver, "-print-search-dirs"], cwd=cwd).stdout
+    listed = next((line.partition("=")[2] for line in shown.splitlines() if line.startswith("libraries:")), "")
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))
+
+
 def find_library(name: str, directories: Sequence[str]) -> str | None:
-    """The file that `-l name` takes from the command's own -L directories, as the linker looks for it."""
+    """The file that `-l name` takes from `directories`, as the linker looks for it."""
     wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
     candidates = (os.path.join(d, w) for d in directories for w in wanted)
     return next((c for c in candidates if os.path.isfile(c)), None)

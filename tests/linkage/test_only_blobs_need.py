@@ -44,6 +44,33 @@ def test_a_shared_library_that_only_a_blob_needs_stays_needed(project: Project, 
     assert "libbar.so" not in dynamic, "nobody needs it: the linker dropped it, as it does ahead of time"
 
 
+def test_a_library_in_one_of_the_compilers_own_places_stays_needed(project: Project) -> None:
+    prepared(project, f"{MAKE_FOO} foo.cpp")
+    project.write({1: USES_FOO, 2: body(2, "x")})
+    project.build("LIBRARY_PATH=ext c++ -shared -o libx.so *.o -Wl,--as-needed -lfoo -Wl,-rpath,$PWD/ext")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report
+    assert project.call(1, 3) == "3001"
+
+
+def test_an_archive_of_blobs_is_found_by_library_path(project: Project) -> None:
+    project.write({1: body(1, "x + 1"), 2: body(2, "x")})
+    parts = "mkdir lib; mv v1.o v2.o lib; ar rcs lib/libparts.a lib/v1.o lib/v2.o"
+    project.build(f"{parts}; LIBRARY_PATH=lib c++ -shared -o libx.so *.o -lparts")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report
+    assert project.call(1, 3) == "4"
+
+
+def test_a_system_library_that_only_a_blob_needs_stays_needed(project: Project) -> None:
+    found = subprocess.run(["c++", "-print-file-name=libcrypt.so"], capture_output=True, text=True).stdout.strip()
+    if not Path(found).is_file():
+        pytest.skip("no libcrypt.so")
+    declared = 'extern "C" char* crypt(const char*, const char*);\n'
+    project.write({1: declared + body(1, 'x + crypt("a", "bc")[0]'), 2: body(2, "x")})
+    project.build("c++ -shared -o libx.so *.o -Wl,--as-needed -lcrypt")
+    assert "2 lazy with 2 symbols, 0 eager" in project.report
+    assert project.call(1, 3) == str(3 + ord("b"))
+
+
 def test_a_member_of_an_archive_that_only_a_blob_needs_is_pulled_in_once(project: Project) -> None:
     prepared(project, "g++ -c -fPIC foo.cpp bar.cpp; ar rcs libfoo.a foo.o bar.o")
     project.write({1: USES_FOO, 2: body(2, "x")})
