@@ -60,7 +60,7 @@ def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> b
         return not any(name[2:].startswith(f[2:] + "E") for f in explicit)
     if _TABLE.match(name) and not is_instance(name):
         return name[4:] not in with_key
-    return name not in explicit
+    return name not in explicit or "." in name  # f.resolver, by which `target_clones` chooses
 
 
 def is_instance(name: str) -> bool:
