@@ -83,6 +83,14 @@ def small_library(hash_style: str) -> bytes:
         return out.read_bytes()
 
 
+def many_symbols(library: bytes) -> bytes:
+    """`library`, whose SysV hash table says that there are as many symbols as it can say."""
+    at = struct.unpack_from("<Q", library, 40)[0]  # the table of sections, 64 bytes each
+    sections = [struct.unpack_from("<IIQQQQ", library, row) for row in range(at, len(library) - 63, 64)]
+    table = next(offset for _, kind, _, _, offset, _ in sections if kind == 5)
+    return library[: table + 4] + b"\xff" * 4 + library[table + 8 :]
+
+
 def small_object(kept: bytes) -> bytes:
     """A relocatable object with relocations and a record section that holds `kept`."""
     numbers = ",".join(map(str, kept))
@@ -109,6 +117,7 @@ def corpus(directory: Path) -> None:
         "entry": {
             "gnu": b"T" + gnu,
             "sysv": b"T" + sysv,
+            "sysv-endless": b"T" + many_symbols(sysv),
             "note": b"N" + rows,
             "odd-note": b"n" + rows,
             "raw": b"R" + gnu,

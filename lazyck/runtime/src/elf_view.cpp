@@ -91,8 +91,7 @@ bool ElfView::is_header_state(std::uint64_t index) const {
 bool ElfView::has_header_state() const {
     if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return false;
     if (m_gnu_hash == 0) {
-        const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
-        for (std::uint64_t i = 1; count && i < *count; ++i) {
+        for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
             if (is_header_state(i)) return true;
         }
         return false;
@@ -141,11 +140,16 @@ std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) co
     }
 }
 
+// The table has a chain for each symbol. What it says is believed as far as the file goes.
+std::uint64_t ElfView::sysv_symbols() const {
+    const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
+    if (!count || m_symbols > m_size) return 0;
+    return std::min<std::uint64_t>(*count, (m_size - m_symbols) / sizeof(Elf64_Sym));
+}
+
 // header: buckets, chains; bucket:u32[]; chain:u32[], symbol 0 ends a chain. All symbols are walked: it is rare.
 std::optional<DynamicSymbol> ElfView::find_by_sysv_hash(std::string_view name) const {
-    const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
-    for (std::uint64_t i = 1; count && i < *count; ++i) {
-        if (!read<Elf64_Sym>(m_symbols + i * sizeof(Elf64_Sym))) return std::nullopt;
+    for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
         if (const auto found = symbol(i, name)) return found;
     }
     return std::nullopt;

@@ -43,6 +43,7 @@ class ElfView {
     std::optional<T> read(std::uint64_t offset) const;
     std::optional<std::uint64_t> offset_of(std::uint64_t address) const;
     bool is_header_state(std::uint64_t index) const;
+    std::uint64_t sysv_symbols() const;
     bool is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const;
     std::optional<DynamicSymbol> symbol(std::uint64_t index, std::string_view name) const;
     std::optional<DynamicSymbol> find_by_gnu_hash(std::string_view name) const;
