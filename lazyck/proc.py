@@ -52,9 +52,10 @@ def run(
             check=False,
         )
     except OSError as e:
-        raise ToolchainError(
-            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that the program exists and is executable"
-        ) from e
+        what, hint = f"cannot start {argv[0]!r}", "check that the program exists and is executable"
+        if cwd is not None and not os.path.isdir(cwd):
+            what, hint = f"{what} in {cwd}", "its working directory is gone: build again, or make the directory"
+        raise ToolchainError(f"{what}: {os.strerror(e.errno or 0)}", hint) from e
     except subprocess.TimeoutExpired as e:
         raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -27,7 +27,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
 from sources import REPOSITORY, Source, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
 
-from lazyck.postbuild import elf  # noqa: E402
+from lazyck.check.ahead import present  # noqa: E402
+from lazyck.postbuild import ahead_link, state  # noqa: E402
 from lazyck.postbuild.eager import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 
@@ -236,14 +237,13 @@ def build(place: Place) -> dict[str, Any]:
 
 def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
     """CPU seconds that all blobs take, and from how many that was reckoned: compiled by the project's own commands."""
-    objects = sorted(p for root in (place.source, place.tmp) for p in root.rglob("*.o"))
-    blobs = {b.source: b for path in objects for b in elf.deferred_records(path)}
+    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in ahead_link.load(d).records}
     chosen = random.Random(0).sample(sorted(blobs), min(samples, len(blobs)))
     seconds = 0.0
     for source in chosen:
         blob, cpu = blobs[source], cpu_of_children()
-        argv = writing_to(blob, place.work / "sample.o")  # type: ignore[arg-type]
-        with (place.work / "sample.log").open("w") as log:
+        argv = writing_to(blob, place.work / "sample.o")
+        with (place.work / "sample.log").open("w") as log, present([blob.call.cwd]):
             subprocess.run(argv, cwd=blob.call.cwd, env=place.environment, check=True, stdout=log, stderr=log)
         spent = cpu_of_children() - cpu
         say(f"ahead of time: {Path(source).name}: {spent:.0f} s CPU")

@@ -3,10 +3,11 @@ symbols go, and links the library from their objects by the project's own link."
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,6 +66,25 @@ class Compiled:
     def is_whole(self) -> bool:
         """Whether the library could be made from all its blobs."""
         return not self.failed and not self.left_out
+
+
+@contextlib.contextmanager
+def present(directories: Iterable[str]) -> Iterator[None]:
+    """Make those working directories that are gone, as those of builds in a temporary directory are, for as long as the
+    context lasts. What cannot be made stays missing."""
+    made: list[Path] = []
+    for directory in dict.fromkeys(map(Path, directories)):
+        missing = [d for d in (directory, *directory.parents) if not d.exists()]
+        with contextlib.suppress(OSError):
+            for d in reversed(missing):
+                d.mkdir()
+                made.append(d)
+    try:
+        yield
+    finally:
+        for d in reversed(made):
+            with contextlib.suppress(OSError):
+                d.rmdir()
 
 
 class AheadOfTime:

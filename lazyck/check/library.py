@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck.check.ahead import AheadOfTime, Compiled, Sample
+from lazyck.check.ahead import AheadOfTime, Compiled, Sample, present
 from lazyck.check.compare import Comparison, Lazy, compare
 from lazyck.check.objects import read_blob_object
 from lazyck.check.offered import read_offered, read_stubs
@@ -78,8 +78,9 @@ def check_library(directory: Path, request: Request, env: Mapping[str, str], say
     number = len(made.units)
     say(f"check: {st.file_name}: compiling {_how_many(request.sample, number)} ahead of time, {request.jobs} at a time")
     try:
-        compiled = made.compile(request.sample, request.jobs, say)
-        comparison, problem = _compare(made, compiled, st, link, directory, request.jobs, env)
+        with present(unit.blob.call.cwd for unit in made.units):
+            compiled = made.compile(request.sample, request.jobs, say)
+            comparison, problem = _compare(made, compiled, st, link, directory, request.jobs, env)
     finally:
         if not request.keeps:
             made.remove()

@@ -77,6 +77,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return made
 
 
+def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
+    """As setup scripts make it that run CMake in a temporary directory."""
+    script = (
+        'set -e\ntop=$PWD; work=$top/work/here; mkdir -p $work; cd $work\nc++ -fPIC -I../.. -c "$top/blob/v1.cpp" -o v1.o\n'
+        'c++ -shared v1.o -o "$top/libx.so"\ncd "$top"; rm -rf work\n'
+    )
+    made = Built(tmp_path, files={"build.sh": script})
+    assert made.done.returncode == 0, made.done.stderr
+    found = made.check()
+    assert found["same"] and found["compiled"] == 1
+    assert not (tmp_path / "work").exists()
+
+
 @pytest.fixture
 def swapped(built: Built) -> Callable[[str], list[tuple[str, str, str]]]:
     """Checks what another library is taken for in place of the lazy one: the project's, changed by hand."""
