@@ -31,6 +31,8 @@ MANIFEST_VERSION = 2
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
 CACHE_VERSION = "v1"
+# Programs share their entries, under this name instead of a library's: no process has two programs.
+PROGRAMS = "programs"
 # beside a bundle: entries that came with the library
 BUNDLE_CACHE = "cache"
 # in a library's part of a deployed bundle: its sources and headers as one file

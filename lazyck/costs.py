@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyck.abi import archs_in_name
+from lazyck.abi import PROGRAMS, archs_in_name
 from lazyck.history import Event, lines_within
 
 DIRECTORY = ".costs"
@@ -37,9 +37,12 @@ class Costs:
             self._largest[library] = max(kib, self._largest.get(library, 0))
 
     def of(self, library: str, blob: str, archs: str = "") -> float | None:
-        """What the blob took last for these archs; else for any; None if it is not known."""
-        exact = self.seconds.get((library, blob, archs_in_name(archs)))
-        return self._of_blob.get((library, blob)) if exact is None else exact
+        """What the blob took last for these archs; else for any; None if it is not known. Of a program, too."""
+        for shelf in (library, PROGRAMS):
+            exact = self.seconds.get((shelf, blob, archs_in_name(archs)), self._of_blob.get((shelf, blob)))
+            if exact is not None:
+                return exact
+        return None
 
     def need_kib(self, library: str, blob: str, archs: str = "") -> int:
         """The memory that the runtime reserves for a compile: what it took, else the library's largest, and a fifth."""

@@ -36,7 +36,7 @@ def render_text(m: Manifest) -> str:
     """The manifest for people."""
     lines = [
         f"library     {m.library} (soname {m.soname or '-'})",
-        f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.library}",
+        f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.shelf}",
         f"bundle      {m.root or 'beside the library, lazyck/'}",
         f"machine     {m.machine or '-'}",
         f"archs       {' '.join(m.archs) or '-'}",

@@ -149,6 +149,11 @@ class Manifest:
     machine: str = ""
 
     @property
+    def shelf(self) -> str:
+        """The name under which the entries of its blobs lie in a cache."""
+        return self.library if self.soname else abi.PROGRAMS
+
+    @property
     def symbols(self) -> list[tuple[str, int]]:
         """(symbol, index of its blob) in the order of the slots."""
         return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]

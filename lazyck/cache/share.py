@@ -49,7 +49,7 @@ def items_of(found: Sequence[Entry]) -> list[Item]:
 def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[Item]:
     """The entries of the cache, whichever libraries', whose blobs fit. Raises `UsageError` for a pattern that fits
     none."""
-    wanted = {(u.library, u.blob) for p in profiles for u in p.uses}
+    wanted = {(library, u.blob) for p in profiles for u in p.uses for library in (u.library, abi.PROGRAMS)}
     unused = set(patterns)
     items = []
     for e in read_entries(cache):

@@ -78,9 +78,13 @@ class Places:
 
     def in_bundle(self, path: str) -> str:
         """Where `path` goes, relative to the bundle's root."""
+        return f"{self.library}/tree/{self.in_tree(path)}"
+
+    def in_tree(self, path: str) -> str:
+        """The same, whichever library's bundle it is."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         rest = path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
-        return f"{self.library}/tree/{rest}"
+        return rest
 
     def word(self, path: str) -> str:
         """`path` as a word of a recipe: below the toolchain's home, else as it is."""
@@ -246,19 +250,20 @@ class Contents:
         """One digest over names and contents of the headers that go into the bundle."""
         if headers not in self._sets:
             own = sorted(h for h in headers if not places.is_foreign(h))
-            parts = (part for h in own for part in (encode(places.in_bundle(h)), self.of_file(h).encode()))
+            parts = (part for h in own for part in (encode(places.in_tree(h)), self.of_file(h).encode()))
             self._sets[headers] = digest(*parts)
         return self._sets[headers]
 
 
-def blob_digest(recipe: Recipe, library: tuple[str, ...], source: str, headers: str) -> str:
+def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str, headers: str) -> str:
     """The build-time part of a blob's key: everything that its compilation reads except arch, toolchain and salt.
 
     `library` is the soname and the machine of the library (nodes of two machines may share a cache) and the private
-    names of the blob's functions.
+    names of the blob's functions. Its `name` does not count: programs share entries.
     """
     words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
     words += [w for pair in recipe.env for w in pair]
+    words = [w.replace(f"{abi.PH_ROOT}/{name}/", f"{abi.PH_ROOT}/") for w in words]
     return digest(*map(encode, (KEY_VERSION, *library, *words, source, headers)))
 
 

@@ -71,9 +71,10 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        owner = target.soname or target.name
-        private = {s: private_name(s, owner) for s in owned.lazy[p.blob] if s in p.private}
-        key = bundle.blob_digest(recipe, (target.soname, target.machine, *sorted(private.values())), own, read)
+        private = {s: private_name(s, target.soname) for s in owned.lazy[p.blob] if s in p.private}
+        key = bundle.blob_digest(
+            recipe, target.name, (target.soname, target.machine, *sorted(private.values())), own, read
+        )
         symbols = tuple(private.get(s, s) for s in owned.lazy[p.blob])
         blobs.append(BlobRecord(name, source, recipes.index(recipe), key, symbols))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:

@@ -15,7 +15,7 @@ from lazyck.files import encode
 
 
 def private_name(symbol: str, library: str) -> str:
-    """The private name of `symbol` in the library of that soname (a program: of that name)."""
+    """The private name of `symbol` in the library of that soname ("" for a program, of which a process has one)."""
     return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
 
 

@@ -183,7 +183,7 @@ def coverage(manifest: Manifest, costs: Costs) -> Coverage:
     """What of a library was compiled."""
     library = visible(manifest.library)
     names = {visible(b.name) for b in manifest.blobs}
-    known = {blob: seconds for blob, seconds in costs.of_library(library).items() if blob in names}
+    known = {blob: seconds for blob, seconds in costs.of_library(visible(manifest.shelf)).items() if blob in names}
     mean = sum(known.values()) / len(known) if known else 0.0
     return Coverage(library, len(names), len(manifest.eager), len(known), mean)
 

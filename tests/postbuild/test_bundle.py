@@ -108,7 +108,7 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
         contents = Contents()
         headers = contents.of_headers(frozenset({str(header)}), there)
         library = (changes.get("soname", "libx.so"), changes.get("machine", "x86_64"))
-        return blob_digest(recipe, library, contents.of_file(str(source)), headers)
+        return blob_digest(recipe, "libx", library, contents.of_file(str(source)), headers)
 
     keys = {key(), key(flag="-O2"), key(env="y"), key(soname="liby.so"), key(machine="aarch64")}
     source.write_text("1 ")

@@ -91,6 +91,8 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     return row;
 }
 
+const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }
+
 const char* ManifestView::symbol_name(std::uint32_t index) const {
     if (index >= m_header.symbols) fail_damaged("no such symbol");
     return string(number(m_header.symbols_at + k_symbol_size * index));

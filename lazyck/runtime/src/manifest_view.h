@@ -54,6 +54,8 @@ class ManifestView {
     const char* library() const { return string(m_header.library); }
     const char* soname() const { return string(m_header.soname); }
     const char* cache_name() const { return string(m_header.cache_name); }
+    // The name under which the entries of its blobs lie in a cache.
+    const char* shelf() const;
     const char* root() const { return string(m_header.root); }
     Strings archs() const { return list(m_header.archs); }
     // The machine that the library and its entries are for; this one's own when the manifest leaves it open.

@@ -167,8 +167,8 @@ void Store::forget_bad_places() {
 }
 
 EntryKey Store::key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const {
-    return {manifest.library(), blob.name,         blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
-            m_config.salt,      manifest.machine()};
+    return {manifest.shelf(), blob.name,         blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
+            m_config.salt,    manifest.machine()};
 }
 
 std::string Store::history(const ManifestView& manifest) {
