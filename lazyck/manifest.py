@@ -18,6 +18,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
                blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32 strings_at:u32 strings_size:u32
                library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
                machine:S                               "x86_64", "aarch64"; "": that of whoever reads
+               private:L                               names that blobs call by private ones, which no stub has
     blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32
     symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
     recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
@@ -27,7 +28,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
 Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
 alternate name and value. Offsets (`*_at`) count from the start of the header.
 
-History: version 1, the first. 2: machine.
+History: version 1, the first. 2: machine. 3: private.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ class Manifest:
     creator: str = ""
     digest: str = ""
     machine: str = ""
+    private: tuple[str, ...] = ()
 
     @property
     def shelf(self) -> str:
@@ -163,7 +165,7 @@ class Manifest:
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
-_HEADER = struct.Struct("<8s21I")
+_HEADER = struct.Struct("<8s22I")
 _BLOB = struct.Struct("<6I")
 _SYMBOL = struct.Struct("<2I")
 _RECIPE = struct.Struct("<9I")
@@ -229,6 +231,7 @@ def encode(manifest: Manifest) -> bytes:
     names = [pool.string(t) for t in (manifest.library, manifest.soname, manifest.cache_name, manifest.root)]
     names += [pool.list(manifest.archs), pool.list(_flat(manifest.eager))]
     names += [pool.string(manifest.creator), pool.string(manifest.digest), pool.string(manifest.machine)]
+    names += [pool.list(manifest.private)]
     lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
     blobs_at = _HEADER.size
     symbols_at = blobs_at + len(blobs)
@@ -337,6 +340,7 @@ def _decode(data: bytes) -> Manifest:
         creator=text(h[19]),
         digest=text(h[20]),
         machine=text(h[21]),
+        private=texts(h[22]),
         recipes=tuple(recipes),
         blobs=tuple(blobs),
     )

@@ -17,6 +17,7 @@ _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
 _OF_DEVICE_CODE = re.compile(r"__hip_(cuid|gpubin_handle|fatbin)_")
 _VARIANT = re.compile(r"(CI|C|D)[0-5]")  # of one constructor or destructor
 _RUNTIME_NEEDS = re.compile(r"(libstdc\+\+|libgcc_s|libc|libm|libdl|libpthread)\.so\.\d+$")
+_LOADER = re.compile(r"ld-linux\b|ld-musl\b|ld64\.so")  # which every process has, whoever needs it
 _OWN = re.compile(rf"lazyck_|_Z(T[ISV])?N?K?6lazyck|.*{re.escape(abi.PRIVATE_MARK)}")
 
 
@@ -246,7 +247,7 @@ def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
 def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool) -> Iterator[Difference]:
     """What differs in the dynamic section."""
     for name in ahead.needed:
-        if name not in lazily.needed:
+        if name not in lazily.needed and not _LOADER.match(name):
             yield Difference("needed-lost", name)
     for name in lazily.needed:
         if name not in ahead.needed:

@@ -83,8 +83,7 @@ class Places:
     def in_tree(self, path: str) -> str:
         """The same, whichever library's bundle it is."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
-        rest = path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
-        return rest
+        return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
 
     def word(self, path: str) -> str:
         """`path` as a word of a recipe: below the toolchain's home, else as it is."""

@@ -16,6 +16,7 @@ from lazyck.manifest import BlobRecord, Manifest, Recipe
 from lazyck.postbuild import bundle
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.header_reach import Reach
+from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.probe import Probed
@@ -45,9 +46,31 @@ class Description:
     places: Mapping[str, bundle.Places]
 
 
+class PrivateNames:
+    """What a library hides ahead of time and its blobs call by private names: `of_objects` is what its real objects
+    hide."""
+
+    def __init__(
+        self,
+        lazy: Sequence[Probed],
+        owned: Ownership[CompileCommand],
+        of_objects: frozenset[str],
+        mentions: Mentions,
+    ) -> None:
+        self.of_objects = of_objects
+        self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
+        self._all = of_objects.union(*self._own.values())
+        self._spelled = mentions.spelled(self._all)
+
+    def of(self, blob: CompileCommand) -> frozenset[str]:
+        """Those that the object of `blob` may have, under names that are private then."""
+        return self._own[blob] | self._spelled.get(blob, self._all)
+
+
 def describe(
     lazy: Sequence[Probed],
     owned: Ownership[CompileCommand],
+    private: PrivateNames,
     link: LinkCommand,
     target: Target,
     eager_objects: Sequence[EagerObject],
@@ -71,11 +94,9 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        private = {s: private_name(s, target.soname) for s in owned.lazy[p.blob] if s in p.private}
-        key = bundle.blob_digest(
-            recipe, target.name, (target.soname, target.machine, *sorted(private.values())), own, read
-        )
-        symbols = tuple(private.get(s, s) for s in owned.lazy[p.blob])
+        hidden = private.of(p.blob)
+        key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *sorted(hidden)), own, read)
+        symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
         blobs.append(BlobRecord(name, source, recipes.index(recipe), key, symbols))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         where = places[toolchain]
@@ -92,6 +113,7 @@ def describe(
         creator=f"lazyck {__version__}",
         digest=digest(*(b.digest.encode() for b in blobs)),
         machine=target.machine,
+        private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
     return Description(made, files, places)
 

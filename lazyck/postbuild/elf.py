@@ -10,7 +10,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,6 +170,38 @@ class ElfImage:
         """All rows of `.symtab`, each with its offset in the file."""
         table = next((s for s in self.sections if s.type == _SHT_SYMTAB), None)
         return [(table.offset + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())] if table else []
+
+    def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
+        """The file with other names for symbols that it defines, which are exported: a relocatable object whose table
+        of symbols and their names, longer than before, stand at its end."""
+        data = bytearray(self.data)
+        index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
+        defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
+        shown = [(i, s.name) for i, s in defined if s.name in aliases]
+        if not shown:
+            return bytes(data)
+        table = self.sections[index]
+        names, rows = bytearray(self.content(self.sections[table.link])), bytearray(self.content(table))
+        grown = {index: rows, table.link: names}
+        for i, s in enumerate(self.sections):
+            if s.type == _SHT_SYMTAB_SHNDX and s.link == index:
+                grown[i] = bytearray(self.content(s))
+        for i, name in shown:
+            _, info, other, *rest = _SYMBOL.unpack_from(rows, i * _SYMBOL.size)
+            rows += _SYMBOL.pack(len(names), info, other & ~3, *rest)
+            names += os.fsencode(aliases[name]) + b"\0"
+            for extended in (grown[k] for k in grown.keys() - {index, table.link}):
+                extended += extended[4 * i : 4 * i + 4]
+        for i, content in grown.items():
+            data += bytes(-len(data) % 8)
+            at = self._section_header(i)
+            struct.pack_into("<QQ", data, at + 24, len(data), len(content))
+            data += content
+        return bytes(data)
+
+    def _section_header(self, index: int) -> int:
+        head = _HEADER.unpack_from(self.data)
+        return int(head[6] + index * head[11])
 
     def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
         strings = _Strings(self.content(self.sections[table.link]))

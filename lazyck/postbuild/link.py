@@ -17,8 +17,9 @@ from lazyck.command import LinkCommand
 from lazyck.config import runtime_source
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import ahead_link, bundle, cudart, elf, missing, relink, state, summary, symbols
-from lazyck.postbuild.describe import Description, Target, describe
+from lazyck.postbuild.describe import Description, PrivateNames, Target, describe
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
+from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.private_names import plain_name
 from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
 from lazyck.postbuild.proof import Proof
@@ -77,7 +78,9 @@ def link_lazily(
         archive, probed = static_runtime(link, inputs, probed, env)
     settler = Settler(probed, found, reader, directory / "eager", settings, env, store)
     compiler = runtime_compiler(link, inputs, env)
-    reach = Reach(inputs, probed, found.members, directory / "probe", settings.jobs, compiler, env, say, store)
+    mentions = Mentions(probed.texts)
+    work = directory / "probe"
+    reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
     contents = bundle.Contents()
     proof = Proof([group for group, _ in probed.texts], final, directory, settings, contents)
     demands = Demands()
@@ -88,7 +91,8 @@ def link_lazily(
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             runtime = runtime_of(link, inputs, settled, archive)
-            made = described(link, inputs, settled, directory, settings, compiler, runtime, contents)
+            private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
+            made = described(link, inputs, settled, private, directory, settings, compiler, runtime, contents)
             cases = proof.cases(settled.lazy, made)
             finding = proof.foresee(cases)
             if not finding.lacking:
@@ -213,6 +217,7 @@ def described(
     link: LinkCommand,
     inputs: LinkInputs,
     settled: Settled,
+    private: PrivateNames,
     directory: Path,
     settings: BuildSettings,
     compiler: Sequence[str],
@@ -223,7 +228,7 @@ def described(
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
     target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
-    return describe(settled.lazy, settled.owned, link, target, settled.objects, settings, contents)
+    return describe(settled.lazy, settled.owned, private, link, target, settled.objects, settings, contents)
 
 
 def write(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,12 @@ class _Batch:
             names = reaching(self._code, names)
         wanted = {s: names - own.get(s, frozenset()) for s in self._in_blobs}
         return [s for s, words in self._in_blobs.items() if words & wanted[s] and self._uses(s, wanted[s])]
+
+    def spelled(self, by_word: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, frozenset[str]]]:
+        """For each blob what `by_word` has of the words of its own text and of the headers'."""
+        shared = frozenset(s for word in self._in_headers.intersection(by_word) for s in by_word[word])
+        for source, words in self._in_blobs.items():
+            yield source, shared.union(s for word in words.intersection(by_word) for s in by_word[word])
 
     def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """The identifiers in the first group of each match of `pattern`."""
@@ -112,6 +118,19 @@ class Mentions:
             for source in batch.sources(frozenset(counts), only)
             for blob in batch.group.sources[source]
         }
+
+    def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, frozenset[str]]:
+        """Those of the mangled `symbols` that each blob's compile can refer to, as it reads one of their names. Blobs
+        without a text are left out."""
+        by_word: dict[str, list[str]] = {}
+        for symbol in sorted(symbols):
+            for name in identifiers(symbol):
+                by_word.setdefault(name, []).append(symbol)
+        found: dict[CompileCommand, frozenset[str]] = {}
+        for batch in self._all() if by_word else ():
+            for source, those in batch.spelled(by_word):
+                found |= {blob: found.get(blob, frozenset()) | those for blob in batch.group.sources[source]}
+        return found
 
     @cached_property
     def _classes(self) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """Names by which blobs call functions that their library hides ahead of time.
 
 A function that `-fvisibility=hidden` keeps within its library is bound there, whatever other libraries
-define. Lazily its blob and its library are two, and the loader binds them by name: so the name is one
-that no other library has. The runtime gives it to the symbols of the blob's object
-(runtime/src/private_names.cpp); the stub has it and the plain one.
+define. Lazily the library and its blobs are several, and the loader binds them by name: so the name is one
+that no other library has. The runtime gives it to the symbols of the blobs' objects, those that define such
+a function and those that refer to it (runtime/src/private_names.cpp); a stub has it and the plain one, and so
+has what the library's own objects hide.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
+from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.probe import Probed, ProbeResult
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.store import Store
@@ -36,13 +37,15 @@ _SHARE = 32
 class Demands:
     """What a link must do besides for blobs' sake: compile blobs eagerly (with the reason), have stubs for what
     blobs define weakly, pull members out of archives, keep shared libraries (indices of the command's items), export
-    what objects hide."""
+    what objects hide, under private names (`renamed`) too, but for those that cannot get one (`unnamed`)."""
 
     eager: Mapping[CompileCommand, str] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
     pulled: frozenset[str] = frozenset()
     kept: tuple[int, ...] = ()
     revealed: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    unnamed: frozenset[str] = frozenset()
 
 
 class Reach:
@@ -52,6 +55,7 @@ class Reach:
         self,
         inputs: LinkInputs,
         probed: ProbeResult,
+        mentions: Mentions,
         members: Names,
         work: Path,
         jobs: int,
@@ -63,7 +67,7 @@ class Reach:
         self._compiler = compiler
         self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
         self._say, self._store, self._keys = say, store, probed.keys
-        self._mentions = Mentions(probed.texts)
+        self._mentions = mentions
         self._libraries: dict[str, elf.SharedSymbols] = {}
         self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
 
@@ -78,7 +82,11 @@ class Reach:
         stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
         handles = {k: p.blob for p in settled.lazy for k in p.kernels if k not in p.weak and not is_private(k)}
         unreachable = {s for p in settled.lazy for s in frozenset(p.unreachable).difference(p.kernels)}
-        hidden = _own((real.strong | stubs | unreachable) - image.defined.keys())
+        owner = image.soname or ""
+        unnamed = before.unnamed.union(s for s in before.renamed if private_name(s, owner) not in image.defined)
+        private = {s for p in settled.lazy for s in p.private.intersection(settled.owned.lazy[p.blob])}
+        lost = {s for s in private if private_name(s, owner) not in image.defined}
+        hidden = _own((real.strong | stubs | unreachable) - (image.defined.keys() - lost))
         weak_hidden = _own(real.defined - real.strong - image.defined.keys())
         hidden |= self._instances(weak_hidden) | of_classes_with(real.strong, weak_hidden)
         members = _own(self._members.strong - real.defined - stubs - image.defined.keys())
@@ -96,15 +104,19 @@ class Reach:
                 needed |= symbols & weak
                 revealed |= symbols & (hidden | members)
         for p in settled.lazy:
-            if own := revealed.intersection(p.unreachable) - real.strong:
-                shown = demangle.readable(min(own), self._env)
+            if called := revealed.intersection(p.unreachable) - real.strong:
+                shown = demangle.readable(min(called), self._env)
                 eager[p.blob] = f"its function {shown} is hidden, and other files call it"
         for blob, symbols in self._users(frozenset(handles), settled).items():
             eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
         if runtime and runtime.table not in image.defined:
             eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
-        return Demands(eager, frozenset(needed), frozenset(pulled), kept, frozenset(revealed))
+        state = (real.state | self._members.state).intersection(image.defined)
+        of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)
+        return Demands(
+            eager, frozenset(needed), frozenset(pulled), kept, frozenset(revealed), of_objects - unnamed, unnamed
+        )
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""

@@ -2,14 +2,13 @@
 
 Ahead of time all of a library's files see each other's hidden symbols; a blob that is a library of its own does not.
 A symbol that blobs need becomes protected: it is exported, and the library's own code, which was compiled for a hidden
-one, is still bound to it, whatever other libraries define. Only one byte of a symbol's row changes, or two, so nothing
-moves within the file.
+one, is still bound to it, whatever other libraries define. Blobs use it by another name, which no other library has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from lazyck.postbuild import elf, kernels
@@ -20,9 +19,10 @@ _HIDDEN = ("hidden", "internal")
 _PROTECTED, _WEAK = 3, 2
 
 
-def reveal(source: Path, target: Path, names: Collection[str]) -> bool:
+def reveal(source: Path, target: Path, names: Collection[str], aliases: Mapping[str, str]) -> bool:
     """Make `target` a copy of the object or archive `source` that exports the hidden symbols `names` and hidden state
-    of headers. The answer says whether it has any of these: without, there is no copy.
+    of headers, those that `aliases` has under that name, too. The answer says whether it has any of these: without,
+    there is no copy. Archives with LTO objects, whose names only the compiler knows, get no aliases.
 
     State of headers are variables of which each file has a definition, and the link takes one: inline variables,
     statics of templates and of inline functions. Blobs have such definitions too, and must use the library's. One that
@@ -39,7 +39,20 @@ def reveal(source: Path, target: Path, names: Collection[str]) -> bool:
         data[at] = byte
     if changes:
         target.write_bytes(data)
+        if aliases:
+            _add_aliases(target, aliases)
     return bool(changes)
+
+
+def _add_aliases(path: Path, aliases: Mapping[str, str]) -> None:
+    members = list(elf.members(path))
+    images = [elf.ElfImage(content, str(path)) if content[:4] == b"\x7fELF" else None for _, content in members]
+    if all(image is not None and not image.is_lto for image in images):
+        made = [image.with_aliases(aliases) for image in images if image is not None]
+        if elf.kind(path) == "archive":
+            elf.write_archive(path, [(name, content) for (name, _), content in zip(members, made, strict=True)])
+        else:
+            path.write_bytes(made[0])
 
 
 def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iterator[tuple[int, int]]:
@@ -60,7 +73,12 @@ def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iter
 
 def is_header_state(s: elf.Symbol) -> bool:
     """Whether `s` is a variable that several files define, of which a link takes one."""
-    return s.binding in ("WEAK", "UNIQUE") and s.type in ("OBJECT", "TLS") and not _ARTIFICIAL.match(s.name)
+    return s.binding in ("WEAK", "UNIQUE") and s.type in ("OBJECT", "TLS") and not is_artificial(s.name)
+
+
+def is_artificial(name: str) -> bool:
+    """Whether that names a vtable or type information."""
+    return _ARTIFICIAL.match(name) is not None
 
 
 def _objects_in(data: bytearray) -> Iterator[tuple[int, int]]:

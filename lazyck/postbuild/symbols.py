@@ -11,6 +11,7 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.postbuild import elf
 from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.reveal import is_artificial
 from lazyck.toolchains import by_name
 
 _START_FILE = re.compile(r"(?:[gMrS]?crt[1in]|rcrt1|crt(?:begin|end)[ST]?|crtfastmath|clang_rt\.crt\w+(?:-\w+)?)\.o")
@@ -19,11 +20,13 @@ _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 @dataclass(frozen=True)
 class Names:
-    """Global names of some object code. `strong`: those of `defined` that are neither weak nor merged."""
+    """Global names of some object code. `strong`: those of `defined` that are neither weak nor merged; `state`:
+    hidden variables that several files may define (see `reveal`), as far as no LTO object does."""
 
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
     strong: frozenset[str] = frozenset()
+    state: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def together(parts: Iterable[Names | None]) -> Names:
         frozenset().union(*(p.defined for p in known)),
         frozenset().union(*(p.undefined for p in known)),
         frozenset().union(*(p.strong for p in known)),
+        frozenset().union(*(p.state for p in known)),
     )
 
 
@@ -111,7 +115,9 @@ class Reader:
 
 def _names(found: elf.ObjectSymbols) -> Names:
     strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
-    return Names(frozenset(found.defined), found.undefined, strong)
+    shared = found.data & found.hidden
+    state = frozenset(n for n in shared if found.defined[n] in ("WEAK", "UNIQUE") and not is_artificial(n))
+    return Names(frozenset(found.defined), found.undefined, strong, state)
 
 
 def source_name(path: str) -> str:

@@ -14,6 +14,7 @@ from lazyck.files import encode
 from lazyck.postbuild import elf, state
 from lazyck.postbuild.bundle import Places
 from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.reach import Demands
 from lazyck.postbuild.relink import RUNTIME
 from lazyck.postbuild.reveal import reveal
@@ -36,7 +37,7 @@ def link_words(
     `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
     """
     shutil.rmtree(directory / "objects", ignore_errors=True)
-    keeper = Keeper(link, directory, places, demands.revealed if demands else None)
+    keeper = Keeper(link, directory, places, demands, soname)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
@@ -90,11 +91,15 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
 class Keeper:
     """Makes words independent of the build: inputs become copies, other paths absolute, shim homes real ones.
 
-    Of copies for a lazy library, the symbols `revealed` are exported; None: it is not lazy.
+    Copies for a lazy library of that `soname` export what its blobs demand; None: it is not lazy.
     """
 
-    def __init__(self, link: LinkCommand, directory: Path, places: Places, revealed: frozenset[str] | None) -> None:
-        self._link, self._places, self._revealed = link, places, revealed
+    def __init__(
+        self, link: LinkCommand, directory: Path, places: Places, demands: Demands | None = None, soname: str = ""
+    ) -> None:
+        self._link, self._places = link, places
+        self._revealed = demands.revealed if demands else None
+        self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
@@ -109,7 +114,7 @@ class Keeper:
         elif not target.exists():
             shutil.copy2(path, target)
         shown = target.with_name(f"shown-{target.name}")
-        is_shown = self._revealed is not None and reveal(target, shown, self._revealed)
+        is_shown = self._revealed is not None and reveal(target, shown, self._revealed, self._aliases)
         word = f"{state.HERE}/objects/{(shown if is_shown else target).name}"
         self.originals[word] = name
         return word

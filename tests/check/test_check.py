@@ -80,7 +80,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
     """As setup scripts make it that run CMake in a temporary directory."""
     script = (
-        'set -e\ntop=$PWD; work=$top/work/here; mkdir -p $work; cd $work\nc++ -fPIC -I../.. -c "$top/blob/v1.cpp" -o v1.o\n'
+        "set -e\ntop=$PWD; work=$top/work/here; mkdir -p $work; cd $work\n"
+        'c++ -fPIC -I../.. -c "$top/blob/v1.cpp" -o v1.o\n'
         'c++ -shared v1.o -o "$top/libx.so"\ncd "$top"; rm -rf work\n'
     )
     made = Built(tmp_path, files={"build.sh": script})

@@ -59,6 +59,41 @@ def test_two_libraries_of_hidden_kernels_with_equal_names_each_reach_their_own(p
     assert called.stdout == "1111 1212\n", called.stderr
 
 
+LINKERS = [name for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{name}")]
+
+
+@pytest.mark.parametrize("linker", LINKERS)
+def test_blobs_of_two_libraries_with_equal_hidden_names_each_use_their_own_library(
+    project: Project, linker: str
+) -> None:
+    """As libraries do that are linked from one static archive: what a blob uses of another blob, and of an object."""
+    flags = FLAGS + " -fvisibility=hidden"
+    for n, name in enumerate(("one", "two"), 1):
+        other = Project(project.lazyck, project.where / name)
+        # mold exports a variable of a thread that is protected for all libraries to see
+        mine = "thread_local int mine" if linker != "mold" else "int mine"
+        user = f"int kernel(int); int helper(int); int stored(); extern int table, zeros; extern {mine};\n"
+        user += "int twin(int x) { return kernel(x) + helper(x) + table + zeros + mine + stored(); }\n"
+        user += "bool is_helper(int (*f)(int)) { return f == &helper; }\n"
+        more = f"int twin(int); bool is_helper(int (*)(int)); int table = {1000 * n}, zeros;\n"
+        more += f"{mine} = {10000 * n};\n"
+        more += f"int helper(int x) {{ return {10 * n} * x; }}\n"
+        more += 'extern "C" __attribute__((visibility("default"))) '
+        more += "int use(int x) { return twin(x) * 10 + is_helper(&helper); }\n"
+        other.write({5: f"int kernel(int x) {{ return x + {n}; }}\n", 6: user}, calls=[], more=more)
+        archive = f"echo 'int stored() {{ return {100000 * n}; }}' > s.cpp; c++ {flags} -c s.cpp; ar rcs libs.a s.o; "
+        words = f"-fuse-ld={linker} -shared -Wl,-soname,lib{name}.so -o libx.so dispatch.o v5.o v6.o libs.a"
+        other.build(f"{archive} c++ {words}", flags)
+        assert "2 lazy with 3 symbols, 0 eager" in other.report, other.report
+    code = (
+        "import ctypes\n"
+        "one, two = (ctypes.CDLL(f'./{n}/libx.so', ctypes.RTLD_GLOBAL) for n in ('one', 'two'))\n"
+        "print(one.use(10), two.use(10))"
+    )
+    called = subprocess.run(["python3", "-c", code], cwd=project.where, capture_output=True, text=True)
+    assert called.stdout == "1111111 2222121\n", called.stderr
+
+
 HIDDEN = "int helper(int x) { return x * 7; }\nint other_helper(int x) { return x; }\nint level = 5;\n"
 HIDDEN += "Keeper::Keeper() : value(4) {}\n"
 

@@ -71,7 +71,8 @@ def run(program: Path, cache: Path) -> subprocess.CompletedProcess[str]:
 SHARED = {
     "blob/twice.cpp": "static int n;\nint twice() { return n += 2; }\n",
     "lib.cpp": 'int twice();\nextern "C" int NAME() { return twice(); }\n',
-    "main.cpp": "#include <cstdio>\nint twice();\n#ifdef LIBS\nextern \"C\" int one();\nextern \"C\" int two();\n#else\n"
+    "main.cpp": "#include <cstdio>\nint twice();\n#ifdef LIBS\n"
+    'extern "C" int one();\nextern "C" int two();\n#else\n'
     "static int one() { return 0; }\nstatic int two() { return 0; }\n#endif\n"
     'int main() { std::printf("%d %d %d\\n", twice(), one(), two()); }\n',
 }

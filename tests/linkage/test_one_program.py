@@ -119,12 +119,13 @@ def builds(request: pytest.FixtureRequest, shared_lazyck: Lazyck, tmp_path_facto
     for kind in ("plain", "lazy"):
         (where / kind).mkdir()
         lines = [f"{cxx} {FLAGS} {visibility} -c {s} -o {kind}/{Path(s).stem}.o" for s in texts if s.endswith(".cpp")]
-        lines.append(f"cd {kind} && {cxx} -shared -o libx.so dispatch.o first.o second.o")
+        lines.append(f"cd {kind}")
+        lines += [f"{cxx} -shared -Wl,-soname,{x} -o {x} dispatch.o first.o second.o" for x in ("libx.so", "liby.so")]
         script = "set -e\n" + "\n".join(lines) + "\n"
         (where / f"{kind}.sh").write_text(script)
     words = ["--toolchain", "host", "--tmp-dir", where / "tmp", "--", "sh", "lazy.sh"]
     done = shared_lazyck("build", "full", *words, cwd=where)
-    assert "2 lazy" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count(" 2 lazy") == 2, done.stdout + done.stderr
     subprocess.run(["sh", "plain.sh"], cwd=where, check=True)
     subprocess.run([cxx, FLAGS.split()[0], "-shared", "-fPIC", "hook.cpp", "-o", "libhook.so"], cwd=where, check=True)
     subprocess.run([cxx, "-rdynamic", "host.cpp", "-o", "host", "-ldl"], cwd=where, check=True)
@@ -157,3 +158,14 @@ def test_a_program_interposes(builds: Path) -> None:
     ahead = printed(builds, "plain", "./host")
     assert any(line.startswith("hook 1001 ") for line in ahead)  # clang binds the call within the file
     assert printed(builds, "lazy", "./host") == ahead
+
+
+def test_two_libraries_of_equal_names_share_what_they_share_ahead_of_time(builds: Path) -> None:
+    """With default visibility all, and with hidden visibility nothing but functions that say otherwise."""
+    calls = (
+        "import ctypes, sys\n"
+        "for name in 'xy': ctypes.CDLL(f'lib{name}.so', ctypes.RTLD_GLOBAL)\n"
+        "for name in 'xyx': ctypes.CDLL(f'lib{name}.so').run()\n"
+    )
+    plain, lazy = (printed(builds, kind, "python3", "-c", calls) for kind in ("plain", "lazy"))
+    assert lazy == plain

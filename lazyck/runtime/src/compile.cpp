@@ -90,7 +90,7 @@ class Compilation {
     void name_privately() {
         const UniqueFd object = open_at(m_staging.fd(), "blob.o", O_RDWR);
         if (!object) fail_system("cannot open '" + m_staging.path() + "/blob.o'", errno);
-        const std::string fault = give_private_names(object.get(), m_request.symbols);
+        const std::string fault = give_private_names(object.get(), m_request.private_names);
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
     }
 

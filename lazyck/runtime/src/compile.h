@@ -23,6 +23,7 @@ struct CompileRequest {
     Strings launcher;
     Strings faster;               // words for the compile step that it is tried with first, and repeated without
     Strings symbols;              // that the entry must define
+    Strings private_names;        // by which it calls what its library hides
     double timeout_seconds = 0;   // of each step; 0: none
     double expected_seconds = 0;  // for messages; 0: not known
     std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process

@@ -93,6 +93,15 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
 
 const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }
 
+Strings ManifestView::private_names() const {
+    Strings names = list(m_header.private_names);
+    for (std::uint32_t i = 0; i < m_header.symbols; ++i) {
+        const char* const name = symbol_name(i);
+        if (std::strstr(name, LAZYCK_PRIVATE_MARK) != nullptr) names.emplace_back(name);
+    }
+    return names;
+}
+
 const char* ManifestView::symbol_name(std::uint32_t index) const {
     if (index >= m_header.symbols) fail_damaged("no such symbol");
     return string(number(m_header.symbols_at + k_symbol_size * index));

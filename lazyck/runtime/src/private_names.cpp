@@ -91,8 +91,8 @@ void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
 
 }  // namespace
 
-std::string give_private_names(int fd, const Strings& symbols) {
-    const Names names = private_names(symbols);
+std::string give_private_names(int fd, const Strings& private_ones) {
+    const Names names = private_names(private_ones);
     if (names.empty()) return "";
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);

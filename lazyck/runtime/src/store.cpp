@@ -343,6 +343,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     request.archs = key.archs;
     request.launcher = m_config.launcher;
     request.symbols = symbols;
+    request.private_names = manifest.private_names();
     const long needed = memory_for(m_config, guess);
     Cost cost;
     bool was_killed = false;
