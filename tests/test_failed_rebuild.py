@@ -83,7 +83,14 @@ def test_a_rebuild_that_is_killed_at_its_link_can_be_repeated(tree: Path, lazyck
     write(tree, {"build.sh": SCRIPT.replace("c++ -shared", "c++ -Bslow -shared")})
     argv = [sys.executable, "-m", "lazyck", *map(str, words(tree))]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    running = subprocess.Popen(argv, cwd=tree, env=env, start_new_session=True, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        argv,
+        cwd=tree,
+        env=env,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     try:
         end = time.monotonic() + 120
         while not (slow / "begun").exists() and running.poll() is None and time.monotonic() < end:
