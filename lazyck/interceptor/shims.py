@@ -1,12 +1,14 @@
-"""The shim's program: compiled once per set-up and digest, copied to every name that it stands for."""
+"""The shim's program: compiled once per user and digest, copied to every name that it stands for."""
 
 from __future__ import annotations
 
 import contextlib
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lazyck import abi, proc
+from lazyck.config import own_tools
 from lazyck.errors import CommandError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
 from lazyck.interceptor.conf import SharedConf, ShimConf, render
@@ -40,13 +42,18 @@ def c_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> Path:
-    """The compiled shim, from the tmp dir if it is there already. `extra` are compiler flags."""
+    """The compiled shim in the tmp dir, which other tmp dirs of the user share. `extra` are compiler flags."""
     compiler = c_compiler(env)
     header = abi.render_header().encode()
     texts = [p.read_bytes() for p in (*sources(), SOURCE_DIR / "shim.h")]
     tag = digest(header, *texts, *map(encode, (*compiler, *_FLAGS, *extra)))[:16]
     program = tmp / "shim" / tag / "shim"
     if program.exists():
+        return program
+    kept = None if extra else own_tools(env, "shim")
+    shared = kept / f"{platform.machine()}-{tag}" if kept else None
+    if shared and shared.is_file():
+        write_atomic(program, shared.read_bytes(), 0o755)
         return program
     include = program.parent / "include"
     write_atomic(include / "lazyck_abi.h", header)
@@ -63,13 +70,17 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
         "-o",
         str(fresh),
     ]
-    # A static program starts in half the time, but not every machine has libc.a.
-    if extra or proc.run([*argv, "-static"], env=env).status != 0:
+    # A static program starts in half the time, and on every machine, but not every one has libc.a.
+    is_static = not extra and proc.run([*argv, "-static"], env=env).status == 0
+    if not is_static:
         result = proc.run(argv, env=env)
         if result.status != 0 or not fresh.exists():
             hint = "check that this C compiler works"
             raise CommandError("compiling lazyck's shim", argv, result.status, result.stdout + result.stderr, hint)
     fresh.replace(program)
+    if shared and is_static:
+        with contextlib.suppress(OSError):
+            write_atomic(shared, program.read_bytes(), 0o755)
     return program
 
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lazyck import abi, manifest, proc
-from lazyck.config import tools_dir
-from lazyck.errors import BuildError, FormatError, LinkError, UsageError
-from lazyck.files import private_directory, write_atomic
+from lazyck.config import own_tools
+from lazyck.errors import BuildError, FormatError, LinkError
+from lazyck.files import write_atomic
 from lazyck.postbuild import elf, link_outputs
 from lazyck.postbuild.bundle import deploy
 from lazyck.postbuild.cmake_install import carry_bundle
@@ -34,27 +34,7 @@ _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
     """The runtime's objects, each compiled once per user, or, where he has no place for them, once per tmp dir;
     `directory` is one library's."""
-    tools = tools_dir(env)
-    is_shared = is_ours(tools) and can_make(tools / OBJECTS)
-    return compile_objects(tools / OBJECTS if is_shared else directory.parent.parent / "runtime", compiler, source)
-
-
-def is_ours(directory: Path) -> bool:
-    """Whether nobody else could have put objects there."""
-    try:
-        private_directory(directory)
-    except (OSError, UsageError):
-        return False
-    return True
-
-
-def can_make(directory: Path) -> bool:
-    """Whether `directory` is there, or can be made, and can be written to."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(directory, os.W_OK)
+    return compile_objects(own_tools(env, OBJECTS) or directory.parent.parent / "runtime", compiler, source)
 
 
 def assemble(directory: Path, name: str, text: str, compiler: Sequence[str]) -> None:

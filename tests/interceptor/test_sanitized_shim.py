@@ -154,3 +154,15 @@ def test_no_memory_error_behind_the_launcher(sanitized: Project) -> None:
     for line in lines:
         done = sanitized.run(launcher, *shlex.split(line), ASAN_OPTIONS="detect_leaks=0")
         assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, (line, done.stderr)
+
+
+def test_the_shim_is_compiled_once_per_user(tmp_path: Path) -> None:
+    env = clean_env() | {"XDG_CACHE_HOME": str(tmp_path / "home")}
+    first = build_shim(tmp_path / "one", env).read_bytes()
+    (kept,) = (tmp_path / "home/lazyck-tools/shim").iterdir()
+    assert kept.read_bytes() == first
+    kept.write_bytes(b"the one that is kept")
+    assert build_shim(tmp_path / "two", env).read_bytes() == b"the one that is kept"
+    (tmp_path / "home/lazyck-tools").rename(tmp_path / "somewhere")
+    (tmp_path / "home/lazyck-tools").symlink_to(tmp_path / "somewhere")
+    assert build_shim(tmp_path / "three", env).read_bytes() == first, "what may be anybody's is not run"
