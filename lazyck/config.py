@@ -10,7 +10,6 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.errors import UsageError
-from lazyck.files import private_directory
 
 
 def number(env: Mapping[str, str], name: str, default: int) -> int:
@@ -65,16 +64,6 @@ def tools_dir(env: Mapping[str, str]) -> Path:
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
     base = base if base.startswith("/") else ""  # programs of the working directory are not ours
     return Path(base or "/nonexistent") / "lazyck-tools"
-
-
-def own_tools(env: Mapping[str, str], folder: str) -> Path | None:
-    """`folder` of the tools dir; None where somebody else could put files into it, or we cannot."""
-    try:
-        directory = private_directory(tools_dir(env)) / folder
-        directory.mkdir(exist_ok=True)
-    except (OSError, UsageError):
-        return None
-    return directory if os.access(directory, os.W_OK) else None
 
 
 def runtime_source() -> Path:

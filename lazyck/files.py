@@ -54,6 +54,16 @@ def private_directory(path: Path) -> Path:
     return path
 
 
+def own_folder(directory: Path, name: str) -> Path | None:
+    """The folder `name` of `directory`; None where somebody else could put files into it, or we cannot."""
+    try:
+        folder = private_directory(directory) / name
+        folder.mkdir(exist_ok=True)
+    except (OSError, UsageError):
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
 def digest(*parts: bytes) -> str:
     """SHA-256 over length-prefixed `parts`, in hexadecimal: parts cannot run into each other."""
     h = hashlib.sha256()

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lazyck import abi, proc
-from lazyck.config import own_tools
+from lazyck.config import tools_dir
 from lazyck.errors import CommandError, ToolchainError
-from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.files import digest, encode, own_folder, write_atomic, write_if_different
 from lazyck.interceptor.conf import SharedConf, ShimConf, render
 from lazyck.toolchains import HOST, lookup
 
@@ -50,7 +50,7 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
     program = tmp / "shim" / tag / "shim"
     if program.exists():
         return program
-    kept = None if extra else own_tools(env, "shim")
+    kept = None if extra else own_folder(tools_dir(env), "shim")
     shared = kept / f"{platform.machine()}-{tag}" if kept else None
     if shared and shared.is_file():
         write_atomic(program, shared.read_bytes(), 0o755)

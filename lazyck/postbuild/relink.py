@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lazyck import abi, manifest, proc
-from lazyck.config import own_tools
+from lazyck.config import tools_dir
 from lazyck.errors import BuildError, FormatError, LinkError
-from lazyck.files import write_atomic
+from lazyck.files import own_folder, write_atomic
 from lazyck.postbuild import elf, link_outputs
 from lazyck.postbuild.bundle import deploy
 from lazyck.postbuild.cmake_install import carry_bundle
@@ -34,7 +34,7 @@ _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
     """The runtime's objects, each compiled once per user, or, where he has no place for them, once per tmp dir;
     `directory` is one library's."""
-    return compile_objects(own_tools(env, OBJECTS) or directory.parent.parent / "runtime", compiler, source)
+    return compile_objects(own_folder(tools_dir(env), OBJECTS) or directory.parent.parent / "runtime", compiler, source)
 
 
 def assemble(directory: Path, name: str, text: str, compiler: Sequence[str]) -> None:
