@@ -131,7 +131,7 @@ class _Facts:
                 yield Difference(self._how_lost(export.name), key, "", described(export), "not exported")
 
     def _how_lost(self, name: str) -> str:
-        if name in self.vague:
+        if name in self.vague and name not in self.lazy.offered.undefined - self.lazy.offered.taken:
             return "vague-state" if self.defined[name].is_state else "vague"
         if name in self.lazy.offered.names:
             return "internal"

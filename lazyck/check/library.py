@@ -121,7 +121,7 @@ def _compare(
     lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept))
     ahead, whole = read_offered(library), compiled.is_whole
     found = compare(ahead, lazy, blobs, shared=link.shared, whole=whole)
-    lost = frozenset(d.name for d in found.differences if d.kind in ("lost", "internal"))
+    lost = frozenset(d.name for d in found.differences if d.kind in ("lost", "internal", "undefined"))
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         vague = pool.map(lambda unit, blob: vague_names(unit, blob, lost, env), compiled.units, blobs)
         names = frozenset().union(*vague)

@@ -42,12 +42,14 @@ class Export:
 @dataclass(frozen=True)
 class Offered:
     """A linked library or program. `exports` are by name and version; `names` is all that it defines, also for itself
-    (as far as it was not stripped); `undefined` what it asks others for. `entries` are its single-valued rows of the
-    dynamic section, `code` the kinds of start-up and tear-down code that it has, `flags` those of the loader."""
+    (as far as it was not stripped); `undefined` what it asks others for, `taken` those of them that the linker found in
+    a needed library, by their version. `entries` are its single-valued rows of the dynamic section, `code` the kinds of
+    start-up and tear-down code that it has, `flags` those of the loader."""
 
     exports: Mapping[str, Export]
     names: frozenset[str]
     undefined: frozenset[str]
+    taken: frozenset[str]
     needed: tuple[str, ...]
     entries: Mapping[str, str]
     code: frozenset[str]
@@ -76,6 +78,7 @@ def _read(image: elf.ElfImage) -> Offered:
     versions = struct.unpack(f"<{len(numbers) // 2}H", numbers)
     exports: dict[str, Export] = {}
     undefined: set[str] = set()
+    taken: set[str] = set()
     for row, s in enumerate(image.symbols(dynamic=True)):
         if s.binding == "LOCAL" or not s.name:
             continue
@@ -83,6 +86,8 @@ def _read(image: elf.ElfImage) -> Offered:
         index = number & ~_HIDDEN_VERSION
         if s.section == 0:
             undefined.add(s.name)
+            if index in others:
+                taken.add(s.name)
         elif s.section == _SHN_ABS and s.name in own.values():
             continue  # what stands for a version itself
         elif not s.hidden and index not in others:  # else a program's copy of a library's variable
@@ -97,6 +102,7 @@ def _read(image: elf.ElfImage) -> Offered:
         exports,
         frozenset(names | {e.name for e in exports.values()}),
         frozenset(undefined),
+        frozenset(taken),
         tuple(text for name, text in texts if name == "NEEDED"),
         {name: text for name, text in texts if name != "NEEDED"},
         frozenset(_CODE[tag] for tag, _, _ in rows if tag in _CODE),

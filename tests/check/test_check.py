@@ -91,6 +91,23 @@ def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
 
 
+def test_what_an_inline_function_of_a_blob_is_to_a_library_that_has_it_too(tmp_path: Path) -> None:
+    """Since C++20 each file that assigns strings has the code; others ask libstdc++ for it, as lazyck's runtime."""
+    text = "#include <string>\nvoid NAME(std::string &to, const std::string &from) { to = from; }\n"
+    files = {
+        "blob/v20.cpp": text.replace("NAME", "in_20"),
+        "rest.cpp": text.replace("NAME", "in_17"),
+        "build.sh": "set -e\nc++ -std=c++20 -fPIC -c blob/v20.cpp -o v20.o\n"
+        "c++ -std=c++17 -fPIC -c rest.cpp -o rest.o\nc++ -shared v20.o rest.o -o libx.so\n",
+    }
+    made = Built(tmp_path, "--blobs", "*/blob/*", files=files)
+    assert made.done.returncode == 0, made.done.stderr
+    found = made.check("--verbose")
+    assert found["same"], found["differences"]
+    ahead = next((made.kept / "ahead").rglob("libx.so"))
+    assert read_offered(ahead).exports.keys() & read_offered(made.kept / "libx.so").taken
+
+
 @pytest.fixture
 def swapped(built: Built) -> Callable[[str], list[tuple[str, str, str]]]:
     """Checks what another library is taken for in place of the lazy one: the project's, changed by hand."""

@@ -28,6 +28,7 @@ def library(*exports: Export, names: Iterable[str] = (), undefined: Iterable[str
         exports={e.name + e.version: e for e in exports},
         names=frozenset({e.name for e in exports} | set(names)),
         undefined=frozenset(undefined),
+        taken=frozenset(),
         needed=("libc.so.6",),
         entries={"SONAME": "libx.so"},
         code=frozenset({"INIT_ARRAY"}),
@@ -232,6 +233,15 @@ def test_what_every_file_that_uses_it_defines_anew_may_be_missing() -> None:
     lazy = Lazy(library(), frozenset(), False)
     comparison = compare(ahead, lazy, [blob], shared=True, whole=True, vague=frozenset({"f", "count"}))
     assert [(d.kind, d.fails) for d in comparison.differences] == [("vague", False), ("vague-state", False)]
+
+
+@pytest.mark.parametrize(("taken", "kind"), [(["f"], "vague"), ([], "undefined")])
+def test_an_inline_function_may_come_from_a_needed_library_that_has_it(taken: list[str], kind: str) -> None:
+    ahead = library(export("f", binding="WEAK"))
+    lazily = replace(library(undefined=["f"]), taken=frozenset(taken))
+    blob = BlobObject("/p/f.cpp", "", (defined("f", binding="WEAK", is_merged=True),))
+    comparison = compare(ahead, Lazy(lazily, frozenset(), False), [blob], shared=True, whole=True, vague=frozenset("f"))
+    assert [(d.kind, d.symbol) for d in comparison.differences] == [(kind, "f")]
 
 
 def test_a_kernels_handle_that_only_its_blob_uses_may_stay_there() -> None:
