@@ -73,12 +73,14 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
         is_merged = section is not None and bool(section.flags & _SHF_GROUP)
         type_ = "OBJECT" if s.type == "COMMON" or s.section == _COMMON else s.type
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
-    start_up = _start_up(image, table, source)
-    return BlobObject(source, eager, tuple(found), known.by_nvcc.union(known.handles.values()), start_up=start_up)
+    handles = known.by_nvcc.union(known.handles.values())
+    start_up = _start_up(image, table, source, handles)
+    return BlobObject(source, eager, tuple(found), handles, start_up=start_up)
 
 
-def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str) -> frozenset[str]:
-    """What the start-up code of an object refers to and its source mentions by name.
+def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles: frozenset[str]) -> frozenset[str]:
+    """What the start-up code of an object refers to and its source mentions by name, but for the `handles` of kernels:
+    the compiler's own code registers these, in time for the launches of a lazy blob, which it makes itself.
 
     Calls are not followed, unlike in the probe: all of the sections that compilers have for such code counts, and each
     function with a name that they give to it.
@@ -99,6 +101,7 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str) -> froz
                 is_there = everywhere or any(low <= offset < high for low, high in ranges)
                 if is_there and not any(low <= offset < high for low, high in left_out):
                     found.add(table[target].name)
+    found -= handles
     wanted = {n for n in found if n and not is_harmless(n) and not is_start_up(n) and not is_of_the_standard_library(n)}
     words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
     # a variable of its own stands in namespaces that it opens; one of a header may only share its name with something

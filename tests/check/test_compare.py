@@ -10,6 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from cuda_machine import cuda_home, needs_nvcc
 
 from lazyck.check.compare import Comparison, Lazy, compare
 from lazyck.check.kinds import KINDS
@@ -225,6 +226,19 @@ def test_which_start_up_code_is_a_source_s_own(tmp_path: Path, compiler: str, fl
         seen[name] = read_blob_object(made, str(source), "").start_up
     assert {name for name, what in seen.items() if what} == {"registers", "within", "constructor"}, seen
     assert "_ZN9RegistrarC1EPFivE" in seen["registers"]
+
+
+@pytest.mark.cuda
+@needs_nvcc
+def test_that_a_kernel_is_registered_is_no_start_up_code_of_a_source(tmp_path: Path) -> None:
+    kernel = "__global__ void scale(float *x) { *x *= 2; }\nvoid run(float *x) { scale<<<1, 1>>>(x); }\n"
+    runs = "int outside(void (*)(float *));\nstatic int here = outside(run);\n"
+    for text, expected in ((kernel, set()), (kernel + runs, {"_Z3runPf", "_Z7outsidePFvPfE"})):
+        source, made = tmp_path / "k.cu", tmp_path / "k.o"
+        source.write_text(text)
+        nvcc = cuda_home() / "bin" / "nvcc"
+        subprocess.run([nvcc, "-O3", "-arch=sm_90", "-Xcompiler=-fPIC", "-c", source, "-o", made], check=True)
+        assert read_blob_object(made, str(source), "").start_up == expected
 
 
 def test_what_every_file_that_uses_it_defines_anew_may_be_missing() -> None:
