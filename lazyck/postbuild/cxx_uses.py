@@ -5,9 +5,10 @@ types. What merely declares a name does not use it; what a function's body, an i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from lazyck.postbuild.cxx_lexer import (
     IDENTIFIER,
@@ -161,18 +162,23 @@ def _is_function(head: str) -> bool:
     return "(" in top_level(without_attributes(head)) and not _ASSIGN.search(top_level(without_attributes(head)))
 
 
-def reaching(code: Sequence[Code], names: frozenset[str]) -> frozenset[str]:
-    """`names`, and those of all declarations in `code` that use one of them, directly or through others."""
-    found, fresh = names, names
-    left = list(code)
+def reaching(code: Sequence[Code], marks: Mapping[str, int]) -> dict[str, int]:
+    """The names by which code reaches one of those that `marks` has: with the marks (bits) of all that it reaches,
+    directly or through other declarations in `code`."""
+    found = dict(marks)
+    every = reduce(or_, found.values(), 0)
+    fresh, left = frozenset(found), list(code)
     while fresh:
         added: set[str] = set()
         kept = []
         for c in left:
-            if c.uses(fresh):
-                added |= c.names
-            else:
+            reached = reduce(or_, (found[n] for n in c.uses(fresh)), 0)
+            for n in c.names if reached else ():
+                before = found.get(n, 0)
+                if n and before | reached != before:
+                    found[n] = before | reached
+                    added.add(n)
+            if reached != every:
                 kept.append(c)
-        left, fresh = kept, frozenset(added - found - {""})
-        found |= fresh
+        left, fresh = kept, frozenset(added)
     return found

@@ -367,9 +367,18 @@ def _reading(where: str) -> Iterator[None]:
         raise FormatError(f"{where}: damaged ELF file ({e})", "build it again") from e
 
 
-def deferred_records(path: str | Path) -> list[CompileCommand]:
-    """The records that the shim left in a deferred object, or in the deferred members of an archive."""
-    return [record for name, data in members(path) for record in records_in(data, f"{path}({name})" if name else path)]
+def deferred_records(path: str | Path) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
+    """The records that the shim left in a deferred object, or in the deferred members of an archive; and those of them
+    beside which their object holds nothing."""
+    found: list[CompileCommand] = []
+    alone: set[CompileCommand] = set()
+    for name, data in members(path):
+        where = f"{path}({name})" if name else str(path)
+        records = records_in(data, where)
+        if len(records) == 1 and ElfImage(data, where).is_deferred:
+            alone.update(records)
+        found += records
+    return found, frozenset(alone)
 
 
 def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from lazyck import proc
 from lazyck.command import CompileCommand, LinkCommand
@@ -24,7 +25,10 @@ class LinkInputs:
     of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
     order, each compile once, however often its object is named; `machine` is theirs. `stays` are the files by which
     some of them stay in the link: archives, joined objects, and objects among the words of options. `records` are the
-    blobs of each file that holds any, by its path; `first` is the index of the first item that brings some.
+    blobs of each file that holds any, by its path; `first` is the index of the first item that brings some. `optional`
+    are the blobs that the link takes only if something needs them: each is a member of an archive by itself, and stands
+    nowhere else; none where it takes what nobody here can read, such as a source that it compiles itself. Of the
+    archives in `whole`, it takes all members. `wanted` are symbols that its options ask for.
     """
 
     items: tuple[Item, ...]
@@ -40,6 +44,37 @@ class LinkInputs:
     stays: tuple[str, ...]
     records: Mapping[str, tuple[CompileCommand, ...]]
     first: int
+    optional: frozenset[CompileCommand] = frozenset()
+    whole: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Span:
+    """How the words for the linker that were read so far have it take the inputs that follow."""
+
+    whole: bool = False  # all members of archives
+    is_lib: bool = False  # objects as if they were members of one
+    outer: list[bool] = field(default_factory=list)
+
+    def read(self, word: str) -> None:
+        """Go on behind `word`."""
+        option = word.lstrip("-") if word.startswith("-") else ""
+        if option in ("whole-archive", "no-whole-archive"):
+            self.whole = option == "whole-archive"
+        elif option in ("start-lib", "end-lib"):
+            self.is_lib = option == "start-lib"
+        elif option == "push-state":
+            self.outer.append(self.whole)
+        elif option == "pop-state" and self.outer:
+            self.whole = self.outer.pop()
+
+    def is_choosy(self, kind: str) -> bool:
+        """Whether the linker takes only what it needs of a file of that kind."""
+        return not self.whole if kind == "archive" else self.is_lib
+
+
+_SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"})
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
@@ -57,11 +92,18 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     machine = ""
     stays: dict[str, None] = {}
     first = len(items)
+    span = _Span()
+    optional: set[CompileCommand] = set()
+    firm: set[CompileCommand] = set()
+    whole: set[str] = set()
+    is_readable = True
     for i, item in enumerate(items):
+        span.read(item.value or "" if item.role is Role.LINKER else item.name)
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
             if kind == "archive":
                 archives[path] = None
+                whole.update([path] if span.whole else [])
             elif kind == "object" and elf.open_image(path).is_deferred:
                 if not item.name:  # among the words of an option it may stay: it is empty
                     deferred.add(i)
@@ -69,8 +111,12 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
                 objects[path] = None
             elif kind == "shared":
                 libraries.append((i, path))
+            elif not item.name:
+                is_readable = False
             if kind in ("archive", "object"):
-                records = elf.deferred_records(path)
+                records, alone = elf.deferred_records(path)
+                optional.update(alone if span.is_choosy(kind) else ())
+                firm.update(set(records) - alone if span.is_choosy(kind) else records)
                 blobs.update(dict.fromkeys(records))
                 held.update({path: tuple(records)} if records else {})
                 first = min(first, i) if records else first
@@ -93,6 +139,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         tuple(stays),
         held,
         first,
+        frozenset(optional - firm if is_readable else ()),
+        frozenset(whole),
+        frozenset(wanted_by(given)),
     )
 
 
@@ -106,24 +155,26 @@ _NAMES = frozenset(_NAMED.split())
 
 
 def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
-    """`items`, in which words for the linker that cannot be inputs no longer have that role."""
+    """`items`, in which words for the linker that cannot be inputs no longer have that role, and those that say how it
+    takes the inputs behind them stand alone."""
     waiting = False
     for item in items:
         if item.role is not Role.LINKER or not item.value:
             yield item
             continue
-        groups: list[tuple[bool, list[str]]] = []
+        groups: list[tuple[str, list[str]]] = []
         for part in item.value.split(","):
             is_name = waiting or part.partition("=")[0] in _NAMES
             waiting = not waiting and part in _NAMES
-            if not groups or groups[-1][0] != is_name:
-                groups.append((is_name, []))
+            what = "name" if is_name else part if part.lstrip("-") in _SPANS else "input"
+            if not groups or groups[-1][0] != what:
+                groups.append((what, []))
             groups[-1][1].append(part)
         lead = item.words[:-1] if len(item.words) == 2 else ()
         glued = "" if lead else item.words[0][: len(item.words[0]) - len(item.value)]
-        for is_name, parts in groups:
+        for what, parts in groups:
             value = ",".join(parts)
-            yield Item((*lead, glued + value), item.name, value, Role.FLAG if is_name else item.role)
+            yield Item((*lead, glued + value), item.name, value, Role.FLAG if what == "name" else item.role)
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
@@ -170,6 +221,22 @@ def linker_words(items: Sequence[Item]) -> list[str]:
         elif item.name.startswith("-soname"):
             words += item.words
     return words
+
+
+_ASKS = ("-u", "--undefined", "--require-defined", "-e", "--entry", "-init", "-fini")
+
+
+def wanted_by(items: Iterable[Item]) -> Iterator[str]:
+    """The symbols that the options of a link command ask for; `main` for good measure."""
+    yield "main"
+    words = [w for i in items for w in ((i.value or "").split(",") if i.role is Role.LINKER else i.words)]
+    for word, following in pairwise([*words, ""]):
+        if word in _ASKS:
+            yield following
+        elif word.startswith(tuple(f"{option}=" for option in _ASKS)):
+            yield word.partition("=")[2]
+        elif word.startswith("-u"):
+            yield word[2:]
 
 
 def soname_of(items: Sequence[Item]) -> str:

@@ -76,9 +76,9 @@ def link_lazily(
         store = Store(settings.tmp / "store")
         probed = probe_blobs(inputs, found, directory, settings, store)
         archive, probed = static_runtime(link, inputs, probed, env)
-    settler = Settler(probed, found, reader, directory / "eager", settings, env, store)
-    compiler = runtime_compiler(link, inputs, env)
     mentions = Mentions(probed.texts)
+    settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store)
+    compiler = runtime_compiler(link, inputs, env)
     work = directory / "probe"
     reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
     contents = bundle.Contents()
@@ -131,6 +131,7 @@ def link_lazily(
         lazy=len(settled.lazy),
         symbols=len(made.manifest.symbols),
         spare=len(settled.owned.spare),
+        unneeded=len(settled.unneeded),
         eager=made.manifest.eager,
         warnings=tuple(warnings(settled)),
         probe_seconds=clock.walls["probe"],
@@ -312,6 +313,7 @@ def keep_link(
 ) -> None:
     """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: made.reason for made in settled.objects}
+    eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     ahead = ahead_link.read_link(link, inputs, eager, directory, places_of(link, settings))
     libraries = dict(inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
 from types import MappingProxyType
 
@@ -41,14 +42,28 @@ class _Batch:
         self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}
         self._code: list[Code] | None = None
 
-    def sources(self, names: frozenset[str], own: Mapping[str, frozenset[str]]) -> list[str]:
-        """The blobs whose own code uses one of `names` that is not its `own`, or something in the headers that does."""
-        if self._in_headers & names:
+    @property
+    def sources(self) -> Iterable[str]:
+        """The blobs whose text it has."""
+        return self._in_blobs
+
+    def marks(self, of_names: Mapping[str, int], own: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, int]]:
+        """The blobs whose own code uses one of the names that is not its `own`, or something in the headers that does,
+        each with the marks of those names."""
+        every = reduce(or_, of_names.values(), 0)
+        if not self._in_headers.isdisjoint(of_names):
             if self._code is None:
                 self._code = list(declarations(self._headers))
-            names = reaching(self._code, names)
-        wanted = {s: names - own.get(s, frozenset()) for s in self._in_blobs}
-        return [s for s, words in self._in_blobs.items() if words & wanted[s] and self._uses(s, wanted[s])]
+            of_names = reaching(self._code, of_names)
+        for source, words in self._in_blobs.items():
+            wanted = words.intersection(of_names) - own.get(source, frozenset())
+            found = 0
+            for code in declarations(self._texts[source]) if wanted else ():
+                found = reduce(or_, (of_names[n] for n in code.uses(wanted)), found)
+                if found == every:
+                    break
+            if found:
+                yield source, found
 
     def spelled(self, by_word: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, frozenset[str]]]:
         """For each blob what `by_word` has of the words of its own text and of the headers'."""
@@ -75,9 +90,6 @@ class _Batch:
                 found.add(of_class[1] if of_class else declarator(plain)[0])
         return found - {""}
 
-    def _uses(self, source: str, names: frozenset[str]) -> bool:
-        return any(code.uses(names) for code in declarations(self._texts[source]))
-
 
 class Mentions:
     """Looks through the texts that the probe left."""
@@ -93,15 +105,34 @@ class Mentions:
         it can mean more than what is the source's `own`. Who uses a member of a class says both names, somewhere."""
         wanted = frozenset(symbols)
         found = self._users(wanted, own, identifiers)
-        if not found:
-            return {}
-        classes = self._classes.union(map(class_in, wanted)) - self._namespaces
+        return (
+            {b: found[b] for b in self._users(wanted, own, self._class_or_name(wanted)) if b in found} if found else {}
+        )
 
-        def class_or_name(symbol: str) -> frozenset[str]:
+    def used(self, symbols: Iterable[str]) -> dict[CompileCommand, frozenset[str]]:
+        """Those of the mangled `symbols` that each blob may refer to, by the same rules: any of those that no text can
+        spell. Blobs without a text are left out."""
+        wanted = frozenset(symbols)
+        names = [{s: names_of(s) for s in wanted} for names_of in (identifiers, self._class_or_name(wanted))]
+        bits = {n: 1 << i for i, n in enumerate(sorted(frozenset().union(*(v for d in names for v in d.values()))))}
+        masks = [{s: reduce(or_, (bits[n] for n in d[s]), 0) for s in wanted} for d in names]
+        unspelled = frozenset(s for s in wanted if not names[0][s])
+        found: dict[CompileCommand, frozenset[str]] = {}
+        for batch in self._all():
+            marks = dict.fromkeys(batch.sources, 0) | dict(batch.marks(bits, {}))
+            for source, mark in marks.items():
+                used = unspelled.union(s for s in wanted if all(mask[s] & mark for mask in masks))
+                found |= {blob: found.get(blob, frozenset()) | used for blob in batch.group.sources[source]}
+        return found
+
+    def _class_or_name(self, symbols: frozenset[str]) -> Callable[[str], frozenset[str]]:
+        classes = self._classes.union(map(class_in, symbols)) - self._namespaces
+
+        def names_of(symbol: str) -> frozenset[str]:
             scope = scope_of(symbol)
             return frozenset({scope}) if scope in classes else identifiers(symbol)
 
-        return {b: found[b] for b in self._users(wanted, own, class_or_name) if b in found}
+        return names_of
 
     def _users(
         self, symbols: frozenset[str], own: Mapping[str, Iterable[str]], names_of: Callable[[str], frozenset[str]]
@@ -115,7 +146,7 @@ class Mentions:
         return {
             blob: batch.group
             for batch in self._all()
-            for source in batch.sources(frozenset(counts), only)
+            for source, _ in batch.marks(dict.fromkeys(counts, 1), only)
             for blob in batch.group.sources[source]
         }
 

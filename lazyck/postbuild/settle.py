@@ -10,6 +10,9 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import demangle, kernels, symbols
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
+from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.members import Members
+from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import NOTHING, Offer, Ownership, assign
 from lazyck.postbuild.probe import Probed, ProbeResult
 from lazyck.postbuild.probe_object import defines
@@ -20,12 +23,14 @@ from lazyck.settings import BuildSettings
 @dataclass(frozen=True)
 class Settled:
     """Which blobs own which symbols, the blobs that are lazy, and the objects of those that are eager. `copies` are
-    left out: an earlier blob of the same source defines what they would."""
+    left out: an earlier blob of the same source defines what they would; and so are the blobs of static archives that
+    are `unneeded`."""
 
     owned: Ownership[CompileCommand]
     lazy: tuple[Probed, ...]
     objects: tuple[EagerObject, ...]
     copies: frozenset[CompileCommand] = frozenset()
+    unneeded: frozenset[CompileCommand] = frozenset()
 
     @property
     def compiled(self) -> list[EagerObject]:
@@ -41,9 +46,11 @@ class Settler:
 
     def __init__(
         self,
+        inputs: LinkInputs,
         probed: ProbeResult,
         found: symbols.Symbols,
         reader: symbols.Reader,
+        mentions: Mentions,
         directory: Path,
         settings: BuildSettings,
         env: Mapping[str, str],
@@ -57,6 +64,8 @@ class Settler:
         self._defined: dict[CompileCommand, symbols.Names] = {}
         self._names = [found.objects, symbols.Names(undefined=found.members.undefined)]
         self._files = dict(found.files)
+        self._unneeded: frozenset[CompileCommand] = frozenset()
+        self._members = Members(inputs, probed, found, mentions)
 
     def settle(self, eager: Mapping[CompileCommand, str], needed: frozenset[str]) -> Settled:
         """What is lazy if those of `eager` (blob to reason) are not, and blobs need the symbols `needed`.
@@ -67,9 +76,10 @@ class Settler:
         by_blob = {p.blob: p for p in self._probed.probed}
         self._compile([(u.blob, u.reason) for u in self._probed.eager])
         self._compile(list(eager.items()))
-        offers = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
+        every = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
         while True:
-            offers = [o for o in offers if o.blob not in self._objects]
+            self._unneeded = self._members.unneeded(self._defined, needed) - {e.blob for e in self._failed()}
+            offers = [o for o in every if o.blob not in self._objects and o.blob not in self._unneeded]
             real = self.real()
             owned = assign(offers, real.undefined | needed, real.defined, real.strong)
             reasons = dict(owned.unneeded)
@@ -89,8 +99,9 @@ class Settler:
                     reasons[blob] = self._hidden(p.unreachable[0])
             if not reasons:
                 lazy = tuple(by_blob[o.blob] for o in offers)
-                objects = tuple(made for blob, made in self._objects.items() if blob not in self._copies)
-                return Settled(owned, lazy, objects, self._copies)
+                left_out = self._copies | self._unneeded
+                objects = tuple(made for blob, made in self._objects.items() if blob not in left_out)
+                return Settled(owned, lazy, objects, self._copies, self._unneeded - self._copies)
             self._compile(list(reasons.items()))
 
     def real(self) -> symbols.Names:
@@ -119,8 +130,12 @@ class Settler:
                 self._defined[made.blob] = self._files[str(made.object)] = names
         self._copies |= copies_in((blob, names.strong) for blob, names in self._defined.items())
 
+    def _failed(self) -> list[EagerObject]:
+        return [made for made in self._objects.values() if made.error is not None]
+
     def _all_names(self) -> list[symbols.Names]:
-        return [*self._names, *(names for blob, names in self._defined.items() if blob not in self._copies)]
+        left_out = self._copies | self._unneeded
+        return [*self._names, *(names for blob, names in self._defined.items() if blob not in left_out)]
 
 
 def copies_in(blobs: Iterable[tuple[CompileCommand, frozenset[str]]]) -> frozenset[CompileCommand]:

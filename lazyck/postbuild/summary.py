@@ -40,6 +40,7 @@ class LinkSummary:
     bundle_bytes: int
     installed: str = ""
     archives: tuple[str, ...] = ()  # those with deferred members
+    unneeded: int = 0  # blobs of archives that are left out
 
 
 def save(summary: LinkSummary, path: Path) -> None:
@@ -92,6 +93,10 @@ def library_lines(s: LinkSummary) -> list[str]:
     ]
     if s.spare:
         lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
+    if s.unneeded:
+        lines.append(
+            f"lazyck:   {s.unneeded} blobs of static libraries are needed by nothing in this link, and left out of it"
+        )
     for reason, count in Counter(reason for _, reason in s.eager).most_common():
         names = [name for name, why in s.eager if why == reason]
         shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")

@@ -32,12 +32,14 @@ class Names:
 @dataclass(frozen=True)
 class Symbols:
     """The names of a link's real objects, and of the members of its archives, which are linked only where they are
-    needed. `unread` is the path of an LTO object that cannot be read, or "". `files`: the names of each."""
+    needed. `unread` is the path of an LTO object that cannot be read, or "". `files`: the names of each; `optional`:
+    of each member of archives of which the link takes only what it needs."""
 
     objects: Names
     members: Names
     unread: str = ""
     files: Mapping[str, Names] = field(default_factory=dict)
+    optional: tuple[Names, ...] = ()
 
 
 def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
@@ -54,10 +56,12 @@ def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
     for path in objects:
         if _START_FILE.fullmatch(os.path.basename(path)) and (found := objects[path]):
             objects[path] = Names(undefined=found.undefined)
-    files = {**objects, **members}
+    files = {**objects, **{path: None if names is None else together(names) for path, names in members.items()}}
     unread = [path for path, names in files.items() if names is None]
     known = {path: names for path, names in files.items() if names is not None}
-    return Symbols(together(objects.values()), together(members.values()), unread[0] if unread else "", known)
+    optional = tuple(n for path, names in members.items() if path not in inputs.whole for n in names or ())
+    every = together(known[path] for path in members if path in known)
+    return Symbols(together(objects.values()), every, unread[0] if unread else "", known, optional)
 
 
 def together(parts: Iterable[Names | None]) -> Names:
@@ -83,12 +87,14 @@ class Reader:
         found = elf.read_object(path)
         return self._read_lto(path, [found]) if found.is_lto else _names(found)
 
-    def archive(self, path: str) -> Names | None:
-        """The names of an archive's members, deferred ones left out; None where some cannot be read."""
+    def archive(self, path: str) -> list[Names] | None:
+        """The names of each of an archive's members, deferred ones left out, or of all together where some are LTO
+        objects; None where some of these cannot be read."""
         found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
         if any(m.is_lto for m in found):
-            return self._read_lto(path, found)
-        return together(map(_names, found))
+            read = self._read_lto(path, found)
+            return None if read is None else [read]
+        return [_names(m) for m in found]
 
     def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> Names | None:
         try:

@@ -76,7 +76,11 @@ def test_a_name_is_reached_through_others() -> None:
     inline int unrelated(int x) { return x; }
     template <typename T> void run(T t) { Guard g; }
     """
-    assert reaching(list(declarations(text)), H) == {"hidden", "check", "Guard", "run"}
+    code = list(declarations(text))
+    assert reaching(code, {"hidden": 1}).keys() == {"hidden", "check", "Guard", "run"}
+    assert reaching(code, {"hidden": 1, "x": 2, "check": 4, "Guard": 8}) == {
+        "hidden": 1, "x": 2, "check": 7, "unrelated": 2, "Guard": 15, "run": 15,
+    }  # fmt: skip
 
 
 def test_any_text_is_read_to_its_end() -> None:

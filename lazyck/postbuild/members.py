@@ -1,0 +1,126 @@
+"""Which members of static archives a link takes: those that define what is still undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lazyck.command import CompileCommand
+from lazyck.postbuild import elf
+from lazyck.postbuild.inputs import LinkInputs
+from lazyck.postbuild.mangled import template_of
+from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.probe import ProbeResult
+from lazyck.postbuild.symbols import Names, Symbols
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that a link may take: what it defines, and what it leaves undefined."""
+
+    name: Hashable
+    defines: frozenset[str]
+    needs: frozenset[str]
+
+
+def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
+    """The names of those `parts`, in link order, that a link takes which wants the symbols `wanted` and has `defined`
+    already: of several that define one, the first."""
+    first: dict[str, Part] = {}
+    for part in parts:
+        for symbol in part.defines:
+            first.setdefault(symbol, part)
+    found: set[Hashable] = set()
+    have, left = set(defined), list(wanted)
+    while left:
+        symbol = left.pop()
+        if symbol in first and symbol not in have:
+            found.add(first[symbol].name)
+            have |= first[symbol].defines
+            left += first[symbol].needs
+    return found
+
+
+class Members:
+    """Tells which blobs of static archives nothing in a link needs: ahead of time they are not in the library.
+
+    What a lazy blob needs, only its compile could tell: what its text may refer to counts.
+    """
+
+    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: Symbols, mentions: Mentions) -> None:
+        self._inputs, self._found, self._mentions = inputs, found, mentions
+        self._probed = {p.blob: p for p in probed.probed}
+        self._used: tuple[frozenset[str], dict[CompileCommand, frozenset[str]]] = frozenset(), {}
+
+    def unneeded(self, compiled: Mapping[CompileCommand, Names], needed: frozenset[str]) -> frozenset[CompileCommand]:
+        """The blobs that are left out if those in `compiled` are real objects and lazy ones need the symbols `needed`
+        besides. Raises `LazyckError` for a damaged library."""
+        optional = self._inputs.optional
+        if not optional or self._found.unread:
+            return frozenset()
+        exact = self._pulled(compiled, needed, {})
+        if optional <= exact:
+            return frozenset()
+        wanted = self._of_interest(compiled, exact)
+        if self._used[0] != wanted:
+            self._used = wanted, self._mentions.used(wanted)
+        lazy = self._probed.keys() - compiled.keys()
+        return optional - self._pulled(compiled, needed, {b: self._used[1].get(b, wanted) for b in lazy})
+
+    def _pulled(
+        self,
+        compiled: Mapping[CompileCommand, Names],
+        needed: frozenset[str],
+        used: Mapping[CompileCommand, frozenset[str]],
+    ) -> set[Hashable]:
+        parts = [Part(n, n.defined, n.undefined) for n in self._found.optional]
+        wanted, defined = needed | self._asked_for, set(self._given.defined)
+        for blob in self._inputs.blobs:
+            names, p = compiled.get(blob), self._probed.get(blob)
+            if names is not None:
+                part = Part(blob, names.defined, names.undefined)
+            elif p is not None:
+                every = frozenset(p.symbols).union(p.unreachable, p.kernels, p.weak_data)
+                part = Part(blob, every, p.needs if p.needs is not None else used.get(blob, frozenset()))
+            else:
+                continue
+            if blob in self._inputs.optional:
+                parts.append(part)
+            else:
+                wanted |= part.needs
+                defined |= part.defines
+        return pulled(parts, wanted, defined)
+
+    def _of_interest(self, compiled: Mapping[CompileCommand, Names], taken: set[Hashable]) -> frozenset[str]:
+        """What lazy blobs may need of the parts that nothing else needs, and of what leads to these."""
+        found = set(self._offered(compiled, self._inputs.optional - taken))
+        left = [n for n in self._found.optional if n not in taken]
+        while more := [n for n in left if not n.undefined.isdisjoint(found)]:
+            left = [n for n in left if n not in more]
+            found.update(*(n.defined for n in more))
+        return frozenset(found)
+
+    def _offered(self, compiled: Mapping[CompileCommand, Names], blobs: Iterable[CompileCommand]) -> Iterator[str]:
+        """What others leave undefined where they use it: all but inline functions and implicit instances."""
+        for blob in blobs:
+            names, p = compiled.get(blob), self._probed.get(blob)
+            if names is not None:
+                declared = self._mentions.declared_instances
+                yield from names.strong
+                yield from (s for s in names.defined - names.strong if template_of(s) in declared)
+            elif p is not None:
+                yield from frozenset(p.symbols).union(p.unreachable, p.kernels) - p.weak
+
+    @cached_property
+    def _given(self) -> Names:
+        """The names of what the link takes anyway, blobs apart."""
+        whole = [n for path, n in self._found.files.items() if path in self._inputs.whole]
+        defined = self._found.objects.defined.union(*(n.defined for n in whole))
+        return Names(defined, self._found.objects.undefined.union(*(n.undefined for n in whole)))
+
+    @cached_property
+    def _asked_for(self) -> frozenset[str]:
+        """What real objects, shared libraries and the link's options ask for."""
+        shared = (elf.read_shared(path).undefined for _, path in self._inputs.libraries)
+        return self._given.undefined.union(self._inputs.wanted, *shared)
