@@ -59,12 +59,13 @@ class PrivateNames:
     ) -> None:
         self.of_objects = of_objects
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
-        self._all = of_objects.union(*self._own.values())
-        self._spelled = mentions.spelled(self._all)
+        every = of_objects.union(*self._own.values())
+        self._spelled = mentions.spelled(every)
+        self._every = digest(*map(encode, sorted(every)))
 
-    def of(self, blob: CompileCommand) -> frozenset[str]:
-        """Those that the object of `blob` may have, under names that are private then."""
-        return self._own[blob] | self._spelled.get(blob, self._all)
+    def key(self, blob: CompileCommand) -> tuple[str, ...]:
+        """What stands for the names that the object of `blob` may have, and that are private then."""
+        return *sorted(self._own[blob]), self._spelled.get(blob, self._every)
 
 
 def describe(
@@ -94,8 +95,7 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        hidden = private.of(p.blob)
-        key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *sorted(hidden)), own, read)
+        key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *private.key(p.blob)), own, read)
         symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
         blobs.append(BlobRecord(name, source, recipes.index(recipe), key, symbols))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:

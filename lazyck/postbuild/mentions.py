@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lazyck.command import CompileCommand
+from lazyck.files import digest, encode
 from lazyck.postbuild import probe_text
 from lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
 from lazyck.postbuild.cxx_uses import Code, declarations, reaching
@@ -65,11 +66,11 @@ class _Batch:
             if found:
                 yield source, found
 
-    def spelled(self, by_word: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, frozenset[str]]]:
-        """For each blob what `by_word` has of the words of its own text and of the headers'."""
-        shared = frozenset(s for word in self._in_headers.intersection(by_word) for s in by_word[word])
+    def spelled(self, names: Collection[str]) -> Iterator[tuple[str, frozenset[str]]]:
+        """For each blob those of `names` that stand in its own text or in the headers'."""
+        shared = self._in_headers.intersection(names)
         for source, words in self._in_blobs.items():
-            yield source, shared.union(s for word in words.intersection(by_word) for s in by_word[word])
+            yield source, shared.union(words.intersection(names))
 
     def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """The identifiers in the first group of each match of `pattern`."""
@@ -150,18 +151,25 @@ class Mentions:
             for blob in batch.group.sources[source]
         }
 
-    def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, frozenset[str]]:
-        """Those of the mangled `symbols` that each blob's compile can refer to, as it reads one of their names. Blobs
-        without a text are left out."""
-        by_word: dict[str, list[str]] = {}
+    def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, str]:
+        """For each blob a digest of those of the mangled `symbols` that its compile can refer to: it reads one of their
+        names, or no text can spell them. Blobs without a text are left out."""
+        by_name: dict[str, list[str]] = {}
         for symbol in sorted(symbols):
             for name in identifiers(symbol):
-                by_word.setdefault(name, []).append(symbol)
-        found: dict[CompileCommand, frozenset[str]] = {}
-        for batch in self._all() if by_word else ():
-            for source, those in batch.spelled(by_word):
-                found |= {blob: found.get(blob, frozenset()) | those for blob in batch.group.sources[source]}
-        return found
+                by_name.setdefault(name, []).append(symbol)
+        unspelled = digest(*(encode(s) for s in sorted(symbols) if not identifiers(s)))
+        # thousands of blobs may spell the one name of thousands of instances
+        digests = {name: digest(*map(encode, those)) for name, those in by_name.items()}
+        read: dict[CompileCommand, frozenset[str]] = {}
+        alike: dict[frozenset[str], frozenset[str]] = {}
+        for batch in self._all() if symbols else ():
+            for source, names in batch.spelled(by_name):
+                for blob in batch.group.sources[source]:
+                    both = read[blob] | names if blob in read else names
+                    read[blob] = alike.setdefault(both, both)
+        said = {names: digest(encode(unspelled), *(encode(digests[n]) for n in sorted(names))) for names in alike}
+        return {blob: said[names] for blob, names in read.items()}
 
     @cached_property
     def _classes(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -182,3 +183,26 @@ def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
     assert users("_ZN2ns6createEi", {source: ["_ZN2ns6createEi"]}) == {"common", "rare"}
     two = ["_ZN2ns6createEi", "_ZN2ns6createEl"]
     assert "free" in {b.stem for b in mentions.candidates(two, {source: two[:1]})}
+
+
+def test_what_a_blob_spells_is_told_apart_and_takes_no_room_for_each_blob_and_symbol(tmp_path: Path) -> None:
+    """aiter's backward library: 15,252 blobs, 60,540 instances of a few templates, whose names each blob spells."""
+    (tmp_path / "head.h").write_text("template <int N> int instance(int);\n")
+    text = '#include "head.h"\n'
+    result = Bench(tmp_path).probe(
+        **{f"v{i}": text + f"template <> int instance<{i}>(int x) {{ return x; }}\n" for i in range(40)},
+        other=text + "int rare(int); int user(int x) { return rare(x); }\n",
+    )
+    mentions = Mentions(result.texts)
+    instances = [f"_Z8instanceILi{i}EEii" for i in range(40_000)]
+    before = {b.stem: said for b, said in mentions.spelled(instances).items()}
+    assert len(before) == 41 and len(set(before.values())) == 1
+    tracemalloc.start()
+    mentions.spelled(instances)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * 40_000 * 8, "not even a pointer for each blob and symbol"
+    after = {b.stem: said for b, said in mentions.spelled([*instances, "_Z4rarei"]).items()}
+    assert [stem for stem in after if after[stem] != before[stem]] == ["other"]
+    replaced = {b.stem: said for b, said in mentions.spelled([*instances, "_Znwm"]).items()}
+    assert not set(replaced.values()) & set(before.values()), "no text spells it: it may concern each"
