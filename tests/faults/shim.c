@@ -2,10 +2,10 @@
  *     FAULT_BELOW   calls that change something below this directory are counted
  *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
  *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead
- *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
- *     FAULT_LOG     a file that gets a line for each call that failed
- *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
- *     FAULT_FSTYPE  what fstatfs says of every file system's kind
+ *     FAULT_LINK    DIRECTORY=TARGET: the calls succeed, but before the first of them DIRECTORY is moved aside and a
+ * link to TARGET stands in its place FAULT_OPS     which calls, such as "write,rename" (default: those that can lack
+ * room: k_default_ops) FAULT_LOG     a file that gets a line for each call that failed FAULT_FLOCK   errno value with
+ * which every flock fails; 0: says yes and locks nothing FAULT_FSTYPE  what fstatfs says of every file system's kind
  *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
  */
 #define _GNU_SOURCE
@@ -53,6 +53,16 @@ static int is_chosen(const char* op) {
     return 0;
 }
 
+/* What another process could do at this moment. */
+static void put_link(const char* words) {
+    char directory[4096], aside[4200];
+    const char* target = strchr(words, '=');
+    snprintf(directory, sizeof directory, "%.*s", (int)(target - words), words);
+    snprintf(aside, sizeof aside, "%s.aside", directory);
+    if (syscall(SYS_renameat2, AT_FDCWD, directory, AT_FDCWD, aside, 0) == 0)
+        syscall(SYS_symlinkat, target + 1, AT_FDCWD, directory);
+}
+
 /* Whether this call is to fail; sets errno. */
 static int fails(const char* op, const char* path) {
     const char* below = getenv("FAULT_BELOW");
@@ -68,6 +78,10 @@ static int fails(const char* op, const char* path) {
         const long fd = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         syscall(SYS_write, fd, line, (size_t)size);
         syscall(SYS_close, fd);
+    }
+    if (getenv("FAULT_LINK") != NULL) {
+        put_link(getenv("FAULT_LINK"));
+        return 0;
     }
     const long error = number("FAULT_ERRNO", EIO);
     if (error < 0) {
@@ -166,6 +180,10 @@ int unlinkat(int directory, const char* name, int flags) {
 int fchmod(int fd, mode_t mode) { return fails_on("chmod", fd) ? -1 : REAL(fchmod)(fd, mode); }
 
 int mkdir(const char* path, mode_t mode) { return fails("mkdir", path) ? -1 : REAL(mkdir)(path, mode); }
+
+int mkdirat(int directory, const char* name, mode_t mode) {
+    return fails_at("mkdir", directory, name) ? -1 : REAL(mkdirat)(directory, name, mode);
+}
 
 char* mkdtemp(char* path) { return fails("mkdir", path) ? NULL : REAL(mkdtemp)(path); }
 

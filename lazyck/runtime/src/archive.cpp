@@ -4,7 +4,6 @@
 // the last use; `contents` is its last member, so where that is all is.
 #include "archive.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <memory>
 
 #include "failure.h"
 #include "files.h"
@@ -150,17 +148,12 @@ std::string Archives::digest_of(const std::string& path) {
     return digest;
 }
 
-void remove_unused_bundles(const std::string& root) {
-    const UniqueFd at = open_file(root + "/.bundles", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!at) return;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(fdopendir(fcntl(at.get(), F_DUPFD_CLOEXEC, 0)), closedir);
-    Strings unused;
-    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
-        struct stat st;
-        if (entry->d_name[0] == '.' || fstatat(at.get(), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        if (std::time(nullptr) - st.st_mtime > k_kept) unused.emplace_back(entry->d_name);
+void remove_unused_bundles(const Directory& root) {
+    const auto bundles = root.find(".bundles");
+    for (const std::string& name : bundles ? bundles->names() : Strings()) {
+        const auto st = bundles->status_of(name);
+        if (st && name[0] != '.' && std::time(nullptr) - st->st_mtime > k_kept) remove_tree(bundles->fd(), name);
     }
-    for (const std::string& name : unused) remove_tree(at.get(), name);
 }
 
 }  // namespace lazyck::rt

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cache.h"
+#include "directory.h"
 
 namespace lazyck::rt {
 
@@ -34,7 +35,7 @@ class Archives {
     std::set<std::string> m_good;                                          // roots
 };
 
-// Removes from the cache at `root` what was unpacked and not used for a week. Failures are passed over.
-void remove_unused_bundles(const std::string& root);
+// Removes from the cache `root` what was unpacked and not used for a week. Failures are passed over.
+void remove_unused_bundles(const Directory& root);
 
 }  // namespace lazyck::rt

@@ -197,7 +197,7 @@ void Cache::make_directories_for(const EntryKey& key) {
         make_private(path);
     }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
-    if (!m_is_cleaned.exchange(true)) remove_left_over(staging);
+    if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, k_depth_of_staging - 1).get());
 }
 
 std::string Cache::make_bundles_directory() {

@@ -3,6 +3,7 @@
 // /tmp, /var/tmp or /dev/shm: nobody can have prepared that one.
 #include "caches.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,13 +22,15 @@ namespace {
 
 constexpr char k_remedy[] = "set " LAZYCK_ENV_CACHE_DIR " to a directory that can be written";
 
-// Whether names in it are safe from others: it is ours or root's, and either nobody else can write to it or, as in
-// /tmp, nobody can move what belongs to others.
-bool keeps_names(const std::string& path) {
+// Opens `path` if names in it are safe from others: it is ours or root's, no link, and either nobody else can write to
+// it or, as in /tmp, nobody can move what belongs to others. Else empty.
+UniqueFd open_that_keeps_names(const std::string& path) {
     struct stat st;
-    if (path.empty() || path[0] != '/' || lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return false;
-    if (st.st_uid != geteuid() && st.st_uid != 0) return false;
-    return (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+    if (path.empty() || path[0] != '/') return UniqueFd();
+    UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!fd || fstat(fd.get(), &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0)) return UniqueFd();
+    const bool is_safe = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+    return is_safe ? std::move(fd) : UniqueFd();
 }
 
 // The one of the user's session; nullptr when there is none, or its place is not the user's alone.
@@ -147,8 +150,9 @@ std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
     for (const Private& place : m_private) {
         if (place.parent == parent) return place.cache;
     }
-    if (!keeps_names(parent)) return nullptr;
-    remove_left_over(parent, m_name + "-");
+    const UniqueFd directory = open_that_keeps_names(parent);
+    if (!directory) return nullptr;
+    remove_left_over(directory.get(), m_name + "-");
     std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return nullptr;
     m_private.push_back({parent, std::make_shared<Cache>(root), hold_directory(root)});

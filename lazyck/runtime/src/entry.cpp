@@ -213,8 +213,8 @@ EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Str
     return read_file(std::move(fd), cache.entry_path(key), {AT_FDCWD, cache.note_path(key)}, key, symbols);
 }
 
-std::string find_damage(const std::string& path) {
-    const UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
+std::string find_damage(const Directory& directory, const std::string& name) {
+    const UniqueFd fd = open_at(directory.fd(), name, O_RDONLY | O_NONBLOCK);
     MappedFile file;
     const int error = fd ? file.map(fd.get()) : errno;
     if (error != 0) return system_text(error);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checked_file.h"
+#include "directory.h"
 #include "elf_view.h"
 #include "hash.h"
 #include "text.h"
@@ -43,9 +44,8 @@ EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symb
 // The same for one that is open as `fd`, whatever lies at its path by now.
 EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Strings& symbols);
 
-// What is wrong with the entry at `path`, whoever's it is, or "": reads all of it. Throws CompileError for a directory
-// on the way that others could write.
-std::string find_damage(const std::string& path);
+// What is wrong with the entry `name` in `directory`, whatever key it is of, or "": reads all of it.
+std::string find_damage(const Directory& directory, const std::string& name);
 
 // What keeps the file that is open as `fd` from being the entry of `key`, or "": reads all of it.
 std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols);

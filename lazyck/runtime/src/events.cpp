@@ -33,6 +33,7 @@ namespace {
 
 constexpr std::size_t k_most_pending = 64;
 constexpr off_t k_largest_history = 8 << 20;
+constexpr unsigned k_depth_of_history = 2;  // directories from the root on, with it
 
 std::int64_t steady_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -88,11 +89,18 @@ std::string history_line(const Event& event, pid_t process, long thread) {
 }
 
 void append_history(const std::string& path, const std::string& lines) {
-    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
-    struct stat st;
-    if (!fd || fstat(fd.get(), &st) != 0) return;  // a history that cannot be kept is no error
-    write_all(fd.get(), lines);
-    if (st.st_size > k_largest_history) std::rename(path.c_str(), (path + ".1").c_str());
+    try {
+        const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_history - 1);
+        const std::string name = file_name_of(path);
+        const UniqueFd fd = open_at(directory.get(), name, O_WRONLY | O_CREAT | O_APPEND);
+        struct stat st;
+        if (!fd || fstat(fd.get(), &st) != 0) return;  // a history that cannot be kept is no error
+        write_all(fd.get(), lines);
+        if (st.st_size <= k_largest_history) return;
+        renameat(directory.get(), name.c_str(), directory.get(), (name + ".1").c_str());
+    } catch (const CompileError&) {
+        // a directory that others could write: what needs it more says so
+    }
 }
 
 std::string trace_event(const char* phase, const std::string& name) {

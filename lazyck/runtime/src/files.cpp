@@ -205,18 +205,29 @@ int make_directories(const std::string& path) {
     return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
 }
 
+std::vector<std::string> names_in(int fd) {
+    // A descriptor of its own, opened anew: a duplicate would share the position of another listing.
+    UniqueFd own = open_at(fd, ".", O_RDONLY | O_DIRECTORY);
+    Strings names;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(own ? fdopendir(own.get()) : nullptr, closedir);
+    if (!listing) return names;
+    own.release();
+    while (const dirent* const entry = readdir(listing.get())) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(name);
+    }
+    return names;
+}
+
+void remove_contents(int fd) {
+    for (const std::string& name : names_in(fd)) remove_tree(fd, name);
+}
+
 void remove_tree(int directory, const std::string& name) {
     if (unlinkat(directory, name.c_str(), 0) == 0) return;
-    UniqueFd fd = open_at(directory, name, O_RDONLY | O_DIRECTORY);
-    DIR* const listing = fd ? fdopendir(fd.get()) : nullptr;
-    if (listing == nullptr) return;
-    fd.release();
-    Strings names;
-    while (const dirent* entry = readdir(listing)) names.emplace_back(entry->d_name);
-    for (const std::string& below : names) {
-        if (below != "." && below != "..") remove_tree(dirfd(listing), below);
-    }
-    closedir(listing);
+    const UniqueFd fd = open_at(directory, name, O_RDONLY | O_DIRECTORY);
+    if (!fd) return;
+    remove_contents(fd.get());
     unlinkat(directory, name.c_str(), AT_REMOVEDIR);
 }
 

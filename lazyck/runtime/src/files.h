@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lazyck::rt {
 
@@ -110,6 +111,12 @@ std::string absolute(const std::string& path);
 
 // Makes missing directories of `path` (0700), without looking at those that exist. Returns 0 or an errno value.
 int make_directories(const std::string& path);
+
+// All names in the open directory `fd` but "." and "..".
+std::vector<std::string> names_in(int fd);
+
+// Removes all that is in the open directory `fd`, as far as it can; follows no link.
+void remove_contents(int fd);
 
 // Removes `name` in an open directory and all below it, as far as it can; follows no link.
 void remove_tree(int directory, const std::string& name);

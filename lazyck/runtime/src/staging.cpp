@@ -1,15 +1,15 @@
 #include "staging.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
-#include <memory>
 
 #include "failure.h"
 #include "text.h"
@@ -20,7 +20,7 @@ namespace {
 
 // Older than this, so that a directory is never judged between its making and its being held.
 constexpr std::time_t k_left_alone = 600;  // seconds
-constexpr std::size_t k_random_size = 7;   // '-' and what mkdtemp makes of XXXXXX
+constexpr std::size_t k_random_size = 7;   // '-' and six letters
 
 // The process that a name made from owned_prefix names, if it is one of this host; else 0.
 pid_t owner_in(const std::string& name) {
@@ -36,6 +36,16 @@ pid_t owner_in(const std::string& name) {
         pid = 10 * pid + name[i] - '0';
     }
     return static_cast<pid_t>(pid);
+}
+
+// Six letters that no other process guesses, as mkdtemp makes them; that one takes a path.
+std::string random_letters() {
+    constexpr char k_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789__";
+    unsigned char bytes[k_random_size - 1];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail_system("no random numbers", errno);
+    std::string letters;
+    for (const unsigned char byte : bytes) letters += k_letters[byte % 64];
+    return letters;
 }
 
 // A clock that jumped must not protect a directory for ever, so the future counts as the past.
@@ -54,8 +64,12 @@ UniqueFd hold_directory(const std::string& directory) {
 }
 
 StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
-    : m_path(prefix + "XXXXXX"), m_parent(open_trusted_directory(directory_of(prefix), depth - 1)) {
-    if (mkdtemp(m_path.data()) == nullptr) fail_system("cannot make a directory '" + m_path + "'", errno);
+    : m_parent(open_trusted_directory(directory_of(prefix), depth - 1)) {
+    do {
+        m_path = prefix + random_letters();
+        if (mkdirat(m_parent.get(), file_name_of(m_path).c_str(), 0700) == 0) break;
+        if (errno != EEXIST) fail_system("cannot make a directory '" + m_path + "'", errno);
+    } while (true);
     m_fd = open_at(m_parent.get(), file_name_of(m_path), O_RDONLY | O_DIRECTORY);
     if (!m_fd) {
         const int error = errno;
@@ -67,18 +81,17 @@ StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
 
 StagingDirectory::~StagingDirectory() { remove_tree(m_parent.get(), file_name_of(m_path)); }
 
-void remove_left_over(const std::string& parent, const std::string& stem) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(parent.c_str()), closedir);
-    Strings names;
-    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) names.emplace_back(entry->d_name);
-    for (const std::string& name : names) {
+void remove_left_over(int parent, const std::string& stem) {
+    for (const std::string& name : names_in(parent)) {
         const pid_t owner = name.compare(0, stem.size(), stem) == 0 ? owner_in(name) : 0;
         if (owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH) continue;
-        const UniqueFd fd = open_at(dirfd(listing.get()), name, O_RDONLY | O_DIRECTORY);
+        const UniqueFd fd = open_at(parent, name, O_RDONLY | O_DIRECTORY);
         struct stat st;
         if (!fd || fstat(fd.get(), &st) != 0 || st.st_uid != geteuid() || !is_old(st)) continue;
         if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-        remove_tree(dirfd(listing.get()), name);
+        // What was judged is emptied, whatever has its name by now.
+        remove_contents(fd.get());
+        unlinkat(parent, name.c_str(), AT_REMOVEDIR);
     }
 }
 

@@ -33,8 +33,8 @@ class StagingDirectory {
     UniqueFd m_parent, m_fd;
 };
 
-// Removes those directories in `parent` whose name begins with `stem` and whose process was killed: they are ours and
-// of this host, minutes old, no process has that number, and nobody holds them.
-void remove_left_over(const std::string& parent, const std::string& stem = "");
+// Removes those directories in the open directory `parent` whose name begins with `stem` and whose process was killed:
+// they are ours and of this host, minutes old, no process has that number, and nobody holds them.
+void remove_left_over(int parent, const std::string& stem = "");
 
 }  // namespace lazyck::rt

@@ -68,12 +68,13 @@ void check_source(const BlobRow& blob) {
 
 // Moves a damaged entry out of the way, under the blob's lock.
 void quarantine(const std::string& path, const std::string& problem) {
-    const std::string aside = path + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
-    if (std::rename(path.c_str(), aside.c_str()) != 0 && errno != ENOENT) {
+    const std::string name = file_name_of(path);
+    const std::string aside = name + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
+    const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    if (renameat(directory.get(), name.c_str(), directory.get(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
-    say(Level::warn,
-        "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + file_name_of(aside) + "'");
+    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + aside + "'");
 }
 
 std::string first_line_of(const std::exception& e) {

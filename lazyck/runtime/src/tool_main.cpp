@@ -38,7 +38,8 @@ constexpr char k_usage[] =
     "  preamble  makes the precompiled one of a blob in that directory, from which compile takes it\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
-    "  reads every entry; one JSON line for each: path, problem. Status 1 if there is one\n"
+    "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
+    "  there is one\n"
     "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--dry-run]\n"
     "  removes what was not used for longest; a JSON line for each removed entry, and one that sums up\n";
 
@@ -213,11 +214,14 @@ int run(const Options& options) {
 
 int run_verify(const std::string& root) {
     bool is_good = true;
-    for_each_entry(root, [&](const std::string& path) {
-        const std::string problem = find_damage(path);
+    const auto tell = [&](const std::string& path, const std::string& problem) {
         is_good &= problem.empty();
         write_all(1, "{\"path\": " + json_string(path) + ", \"problem\": " + json_string(problem) + "}\n");
-    });
+    };
+    const auto verify = [&](const Directory& directory, const std::string& name) {
+        tell(directory.path() + "/" + name, find_damage(directory, name));
+    };
+    for_each_entry(root, verify, tell);
     return is_good ? 0 : 1;
 }
 
@@ -235,10 +239,11 @@ int run_trim(const Strings& words) {
             fail(k_usage);
         }
     }
-    const TrimOutcome outcome = trim(words.at(0), request, [](const TrimmedEntry& entry) {
-        write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
-                         ", \"last_use\": " + std::to_string(entry.last_use) + "}\n");
-    });
+    const TrimOutcome outcome =
+        trim(cache_root(absolute(words.at(0)), "trim "), request, [](const TrimmedEntry& entry) {
+            write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
+                             ", \"last_use\": " + std::to_string(entry.last_use) + "}\n");
+        });
     const std::string sum = "{\"kept\": " + std::to_string(outcome.kept) +
                             ", \"kept_bytes\": " + std::to_string(outcome.kept_bytes) +
                             ", \"removed\": " + std::to_string(outcome.removed) +
@@ -252,7 +257,7 @@ int main(int argc, char** argv) {
     try {
         const std::string verb = argc > 2 ? argv[1] : "";
         const Strings words(argv + std::min(argc, 2), argv + argc);
-        if (verb == "verify" && words.size() == 1) return run_verify(absolute(words[0]));
+        if (verb == "verify" && words.size() == 1) return run_verify(cache_root(absolute(words[0]), "verify "));
         if (verb == "trim") return run_trim(words);
         return run(parse(argc, argv));
     } catch (const std::exception& e) {

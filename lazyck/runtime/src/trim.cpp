@@ -3,7 +3,6 @@
 // goes on with it. <root>/.trimmed is locked by the one who trims, and its modification time says when that was.
 #include "trim.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,14 +10,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <ctime>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "archive.h"
+#include "directory.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -34,21 +35,12 @@ constexpr std::time_t k_trim_interval = 3600;  // seconds
 constexpr double k_failure_kept = 7 * 24 * 3600;  // seconds
 
 struct Group {
-    std::string directory, stem;
+    std::string library, leaf, stem;
     Strings names;  // of all files that belong together
     std::uint64_t bytes = 0;
     double last_use = 0;
     bool has_entry = false;
 };
-
-Strings names_in(const std::string& directory) {
-    Strings names;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
-    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
-        if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-    }
-    return names;
-}
 
 // "add-0123456789abcdef" of "add-0123456789abcdef.so.seen"; "" for what is not ours.
 std::string stem_of(const std::string& name) {
@@ -61,67 +53,73 @@ std::string stem_of(const std::string& name) {
     return bad == std::string::npos ? "" : name.substr(0, bad);
 }
 
-void gather(const std::string& directory, std::vector<Group>& all) {
+void gather(const Directory& directory, const std::string& library, const std::string& leaf, std::vector<Group>& all) {
     std::unordered_map<std::string, std::size_t> by_stem;
-    const UniqueFd at = open_file(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!at) return;
-    for (const std::string& name : names_in(directory)) {
+    for (const std::string& name : directory.names()) {
         const std::string stem = stem_of(name);
-        struct stat st;
-        if (stem.empty() || fstatat(at.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        const auto st = stem.empty() ? std::nullopt : directory.status_of(name);
+        if (!st) continue;
         const auto found = by_stem.emplace(stem, all.size());
         if (found.second) {
             all.emplace_back();
-            all.back().directory = directory;
+            all.back().library = library;
+            all.back().leaf = leaf;
             all.back().stem = stem;
         }
         Group& group = all[found.first->second];
         group.names.push_back(name);
-        group.bytes += static_cast<std::uint64_t>(st.st_blocks) * 512;
-        group.last_use = std::max(group.last_use, static_cast<double>(st.st_mtime));
+        group.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
+        group.last_use = std::max(group.last_use, static_cast<double>(st->st_mtime));
         group.has_entry |= name == stem + ".so";
     }
 }
 
-std::vector<Group> groups_of(const std::string& root) {
-    std::vector<Group> all;
-    const std::string version = root + "/" LAZYCK_CACHE_VERSION;
-    for (const std::string& library : names_in(version)) {
-        for (const std::string& leaf : names_in(version + "/" + library)) {
-            gather(version + "/" + library + "/" + leaf, all);
+// Calls `use` with each directory that may hold entries, and the names of its library and of itself.
+void for_each_leaf(const Directory& root,
+                   const std::function<void(const Directory&, const std::string&, const std::string&)>& use,
+                   const Refused& refused) {
+    const auto version = root.find(LAZYCK_CACHE_VERSION, refused);
+    for (const std::string& name : version ? version->names() : Strings()) {
+        const auto library = name[0] == '.' ? std::nullopt : version->find(name, refused);
+        for (const std::string& below : library ? library->names() : Strings()) {
+            const auto leaf = below[0] == '.' ? std::nullopt : library->find(below, refused);
+            if (leaf) use(*leaf, name, below);
         }
     }
+}
+
+std::vector<Group> groups_of(const Directory& root) {
+    std::vector<Group> all;
+    const auto use = [&](const Directory& leaf, const std::string& library, const std::string& name) {
+        gather(leaf, library, name, all);
+    };
+    for_each_leaf(root, use, pass_over);
     return all;
 }
 
-void remove_group(const Group& group) {
-    const UniqueFd at = open_file(group.directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+std::string entry_path(const Directory& root, const Group& group) {
+    return root.path() + "/" LAZYCK_CACHE_VERSION "/" + group.library + "/" + group.leaf + "/" + group.stem + ".so";
+}
+
+// Whether the entry is gone. The directory is opened anew from the root's descriptor on: to keep all of them open since
+// the listing would take the program's descriptors.
+bool remove_group(const Directory& root, const Group& group) {
+    const auto version = root.find(LAZYCK_CACHE_VERSION);
+    const auto library = version ? version->find(group.library) : std::nullopt;
+    const auto leaf = library ? library->find(group.leaf) : std::nullopt;
+    if (!leaf) return false;
     // The entry first: what is left of the rest then belongs to nothing, and goes the next time.
     const std::string entry = group.stem + ".so";
-    if (at && group.has_entry) unlinkat(at.get(), entry.c_str(), 0);
+    const int error = group.has_entry ? leaf->remove_file(entry) : 0;
+    if (error != 0 && error != ENOENT) return false;
     for (const std::string& name : group.names) {
-        if (at && name != entry) unlinkat(at.get(), name.c_str(), 0);
+        if (name != entry) leaf->remove_file(name);
     }
+    return true;
 }
 
-void check_root(const std::string& root) {
-    struct stat st;
-    if (lstat(root.c_str(), &st) != 0) fail_system("the cache '" + root + "'", errno);
-    check_trusted(root, st);
-}
-
-}  // namespace
-
-void for_each_entry(const std::string& root, const std::function<void(const std::string&)>& use) {
-    check_root(root);
-    for (const Group& group : groups_of(root)) {
-        if (group.has_entry) use(group.directory + "/" + group.stem + ".so");
-    }
-}
-
-TrimOutcome trim(const std::string& root, const TrimRequest& request,
-                 const std::function<void(const TrimmedEntry&)>& removed) {
-    check_root(root);
+TrimOutcome trim_in(const Directory& root, const TrimRequest& request,
+                    const std::function<void(const TrimmedEntry&)>& removed) {
     std::vector<Group> all = groups_of(root);
     std::sort(all.begin(), all.end(), [](const Group& a, const Group& b) { return a.last_use < b.last_use; });
     const double now = static_cast<double>(std::time(nullptr));
@@ -131,34 +129,54 @@ TrimOutcome trim(const std::string& root, const TrimRequest& request,
         const double age = now - group.last_use;
         const bool is_too_old = request.oldest_seconds >= 0 && age > request.oldest_seconds;
         const bool is_left_over = !group.has_entry && age > k_failure_kept;
-        if (outcome.kept_bytes <= request.most_bytes && !is_too_old && !is_left_over) {
+        const bool is_wanted = outcome.kept_bytes <= request.most_bytes && !is_too_old && !is_left_over;
+        if (is_wanted || (!request.is_dry && !remove_group(root, group))) {
             outcome.kept += group.has_entry ? 1 : 0;
             continue;
         }
-        if (!request.is_dry) remove_group(group);
         outcome.kept_bytes -= group.bytes;
         outcome.removed_bytes += group.bytes;
         outcome.removed += group.has_entry ? 1 : 0;
-        if (group.has_entry) removed({group.directory + "/" + group.stem + ".so", group.bytes, group.last_use});
+        if (group.has_entry) removed({entry_path(root, group), group.bytes, group.last_use});
     }
     return outcome;
 }
 
+}  // namespace
+
+void for_each_entry(const std::string& root, const std::function<void(const Directory&, const std::string&)>& use,
+                    const Refused& refused) {
+    const auto use_leaf = [&](const Directory& leaf, const std::string& library, const std::string& name) {
+        std::vector<Group> all;
+        gather(leaf, library, name, all);
+        for (const Group& group : all) {
+            if (group.has_entry) use(leaf, group.stem + ".so");
+        }
+    };
+    for_each_leaf(Directory::open(root), use_leaf, refused);
+}
+
+TrimOutcome trim(const std::string& root, const TrimRequest& request,
+                 const std::function<void(const TrimmedEntry&)>& removed) {
+    return trim_in(Directory::open(root), request, removed);
+}
+
 void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
-    const UniqueFd stamp = open_file(root + "/.trimmed", O_RDWR | O_CREAT | O_NOFOLLOW);
+    const Directory directory = Directory::open(root);
+    const UniqueFd stamp = open_at(directory.fd(), ".trimmed", O_RDWR | O_CREAT | O_NONBLOCK);
     struct stat st;
-    if (!stamp || fstat(stamp.get(), &st) != 0) return;
+    if (!stamp || fstat(stamp.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
     const bool is_new = st.st_size == 0;
     if (!is_new && std::labs(std::time(nullptr) - st.st_mtime) < k_trim_interval) return;
     if (flock(stamp.get(), LOCK_EX | LOCK_NB) != 0) return;
     if (pwrite(stamp.get(), "\n", 1, 0) != 1) return;
     futimens(stamp.get(), nullptr);
-    remove_unused_bundles(root);
+    remove_unused_bundles(directory);
     TrimRequest request;
-    const TrimOutcome now = trim(root, {UINT64_MAX, -1, true}, [](const TrimmedEntry&) {});
+    const TrimOutcome now = trim_in(directory, {UINT64_MAX, -1, true}, [](const TrimmedEntry&) {});
     if (now.kept_bytes <= most_bytes) return;
     request.most_bytes = most_bytes / 10 * 9;
-    const TrimOutcome outcome = trim(root, request, [](const TrimmedEntry&) {});
+    const TrimOutcome outcome = trim_in(directory, request, [](const TrimmedEntry&) {});
     say(Level::info, "the cache '" + root + "' was larger than " + std::to_string(most_bytes >> 20) +
                          " MB: removed the " + std::to_string(outcome.removed) +
                          " blobs that were not used for longest, " + std::to_string(outcome.removed_bytes >> 20) +

@@ -5,10 +5,15 @@
 #include <functional>
 #include <string>
 
+#include "directory.h"
+
 namespace lazyck::rt {
 
-// Calls `use` with the path of each entry. Throws CompileError when `root` cannot be read or belongs to others.
-void for_each_entry(const std::string& root, const std::function<void(const std::string&)>& use);
+// Calls `use` with the directory and the name of each entry, and `refused` with the path of each directory below `root`
+// that the runtime would load nothing from, and the reason. Throws CompileError when `root` itself cannot be read or is
+// refused.
+void for_each_entry(const std::string& root, const std::function<void(const Directory&, const std::string&)>& use,
+                    const Refused& refused);
 
 struct TrimRequest {
     std::uint64_t most_bytes = UINT64_MAX;  // that may stay
@@ -27,8 +32,9 @@ struct TrimmedEntry {
 };
 
 // Removes entries, with their logs, notes and damaged copies, the longest unused first. Jobs that have one loaded keep
-// it, and those that look for one meanwhile find it or compile it. Failures to remove are passed over. Throws
-// CompileError when `root` cannot be read or belongs to others.
+// it, and those that look for one meanwhile find it or compile it. An entry that cannot be removed is kept. A directory
+// below `root` that is refused is passed over and named. Throws CompileError when `root` itself cannot be read or is
+// refused.
 TrimOutcome trim(const std::string& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed);
 
