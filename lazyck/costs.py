@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.abi import PROGRAMS, archs_in_name
-from lazyck.history import Event, lines_within
+from lazyck.directory import RefusedError, opened_in, pass_over
+from lazyck.history import Event, lines_below
 
 DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
@@ -72,33 +73,35 @@ class Costs:
 
 def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -> Costs:
     """What these caches know, of these libraries (None: of all); of two the first. The newest line of a blob and its
-    archs counts; lines that do not parse are passed over. Raises `OSError` when a record cannot be read."""
+    archs counts; lines that do not parse, and caches that are refused, are passed over. Raises `OSError` when a record
+    cannot be read."""
     wanted = None if libraries is None else set(libraries)
     known: dict[tuple[str, str, str], float] = {}
     peaks: dict[tuple[str, str, str], int] = {}
     for cache in caches:
-        try:
-            files = sorted((cache / DIRECTORY).iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            continue
         found: dict[tuple[str, str, str], float] = {}
         sizes: dict[tuple[str, str, str], int] = {}
-        for file in files:
-            for line in lines_within(file) if wanted is None or file.name in wanted else ():
+        try:
+            for file, line in lines_below(cache, DIRECTORY, wanted):
                 match = _LINE.fullmatch(line or b"")
                 if match and len(found) < _MOST_RECORDS:
-                    key = (file.name, match[3].decode(), match[4].decode())
+                    key = (file, match[3].decode(), match[4].decode())
                     found[key], sizes[key] = float(match[1]), int(match[2])
+        except RefusedError as e:
+            pass_over(cache, e)
         known, peaks = found | known, sizes | peaks
     return Costs(known, peaks)
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
     """Seconds and peak KiB of the blob's last compile for these archs, by names as files spell them; None if it is not
-    near the end of the cache's record. Raises `OSError`."""
-    with (cache / DIRECTORY / library).open("rb") as f:
-        f.seek(max(0, f.seek(0, 2) - _TAIL))
-        text = f.read(_TAIL).decode("ascii", "replace")
+    near the end of the cache's record, or that is refused. Raises `OSError`."""
+    try:
+        with opened_in(cache, cache / DIRECTORY / library) as f:
+            f.seek(max(0, f.seek(0, 2) - _TAIL))
+            text = f.read(_TAIL).decode("ascii", "replace")
+    except RefusedError:
+        return None
     for line in reversed(text.splitlines()):
         match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) (\S+) (\S+)", line)
         if match and match[3] == blob and match[4] == archs:

@@ -13,11 +13,12 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lazyck.directory import Directory, find_root
 from lazyck.errors import FormatError
 from lazyck.visible import visible
 
@@ -72,23 +73,16 @@ class History:
 
 
 def read_history(cache: Path) -> History:
-    """All that the processes of all hosts noted in `cache`; empty if nothing has. Raises `OSError` when it cannot be
-    read."""
-    directory = cache / HISTORY_DIRECTORY
-    try:
-        files = sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return History(())
+    """All that the processes of all hosts noted in `cache`; empty if nothing has. Raises `RefusedError`, or `OSError`
+    when it cannot be read."""
     found: list[Event] = []
     passed_over = 0
-    for file in files:
-        host = visible(file.name.removesuffix(".1"))
-        for line in lines_within(file):
-            event = decode_event(line, host) if line is not None else None
-            if event is None or len(found) == _MOST_EVENTS:
-                passed_over += 1
-            else:
-                found.append(event)
+    for name, line in lines_below(cache, HISTORY_DIRECTORY):
+        event = decode_event(line, visible(name.removesuffix(".1"))) if line is not None else None
+        if event is None or len(found) == _MOST_EVENTS:
+            passed_over += 1
+        else:
+            found.append(event)
     return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
 
 
@@ -140,18 +134,40 @@ def merge(histories: Iterable[History]) -> History:
     return History(tuple(sorted(events, key=lambda e: e.start)), passed_over)
 
 
-def lines_within(path: Path) -> Iterator[bytes | None]:
-    """The lines of a file of a cache; none of one that is gone by now, or a link."""
+def lines_below(cache: Path, name: str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes | None]]:
+    """(file, line) for the files of the directory `name` of a cache, of those that are `wanted` (None: all); none of a
+    file that is gone by now, or a link, or no file. Raises `RefusedError` for a refused cache, `OSError`."""
+    root = find_root(cache)
+    if root is None:
+        return
+    with root:
+        directory = root.find(name)
+        if directory is None:
+            return
+        with directory:
+            for file in directory.names():
+                if wanted is None or file in wanted:
+                    for line in _lines_within(directory, file):
+                        yield file, line
+
+
+def _lines_within(directory: Directory, name: str) -> Iterator[bytes | None]:
     try:
-        yield from _lines(path, os.O_NOFOLLOW)
+        yield from _lines(directory.path / name, os.O_NOFOLLOW, directory.fd)
     except OSError as e:
         if e.errno not in (errno.ENOENT, errno.ELOOP):
             raise
 
 
-def _lines(path: Path, flags: int = 0) -> Iterator[bytes | None]:
-    """The lines of a regular file, the oldest bytes of a huge one left out; None stands for one that is too long."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+def _lines(path: Path, flags: int = 0, directory: int | None = None) -> Iterator[bytes | None]:
+    """The lines of a regular file, the oldest bytes of a huge one left out; None stands for one that is too long. With
+    an open directory it is the file of this name in there."""
+    name = path if directory is None else path.name
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, dir_fd=directory)
+    except OSError as e:
+        e.filename = str(path)
+        raise
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)

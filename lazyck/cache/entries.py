@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck import abi
 from lazyck.config import cache_dir
+from lazyck.directory import read_leaves
 from lazyck.errors import UsageError
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.visible import visible
@@ -59,24 +59,18 @@ def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str,
     return (library, archs, build, found["blob"], found["digest"]) if found and dash else None
 
 
-def read_entries(cache: Path, pattern: str = "*/*/*.so") -> Iterator[CacheEntry]:
-    """The entries below `v1`, sorted by path. One that is removed at this moment is not there."""
-    # By strings: `Path` takes several times as long, and a cache may have tens of thousands.
-    root = str(cache / abi.CACHE_VERSION)
-    for parts in sorted(path.split("/") for path in glob.iglob(pattern, root_dir=root)):
-        names = _parse(*parts[-3:])
-        if names is None:
-            continue
-        path = "/".join((root, *parts))
-        try:
-            info = os.stat(path)
-        except FileNotFoundError:
-            continue
-        try:
-            used = os.stat(f"{path}.seen").st_mtime
-        except OSError:
-            used = info.st_mtime
-        yield CacheEntry(Path(path), *names, info.st_size, info.st_mtime, max(used, info.st_mtime))
+def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
+    """The entries below `v1` ("": of any blob), sorted by path. One that is removed at this moment is not there, and
+    directories that are refused are passed over, which is said. Raises `RefusedError` for a refused root."""
+    for leaf in read_leaves(cache):
+        for name in leaf.names():
+            names = _parse(leaf.path.parent.name, leaf.path.name, name) if name.startswith(blob) else None
+            info = leaf.status(name) if names and blob in ("", names[3]) else None
+            if names is None or info is None or not stat.S_ISREG(info.st_mode):
+                continue
+            seen = leaf.status(f"{name}.seen")
+            used = max(seen.st_mtime if seen else 0.0, info.st_mtime)
+            yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, used)
 
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:

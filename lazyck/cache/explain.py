@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache.entries import CacheEntry, parse
+from lazyck.directory import RefusedError, opened_in
 from lazyck.manifest import Manifest, Recipe
 from lazyck.prebuild.entries import Entry
 from lazyck.quantities import show_seconds
@@ -50,7 +52,7 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
     if entry.cached:
         return Explanation(entry)
     candidates = [o for o in others if o.path != entry.path]
-    if entry.path.is_file():
+    if os.path.lexists(entry.path):
         return Explanation(entry, problem_of(entry.path, manifest.machine))
     scored = [(differences(manifest, entry, o, extra_key), o) for o in candidates]
     if not scored:
@@ -62,7 +64,10 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
 def problem_of(path: Path, machine: str) -> str:
     """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
     try:
-        data = path.read_bytes()
+        with opened_in(path.parents[3], path) as file:
+            data = file.read()
+    except RefusedError as e:
+        return e.message
     except OSError as e:
         return f"it cannot be read: {e.strerror}"
     if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC or len(data) < _TRAILER_SIZE + 20:
@@ -118,10 +123,10 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
 def read_command(log: Path) -> list[str] | None:
     """The compile command at the head of an entry's log."""
     try:
-        with log.open(errors="surrogateescape") as f:
-            line = f.readline()
+        with opened_in(log.parents[3], log) as file:
+            line = file.readline().decode("utf-8", "surrogateescape")
         return shlex.split(line[2:]) if line.startswith("$ ") else None
-    except (OSError, ValueError):
+    except (RefusedError, OSError, ValueError):
         return None
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
-import socket
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache import sweep
 from lazyck.cache.share import Messages, Share, items_of, open_remote
 from lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
-from lazyck.errors import LazyckError, RemoteError
+from lazyck.directory import directory_below
+from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 from lazyck.remote import EntryName, Listener, Remote
+from lazyck.staging import Staging
 
 PULLED = "pulled"
 _BATCH = 64  # entries that are verified and published together
@@ -51,20 +49,22 @@ class _Puller:
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
-        with staging(root) as stage:
+        with Staging(root, "pull") as stage:
             staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             fetched = {name for o in outcomes for name in o.done}
             if not fetched:
                 return outcomes
-            problems = dict(sweep.verify(self._share.rt(), stage, self._share.env).problems)
+            verified = dict(sweep.verify(self._share.rt(), stage, self._share.env).entries)
             bad = {}
             for item in staged:
                 name = item.entry.name
-                if problem := problems.get(str(item.path)):
+                if name not in fetched:
+                    continue
+                if problem := verified.get(str(item.path), "it was not verified"):
                     bad[name] = f"{name}: {problem}"
-                elif name in fetched:
-                    publish(item.path, root, name)
+                else:
+                    publish(stage, root, name)
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:
@@ -98,33 +98,17 @@ def offered(remote: Remote, entry: EntryName) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def staging(cache: Path) -> Iterator[Path]:
-    """A directory of this process's alone on the cache's file system. Named so that the runtime clears it away if this
-    process is killed (docs/cache-format.md)."""
-    check_directory(cache)
-    check_directory(cache / ".staging")
-    name = f"pull-{os.getpid()}@{socket.gethostname()}-{secrets.token_hex(3)}"
-    path = cache / ".staging" / name
-    path.mkdir(mode=0o700)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def publish(path: Path, cache: Path, name: str) -> None:
-    """Give a verified file of the same file system its name in the cache, by one rename; without the blob's lock, since
-    whoever compiles it at this moment publishes the same entry."""
-    target = cache / abi.CACHE_VERSION / name
-    for directory in (target.parents[2], target.parents[1], target.parent):
-        check_directory(directory)
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)  # on disk before it has a name
-    finally:
-        os.close(fd)
-    path.replace(target)
+def publish(stage: Path, cache: Path, name: str) -> None:
+    """Give a verified file of a directory of the same file system its name in the cache, by one rename; without the
+    blob's lock, since whoever compiles it at this moment publishes the same entry."""
+    place = Path(abi.CACHE_VERSION, name)
+    with (
+        directory_below(stage, place.parent) as own,
+        directory_below(cache, place.parent, makes=True) as target,
+        own.open_file(place.name) as file,
+    ):
+        os.fsync(file.fileno())  # on disk before it has a name
+        own.move(place.name, target)
 
 
 def make_private(above: Path, path: Path) -> None:
@@ -132,13 +116,3 @@ def make_private(above: Path, path: Path) -> None:
     for directory in reversed([path, *path.parents]):
         if directory.is_relative_to(above):
             directory.mkdir(mode=0o700, exist_ok=True)
-
-
-def check_directory(path: Path) -> None:
-    """A directory of the cache, made if need be, that nobody else can write to; as the runtime will demand. Raises
-    `RemoteError`."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = path.lstat()
-    if stat.S_ISLNK(info.st_mode) or info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
-        why = "it is a symbolic link, belongs to somebody else, or others can write to it"
-        raise RemoteError(f"refusing the directory {path}: {why}", "the runtime would load nothing from it")

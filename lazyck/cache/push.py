@@ -11,6 +11,7 @@ from lazyck.cache import sweep
 from lazyck.cache.share import Messages, Share, open_remote, size_of
 from lazyck.cache.transfer import Item, Outcome, Quiet, add_up, run
 from lazyck.costs import read_last
+from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import RemoteError
 from lazyck.remote import Listener, Remote
 
@@ -30,12 +31,12 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
     todo, looked = _look(share, remote, items)
     reporter = share.reporter(len(todo))
     try:
-        damaged: dict[str, str] = {}
+        found: dict[str, str] | None = None
         if unverified and todo:
-            damaged = dict(sweep.verify(share.rt(), unverified, share.env).problems)
+            found = dict(sweep.verify(share.rt(), unverified, share.env).entries)
 
         def send(item: Item) -> Outcome:
-            if problem := damaged.get(str(item.path)):
+            if problem := "" if found is None else found.get(str(item.path), "it was not verified"):
                 reporter.note(f"lazyck: refused: {item.path}: {problem}")
                 return Outcome(PUSHED, refused=(f"{item.path}: {problem}",))
             return _send(remote, item)
@@ -72,7 +73,11 @@ def _send(remote: Remote, item: Item) -> Outcome:
     with contextlib.suppress(OSError):
         took = read_last(item.path.parents[3], e.library, e.blob, e.archs)
     try:
-        has_it = remote.push(e, item.path, *(took or (0.0, 0)))
+        # What is read, and signed, is the open file, whoever exchanges the directories above the cache.
+        with opened_in(item.path.parents[3], item.path) as own:
+            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)))
+    except RefusedError as error:
+        return Outcome(PUSHED, refused=(error.message,))
     except OSError as error:
         return Outcome(PUSHED, failed=(f"{item.path}: {error.strerror}",))
     if len(has_it) < sum(map(remote.may_push, remote.places)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,7 @@ def trim(
     rows = _rows(what, argv, result)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+    sys.stderr.write(result.stderr)  # which directories were passed over
     total = {k: int(rows[-1].get(k, 0)) for k in ("kept", "kept_bytes", "removed", "removed_bytes")}
     return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
 

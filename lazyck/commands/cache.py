@@ -19,7 +19,7 @@ from lazyck.errors import UsageError
 from lazyck.history import read_history
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import names
-from lazyck.prebuild.entries import all_entries, glob_escape, tool
+from lazyck.prebuild.entries import all_entries, tool
 from lazyck.quantities import parse_age, parse_size
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -102,8 +102,7 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     now = time.time()
     for entry in all_entries(tool(env), library, chosen, gpu_archs, env):
         stem = entry.path.stem.rpartition("-")[0]
-        others = entries.read_entries(entry.root, f"*/*/{glob_escape(stem)}-*.so")
-        same = [o for o in others if o.blob == stem]
+        same = list(entries.read_entries(entry.root, stem))
         found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
         click.echo(explain.render(found, now))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lazyck.config import number
+from lazyck.directory import opened_in
 from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 from lazyck.visible import visible
@@ -30,7 +31,8 @@ class Item:
     def read(self) -> bytes:
         """Its bytes. Raises `LazyckError` if it is not there any more, or no entry any more."""
         try:
-            data = self.source.read_bytes()
+            with opened_in(self.source.parents[3], self.source) as file:
+                data = file.read()
         except OSError as e:
             raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", "run the same line again") from e
         if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC:

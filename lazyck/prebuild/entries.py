@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.config import runtime_source, tools_dir
+from lazyck.directory import Directory, find_root
 from lazyck.errors import FormatError
 from lazyck.files import private_directory
 from lazyck.prebuild.names import Selection
@@ -123,13 +124,28 @@ def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> 
 def cached_archs(entry: Entry) -> dict[str, Path]:
     """Archs, as directories name them → this entry for them, made by the same toolchain under the same extra key."""
     suffix = entry.path.parent.name.partition("-")[2]
-    found = entry.path.parent.parent.glob(f"*-{glob_escape(suffix)}/{glob_escape(entry.path.name)}")
-    return {p.parent.name.partition("-")[0]: p for p in sorted(found) if p.parent.name.partition("-")[2] == suffix}
+    found = {}
+    for leaf in _leaves_beside(entry):
+        archs, _, end = leaf.path.name.partition("-")
+        if end == suffix and leaf.has_file(entry.path.name):
+            found[archs] = leaf.path / entry.path.name
+    return found
 
 
-def glob_escape(name: str) -> str:
-    """`name` as a pattern that only it fits."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+def _leaves_beside(entry: Entry) -> Iterator[Directory]:
+    """The directories of the entries of its library, each open until the next. Raises `RefusedError` for a refused
+    cache; what is refused below it is passed over."""
+    root = find_root(entry.root)
+    if root is None:
+        return
+    with contextlib.ExitStack() as stack:
+        at: Directory | None = stack.enter_context(root)
+        for name in entry.relative.parts[:2]:
+            at = at.find(name) if at else None
+            if at is not None:
+                stack.enter_context(at)
+        if at is not None:
+            yield from at.directories()
 
 
 def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
@@ -142,13 +158,12 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
     removed = 0
     for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
         # whatever toolchain made it: what is to go is the blob's
-        for path in sorted(entry.path.parent.parent.glob(f"*/{glob_escape(entry.path.name)}")):
-            if wanted and path.parent.name.partition("-")[0] not in wanted:
+        for leaf in _leaves_beside(entry):
+            if wanted and leaf.path.name.partition("-")[0] not in wanted:
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-                removed += 1
-            path.with_suffix(".log").unlink(missing_ok=True)
-            for beside in path.parent.glob(f"{glob_escape(path.name)}.*"):  # the note of a check, quarantined copies
-                beside.unlink(missing_ok=True)
+            removed += leaf.remove(entry.path.name)
+            leaf.remove(entry.log.name)
+            for name in leaf.names():  # the note of a check, quarantined copies
+                if name.startswith(f"{entry.path.name}."):
+                    leaf.remove(name)
     return removed

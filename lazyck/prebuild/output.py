@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lazyck import abi
+from lazyck.directory import Directory, directory_below, opened_in
 from lazyck.errors import LazyckError
-from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work there.
@@ -30,50 +28,64 @@ def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
 def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """`directory`, made if need be, for this process alone: tidying takes locks away that others would be using."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        own = Directory.make(directory)
     except OSError as e:
         raise LazyckError(f"--output {directory}: {e.strerror}", "give a directory that can be written") from e
-    try:
+    with own:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(own.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"waiting for another prebuild that fills {directory}")
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(own.fd, fcntl.LOCK_EX)
         except OSError:
             pass  # a file system that does not lock
         yield
-    finally:
-        os.close(fd)
 
 
 def adopt(directory: Path, entries: Iterable[Entry]) -> None:
     """Copy entries that the runtime found whole in another cache: an entry is good wherever it lies."""
     for entry in entries:
-        target = directory / entry.relative
-        if entry.cached and entry.root != directory and entry.path.is_file():
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(target, entry.path.read_bytes(), 0o755)
+        if not entry.cached or entry.root == directory:
+            continue
+        with contextlib.suppress(FileNotFoundError), opened_in(entry.root, entry.path) as source:
+            data = source.read()
+            with directory_below(directory, entry.relative.parent, makes=True) as target:
+                target.write(entry.path.name, data, 0o755)
 
 
 def missing(directory: Path, entries: Iterable[Entry]) -> list[Entry]:
     """Those that are not in `directory`, whatever they were said to be."""
-    return [e for e in entries if not (directory / e.relative).is_file()]
+
+    def is_there(entry: Entry) -> bool:
+        with contextlib.suppress(OSError), directory_below(directory, entry.relative.parent) as own:
+            return own.has_file(entry.path.name)
+        return False
+
+    return [e for e in entries if not is_there(e)]
 
 
 def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
     """Remove all but the entries: locks, staging, notes of checks (which hold for this machine only), quarantined
     entries, and logs, unless they are wanted or tell of the failures of just now; the sources that failed stay too."""
-    for name in (*_WORK, *(() if failed else (_SOURCES,))):
-        shutil.rmtree(directory / name, ignore_errors=True)
-    (directory / ".trimmed").unlink(missing_ok=True)
-    version = directory / abi.CACHE_VERSION
-    for path in sorted(version.glob("*/*/*")):
-        is_log = path.suffix == ".log"
-        if path.suffix == ".so" or (is_log and (keep_logs or path in failed)):
-            continue
-        with contextlib.suppress(OSError):
-            path.unlink()
-    for directory_of_entries in [*version.glob("*/*"), *version.glob("*")]:
-        with contextlib.suppress(OSError):  # it is not empty
-            directory_of_entries.rmdir()
+    with Directory.open(directory) as root:
+        for name in (*_WORK, ".trimmed", *(() if failed else (_SOURCES,))):
+            root.remove_tree(name)
+        version = root.find(abi.CACHE_VERSION)
+        if version is None:
+            return
+        with version:
+            for library in version.directories():
+                for leaf in library.directories():
+                    _tidy_leaf(leaf, keep_logs, failed)
+                for name in library.names():
+                    library.remove_empty(name)
+            for name in version.names():
+                version.remove_empty(name)
+
+
+def _tidy_leaf(leaf: Directory, keep_logs: bool, failed: Sequence[Path]) -> None:
+    for name in leaf.names():
+        is_kept_log = name.endswith(".log") and (keep_logs or leaf.path / name in failed)
+        if not name.endswith(".so") and not is_kept_log:
+            with contextlib.suppress(OSError):
+                leaf.remove(name)

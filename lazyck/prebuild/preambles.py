@@ -7,11 +7,6 @@ which knows that there are many; a call at run time waits for one blob.
 from __future__ import annotations
 
 import json
-import os
-import re
-import secrets
-import shutil
-import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +16,7 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.prebuild.entries import blob_list, rt_words
 from lazyck.prebuild.plan import Job
+from lazyck.staging import Staging
 
 # What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
 _LEAST = 8
@@ -59,21 +55,12 @@ def find_preambles(
 
 @contextmanager
 def directories(groups: Sequence[tuple[int, ...]], jobs: Sequence[Job]) -> Iterator[list[Preamble]]:
-    """A directory for each group below the cache's own for such things, gone in the end. Those of a killed process the
-    runtime removes, which is why they are named after it (runtime/src/staging.cpp)."""
+    """A directory for each group below the cache's own for such things, gone in the end."""
     if not groups:
         yield []
         return
-    staging = jobs[groups[0][0]].entry.root / ".staging"
-    for path in (staging.parent, staging):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
-    own = staging / f"preambles-{os.getpid()}@{host}-{secrets.token_hex(3)}"
-    own.mkdir(mode=0o700)
-    try:
+    with Staging(jobs[groups[0][0]].entry.root, "preambles") as own:
         found = [Preamble(own / str(i), group) for i, group in enumerate(groups)]
         for preamble in found:
             preamble.directory.mkdir(mode=0o700)
         yield found
-    finally:
-        shutil.rmtree(own, ignore_errors=True)

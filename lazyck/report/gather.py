@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
+import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from lazyck import abi
 from lazyck.config import cache_dir
 from lazyck.costs import read_costs
+from lazyck.directory import read_leaves
 from lazyck.errors import LazyckError, UsageError
 from lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_history, read_trace
 from lazyck.manifest import Manifest
@@ -115,22 +115,7 @@ def since_time(text: str, now: float) -> float:
 
 
 def cache_size(cache: Path) -> tuple[int, int]:
-    """How many entries a cache holds, and their bytes."""
-    count = size = 0
-    for library in _directories(cache / abi.CACHE_VERSION):
-        for archs in _directories(library):
-            for entry in _children(archs):
-                if entry.name.endswith(".so") and entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # somebody cleans at this moment
-                        size += entry.stat(follow_symlinks=False).st_size
-                        count += 1
-    return count, size
-
-
-def _children(directory: Path) -> Iterator[os.DirEntry[str]]:
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
-        yield from found
-
-
-def _directories(directory: Path) -> Iterator[Path]:
-    return (Path(d.path) for d in _children(directory) if d.is_dir(follow_symlinks=False))
+    """How many entries a cache holds, and their bytes. Raises `RefusedError` for a cache that the runtime refuses."""
+    infos = [leaf.status(name) for leaf in read_leaves(cache) for name in leaf.names() if name.endswith(".so")]
+    sizes = [i.st_size for i in infos if i is not None and stat.S_ISREG(i.st_mode)]
+    return len(sizes), sum(sizes)

@@ -5,11 +5,6 @@ other threads compile meanwhile does without, as in a local build (prebuild/prea
 from __future__ import annotations
 
 import atexit
-import os
-import re
-import secrets
-import shutil
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +12,10 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.prebuild.entries import rt_words
 from lazyck.prebuild.farm.orders import Order
+from lazyck.staging import Staging
 
 _lock = threading.Lock()
-_made: dict[tuple[str, str], Path | None] = {}  # (run, group) → its directory; None while it is being made
+_made: dict[tuple[str, str], Staging | None] = {}  # (run, group) → its directory; None while it is being made
 
 
 def preamble_words_for(order: Order, rt: Path, manifest_file: Path, cache: Path, env: Mapping[str, str]) -> list[str]:
@@ -31,24 +27,12 @@ def preamble_words_for(order: Order, rt: Path, manifest_file: Path, cache: Path,
         is_first = key not in _made
         directory = _made.setdefault(key, None)
     if is_first:
-        directory = _directory(cache)
-        words = [*rt_words(rt, "preamble", manifest_file, order.archs), "--preamble", str(directory)]
+        directory = Staging(cache, "preambles")
+        words = [*rt_words(rt, "preamble", manifest_file, order.archs), "--preamble", str(directory.path)]
         proc.run([*words, "--", order.blob], env=env)  # where it fails the compiles do without
         with _lock:
             _made[key] = directory
-    return ["--preamble", str(directory)] if directory else []
-
-
-def _directory(cache: Path) -> Path:
-    """A new one in the cache's place for such things; those of a killed process the runtime removes, which is why they
-    are named after it."""
-    staging = cache / ".staging"
-    for path in (cache, staging):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
-    directory = staging / f"preambles-{os.getpid()}@{host}-{secrets.token_hex(3)}"
-    directory.mkdir(mode=0o700)
-    return directory
+    return ["--preamble", str(directory.path)] if directory else []
 
 
 def forget_preambles(run: str = "") -> None:
@@ -58,7 +42,7 @@ def forget_preambles(run: str = "") -> None:
         directories = [_made.pop(key) for key in over]
     for directory in directories:
         if directory:
-            shutil.rmtree(directory, ignore_errors=True)
+            directory.remove()
 
 
 atexit.register(forget_preambles)

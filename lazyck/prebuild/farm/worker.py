@@ -15,6 +15,7 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.config import environment
 from lazyck.costs import read_last
+from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import LazyckError, ToolchainError, of_unexpected
 from lazyck.manifest import Recipe, decode
 from lazyck.prebuild.entries import rt_words, tool
@@ -117,15 +118,22 @@ def _make(order: Order, host: str, begin: float) -> Made:
     ended = running.stop()
     log = _tail(path.with_suffix(".log"))
     cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
-    if ended == 0 and not remote.push(name, path, *(cost or ())):
+    if ended == 0 and not _push(remote, name, path, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
     return Made(host, ended, running.tail, log, cost, seconds=time.monotonic() - begin)
 
 
+def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] | None) -> tuple[str, ...]:
+    with opened_in(path.parents[3], path) as own:
+        return remote.push(name, Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
+
+
 def _tail(path: Path) -> str:
     try:
-        return path.read_bytes()[-_LONGEST_LOG:].decode(errors="replace")
-    except OSError:
+        with opened_in(path.parents[3], path) as log:
+            log.seek(max(0, log.seek(0, 2) - _LONGEST_LOG))
+            return log.read(_LONGEST_LOG).decode(errors="replace")
+    except (RefusedError, OSError):
         return ""
 
 
