@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from lazyck import proc
 from lazyck.errors import ToolchainError, UsageError
 
 # Composable Kernel's generator names each variant by its head dim. What else it and aiter put into `blob` dispatches
@@ -54,7 +54,7 @@ def commands(aiter_dir: Path, env: Mapping[str, str]) -> list[list[str]]:
             f"--aiter-dir {aiter_dir}: aiter's build imports {', '.join(modules)}, which {sys.executable} lacks",
             f"{sys.executable} -m pip install {' '.join(modules)}",
         )
-    if shutil.which("ninja", path=env.get("PATH")) is None:
+    if proc.find_program("ninja", env) is None:
         raise ToolchainError(
             f"--aiter-dir {aiter_dir}: aiter's build runs `ninja`, which is not on PATH",
             "activate the virtual environment that lazyck is in, which brings one, or install ninja",

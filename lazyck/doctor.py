@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lazyck import __version__, abi
+from lazyck import __version__, abi, proc
 from lazyck.config import cache_dir, tools_dir
 from lazyck.errors import LazyckError, ToolchainError
 from lazyck.interceptor.shims import c_compiler
@@ -88,7 +88,7 @@ def c_compiler_check(env: Mapping[str, str]) -> Check:
 
 def unpacking_check(env: Mapping[str, str]) -> Check:
     """What the runtime unpacks a deployed bundle's sources with; a build does without."""
-    missing = [name for name in ("tar", "gzip") if not shutil.which(name, path=env.get("PATH"))]
+    missing = [name for name in ("tar", "gzip") if not proc.find_program(name, env)]
     if not missing:
         return Check("unpacking", State.OK, "tar, gzip")
     words = " ".join(missing)

@@ -8,7 +8,6 @@ lazyck-irc -shared IN.o... -o OUT.so    linked by c++ or cc
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -262,7 +261,7 @@ def link(job: Job) -> int:
     for name in job.inputs:
         if name.endswith((".ll", ".bc")):
             raise UsageError(f"{name}: compile it first", "lazyck-irc -c")
-    program = shutil.which("c++") or shutil.which("cc")
+    program = proc.find_program("c++") or proc.find_program("cc")
     if program is None:
         raise ToolchainError("no c++ or cc on PATH to link with", "install one (Debian, Ubuntu: `apt install g++`)")
     return proc.passthrough([program, *job.link_words])

@@ -1,7 +1,14 @@
-"""The only place from which lazyck's Python starts processes: argv lists, no shell, output kept for errors."""
+"""The only place from which lazyck's Python starts processes: argv lists, no shell, output kept for errors.
+
+It decides, too, which program a name stands for: the absolute parts of PATH are searched, the relative and empty ones
+are not, since whoever can write to the working directory could put a program there. What lazyck starts for itself gets
+a PATH without them. `passthrough`, which starts the user's own command, changes nothing, and `anchored` is for commands
+of the project's build that lazyck repeats: these find what they would have found without lazyck.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -12,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazyck.config import environment
 from lazyck.errors import CommandError, ToolchainError
 
 
@@ -25,6 +33,44 @@ class Result:
     stderr: str
     cpu_seconds: float
     peak_rss_kib: int
+
+
+def search_path(env: Mapping[str, str] | None = None) -> list[str]:
+    """The directories in which programs are looked up: the absolute parts of PATH (`env` None: of this process)."""
+    parts = (environment() if env is None else env).get("PATH", os.defpath).split(os.pathsep)
+    return [part for part in parts if os.path.isabs(part)]
+
+
+def find_program(name: str, env: Mapping[str, str] | None = None) -> str | None:
+    """The absolute path that the plain `name` stands for, or None."""
+    paths = (os.path.join(directory, name) for directory in search_path(env))
+    return next((path for path in paths if is_program(path)), None)
+
+
+def is_program(path: str) -> bool:
+    """Whether `path` is a file that can be executed."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str, str]:
+    """`env` for a command of the project's own build: the relative parts of PATH as absolute ones below `cwd`, where
+    the build would have looked."""
+    if "PATH" not in env:
+        return dict(env)
+    below = os.path.abspath(cwd or ".")
+    return {**env, "PATH": os.pathsep.join(os.path.join(below, p) for p in env["PATH"].split(os.pathsep))}
+
+
+def _own(argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
+    """The words and the environment of a command of lazyck's own. Raises `FileNotFoundError`."""
+    full = environment() if env is None else dict(env)
+    if "PATH" in full:
+        # An empty PATH would mean the working directory.
+        full["PATH"] = os.pathsep.join(search_path(full)) or os.defpath
+    program = argv[0] if "/" in argv[0] else find_program(argv[0], full)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    return [program, *argv[1:]], full
 
 
 def run(
@@ -41,10 +87,11 @@ def run(
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
+        words, full = _own(argv, env)
         done = subprocess.run(
-            list(argv),
+            words,
             cwd=cwd,
-            env=None if env is None else dict(env),
+            env=full,
             input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -80,7 +127,8 @@ def check(
 
 
 def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Run `argv` on lazyck's own stdin, stdout and stderr; returns its status as a shell reports it (128 + signal)."""
+    """Run `argv`, a command of the user's, on lazyck's own stdin, stdout and stderr; returns its status as a shell
+    reports it (128 + signal)."""
     try:
         status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
     except OSError as e:
@@ -100,9 +148,10 @@ class Running:
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on_line: Callable[[str], None] | None = None
     ) -> None:
         try:
+            words, full = _own(argv, env)
             self._process = subprocess.Popen(
-                list(argv),
-                env=None if env is None else dict(env),
+                words,
+                env=full,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

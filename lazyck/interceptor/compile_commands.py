@@ -173,7 +173,9 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
     output = ("-o", entry.output) if entry.output and not _says_output(compiler, words) else ()
     if not os.path.isdir(entry.directory):
         os.makedirs(entry.directory, exist_ok=True)  # a build directory that is yet to be made
-    said = proc.run([program, "--defer", compiler, *words, *output], cwd=entry.directory, env=env)
+    said = proc.run(
+        [program, "--defer", compiler, *words, *output], cwd=entry.directory, env=proc.anchored(env, entry.directory)
+    )
     reason, _, count = said.stdout.strip().partition(" ")
     if said.status != 0 or not count.isdigit():
         raise BuildError(f"{entry.file}: cannot be deferred: {(said.stderr or said.stdout).strip()}")

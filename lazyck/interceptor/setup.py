@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import lazyck
+from lazyck import proc
 from lazyck.errors import ToolchainError, UsageError
 from lazyck.files import encode, write_if_different
 from lazyck.interceptor import homes, launch, shims
@@ -64,6 +65,7 @@ def set_up(
     tmp = tmp.absolute()
     if os.pathsep in str(tmp):
         raise UsageError(f"{tmp}: a path with {os.pathsep!r} in it cannot be on PATH", "give another --tmp-dir")
+    given, env = env, proc.anchored(env)  # the build's compilers are those that it would find without lazyck
     found = find_toolchains(toolchain_choice, env)
     for name in ("bin", "named", "headers"):
         shutil.rmtree(tmp / name, ignore_errors=True)
@@ -78,7 +80,7 @@ def set_up(
     plan_variables(plan, tmp, found, env)
     plan.set_env.update(launch.variables(tmp / "bin", env))
     shared = shared_conf(plan, tmp, found, blobs, python, env)
-    program = shims.build_shim(tmp, env)
+    program = shims.build_shim(tmp, given)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
     launch.write_include(launch.install(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared), tmp)
@@ -90,8 +92,8 @@ def set_up(
                 f"lazyck: {f.toolchain.name}: {' '.join(f.compiler)}" + (f" ({f.home})\n" if f.home else "\n")
             )
     bin_dirs = tuple(str(d) for d in plan.path_dirs)
-    path = os.pathsep.join((*bin_dirs, env.get("PATH", os.defpath)))
-    build_env = {**env, **plan.set_env, "PATH": path}
+    path = os.pathsep.join((*bin_dirs, given.get("PATH", os.defpath)))
+    build_env = {**given, **plan.set_env, "PATH": path}
     return Interception(build_env, bin_dirs, Path(shared.log), Path(shared.compiles), found, plan.home_map)
 
 
@@ -104,13 +106,14 @@ def set_up_launcher(
 
     Raises as `set_up`.
     """
+    given, env = env, proc.anchored(env)
     found = find_toolchains(toolchain_choice, env)
     for name in ("headers", "links"):
         shutil.rmtree(tmp / name, ignore_errors=True)
     listed = tmp / "sources"
     write_if_different(listed, b"".join(encode(s) + b"\0" for s in sources))
     shared = replace(shared_conf(_Plan(), tmp, found, (), python, env), listed=str(listed))
-    launch.install(shims.build_shim(programs, env), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    launch.install(shims.build_shim(programs, given), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     return found

@@ -39,7 +39,7 @@ def writing_to(blob: CompileCommand, target: Path) -> list[str]:
 def compile_one(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> proc.Result:
     """Make the object of `blob` by the project's own command, with the options `more`."""
     tool_env = by_name(blob.call.toolchain).tool_env(blob, env)
-    return proc.run([*writing_to(blob, target), *more], cwd=blob.call.cwd, env=tool_env)
+    return proc.run([*writing_to(blob, target), *more], cwd=blob.call.cwd, env=proc.anchored(tool_env, blob.call.cwd))
 
 
 def object_key(blob: CompileCommand, content: str) -> str:

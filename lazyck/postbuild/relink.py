@@ -93,7 +93,7 @@ def relink(
         write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
         argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
     what = f"link of {state.file_name}"
-    link_env = {**env, **dict(state.env)}
+    link_env = proc.anchored({**env, **dict(state.env)}, cwd)
     if originals is None:
         return proc.check(what, argv, cwd=cwd, env=link_env)
     result = proc.run(argv, cwd=cwd, env=link_env)

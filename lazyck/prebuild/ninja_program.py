@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import ninja
 
+from lazyck import proc
 from lazyck.errors import ToolchainError
 
 
@@ -24,13 +24,13 @@ def find_ninja(env: Mapping[str, str]) -> Path:
     for program in _of_the_package():
         if program.is_file() and os.access(program, os.X_OK):
             return program
-    found = shutil.which("ninja", path=env.get("PATH"))
+    found = proc.find_program("ninja", env)
     if found is None:
         raise ToolchainError(
             f"no `ninja`: the Python package in {Path(ninja.__file__).parent} lacks it, and PATH leads to none",
             "install it anew: python -m pip install --force-reinstall ninja (or Debian's ninja-build)",
         )
-    return Path(found).absolute()
+    return Path(found)
 
 
 def _of_the_package() -> Iterator[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -107,7 +106,7 @@ def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fla
 def canonical(compiler: Sequence[str]) -> tuple[str, ...]:
     """The same compiler under one name: `c++`, `g++` and `/usr/bin/g++` are links to one program, which does not look
     at its name. (Clang, and the links of ccache, do.)"""
-    path = shutil.which(compiler[0])
+    path = compiler[0] if "/" in compiler[0] else proc.find_program(compiler[0])
     real = os.path.realpath(path) if path else ""
     return (real if "g++" in os.path.basename(real) else compiler[0], *compiler[1:])
 

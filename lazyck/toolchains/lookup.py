@@ -9,7 +9,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lazyck import proc
 from lazyck.errors import UsageError
+from lazyck.proc import is_program as is_program
 
 # Programs that stand in for a compiler under its name, or are written before it.
 LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
@@ -32,9 +34,10 @@ def is_launcher(program: str) -> bool:
 
 
 def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str | None:
-    """The absolute path that `name` stands for on PATH; shims are passed over, and launchers unless wanted."""
-    for directory in env.get("PATH", os.defpath).split(os.pathsep):
-        path = str(Path(directory or ".").absolute() / name)
+    """The absolute path that `name` stands for in the absolute parts of PATH (see `lazyck.proc`); shims are passed
+    over, and launchers unless wanted."""
+    for directory in proc.search_path(env):
+        path = str(Path(directory) / name)
         if is_program(path) and not is_shim(path) and (launchers or not is_launcher(path)):
             return path
     return None
@@ -44,16 +47,11 @@ def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
     """`names`, and those on PATH that are one of them with a version, as `clang-19`: the newest first."""
     pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
     found: dict[str, int] = {}
-    for directory in env.get("PATH", os.defpath).split(os.pathsep):
+    for directory in proc.search_path(env):
         with contextlib.suppress(OSError):
-            matches = (pattern.fullmatch(n) for n in os.listdir(directory or "."))
+            matches = (pattern.fullmatch(n) for n in os.listdir(directory))
             found |= {m[0]: int(m[2]) for m in matches if m}
     return [*names, *sorted(found, key=lambda n: (-found[n], n))]
-
-
-def is_program(path: str) -> bool:
-    """Whether `path` is a file that can be executed."""
-    return Path(path).is_file() and os.access(path, os.X_OK)
 
 
 def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:

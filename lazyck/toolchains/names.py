@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from lazyck import proc
 from lazyck.toolchains.base import Toolchain
 
 _FAMILIES = ("c++", "g++", "gcc", "cc", "clang++", "clang")
@@ -17,9 +18,9 @@ _NAME = re.compile(rf"(?P<target>[a-z0-9_]+-(?:[a-z0-9_.]+-){{1,2}})?(?P<family>
 def host_names(env: Mapping[str, str]) -> list[str]:
     """The names on PATH that are those of a gcc or clang with its version or target."""
     found: set[str] = set()
-    for directory in env.get("PATH", os.defpath).split(os.pathsep):
+    for directory in proc.search_path(env):
         try:
-            found.update(name for name in os.listdir(directory or ".") if _NAME.fullmatch(name))
+            found.update(name for name in os.listdir(directory) if _NAME.fullmatch(name))
         except OSError:
             continue
     return sorted(found)
