@@ -1,0 +1,1 @@
+"""A model of how lazyck locks, compiles and publishes, searched exhaustively for small numbers of processes."""

@@ -1,0 +1,119 @@
+"""What must hold in every state that can be reached. A wait without end is looked for by `search.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .change import process_of
+from .state import State, World
+from .steps import STEPS
+
+Property = Callable[[World, State], str]  # what is wrong, or ""
+
+# Between the claim of a blob and its settling.
+WORK = frozenset(STEPS) - {
+    "start", "ask_in_guard", "claim", "wait", "notify", "load", "enter_loader", "leave_loader",
+    "ask_loader", "ask_with_mutex", "record", "fork",
+}  # fmt: skip
+
+
+def entries_are_whole(w: World, s: State) -> str:
+    """What is at an entry's path is whole, also after a power cut."""
+    return next((f"the entry of blob {b} is torn" for b, entry in enumerate(s.entries) if entry == "torn"), "")
+
+
+def who_was_told_has_it(w: World, s: State) -> str:
+    """Who loads has a whole entry, whatever happens to the cache."""
+    bad = [t for t, one in enumerate(s.threads) if one.has in ("torn", "gone")]
+    return f"{w.name(bad[0])} loads an entry that is {s.threads[bad[0]].has}" if bad else ""
+
+
+def compiles_have_a_cause(w: World, s: State) -> str:
+    """One compile for a blob, and one for each that led to nothing or whose entry was removed."""
+    if not w.has_locks:
+        return ""
+    bad = [b for b, count in enumerate(s.compiles) if count > 1]
+    return f"blob {bad[0]} is compiled again without cause" if bad else ""
+
+
+def one_holder(w: World, s: State) -> str:
+    """Two files of one name are not locked, unless somebody emptied the cache."""
+    names = [lock.name for lock in s.locks]
+    bad = [name for name in names if names.count(name) > 1 + s.epoch]
+    return f"{bad[0]} is held twice" if bad else ""
+
+
+def one_thread_works(w: World, s: State) -> str:
+    """In a process, one thread works on a blob, and none that waited for another does."""
+    at_work: set[tuple[int, int]] = set()
+    for t, one in enumerate(s.threads):
+        if one.at not in WORK:
+            continue
+        mine, blob = w.process_of[t], w.task[t].blob
+        if (mine, blob) in at_work:
+            return f"two threads of process {mine} work on blob {blob}"
+        if one.seen != s.processes[mine].attempts[blob]:
+            return f"{w.name(t)} works on what it waited for"
+        at_work.add((mine, blob))
+    return ""
+
+
+def jobs_are_kept(w: World, s: State) -> str:
+    """No more compilers than jobs, nor than memory has room for but one, except for whom patience ended."""
+    running = sum(
+        one.at == "run_compiler" and not one.is_excused and s.processes[w.process_of[t]].life != "killed"
+        for t, one in enumerate(s.threads)
+    )
+    most = min(w.jobs, max(w.room, 1)) * (1 + s.epoch)
+    return f"{running} compilers run, of {most}" if running > most else ""
+
+
+def sleepers_admit_others(w: World, s: State) -> str:
+    """Nobody sleeps with `admission` held."""
+    for lock in s.locks:
+        if lock.name == "admission" and s.threads[lock.owner].at == "sleep":
+            return f"{w.name(lock.owner)} sleeps with admission held"
+    return ""
+
+
+def children_keep_nothing(w: World, s: State) -> str:
+    """A child that fork made has no lock of its parent, and waits for no thread that it has not."""
+    kept = [lock.name for lock in s.locks if lock.is_kept]
+    return f"a child keeps {kept[0]}" if kept else ""
+
+
+def loader_is_asked_with_nothing_held(w: World, s: State) -> str:
+    """Who may enter the loader holds no lock of lazyck's."""
+    for t, one in enumerate(s.threads):
+        if one.at not in STEPS or not STEPS[one.at].asks_loader:
+            continue
+        process = process_of(w, s, t)
+        held = [lock.name for lock in s.locks if lock.owner == t]
+        held += ["busy"] if t in process.busy else []
+        held += ["the mutex"] if process.mutex == t else []
+        held += ["a static guard"] if process.guard == t else []
+        if held:
+            return f"{w.name(t)} may enter the loader with {', '.join(held)} held"
+    return ""
+
+
+PROPERTIES: dict[str, Property] = {
+    "whole": entries_are_whole,
+    "told": who_was_told_has_it,
+    "cause": compiles_have_a_cause,
+    "one holder": one_holder,
+    "one thread": one_thread_works,
+    "jobs": jobs_are_kept,
+    "sleep": sleepers_admit_others,
+    "fork": children_keep_nothing,
+    "loader": loader_is_asked_with_nothing_held,
+}
+WAIT = "wait"  # nobody waits without end
+
+
+def is_settled(w: World, s: State) -> bool:
+    """Whether every thread that lives and is not stopped has what it called for."""
+    return all(
+        one.at in ("done", "dead", "unborn") or s.processes[w.process_of[t]].life != "live"
+        for t, one in enumerate(s.threads)
+    )

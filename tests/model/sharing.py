@@ -1,0 +1,227 @@
+"""The steps that other processes see: the blob's lock, the slots, the compile and the publish."""
+
+from __future__ import annotations
+
+from .change import (
+    alter,
+    count_compile,
+    drop,
+    holder,
+    is_stopped,
+    may_enter_loader,
+    move,
+    process_of,
+    put,
+    reserve,
+    slots,
+    take,
+)
+from .state import State, World
+from .step import Next, blob_lock, is_whole, step
+
+
+@step("store.cpp obtain", "look")
+def look(w: World, s: State, t: int) -> Next:
+    """look_up_entry, without a lock: takes a whole entry, a hit."""
+    if is_whole(w, s, t):
+        yield "finds the entry", move(s, t, "settle", has="entry")
+    else:
+        yield "finds no entry", move(s, t, "open_lock")
+
+
+@step("lock.cpp FileLock", "open lock")
+def open_lock(w: World, s: State, t: int) -> Next:
+    """Opens the file that has the lock's name now, with O_CREAT."""
+    yield "opens the blob's lock file", move(s, t, "try_lock", inode=s.inodes[w.task[t].blob], epoch=s.epoch)
+
+
+@step("lock.cpp BlobLock", "flock lock")
+def try_lock(w: World, s: State, t: int) -> Next:
+    """FileLock::retry, flock(LOCK_EX | LOCK_NB): locks the blob; passes over a holder that is stopped."""
+    name, inode = blob_lock(w, t), s.threads[t].inode
+    found = holder(s, name, inode)
+    if not w.has_locks:
+        yield "finds that flock does not work", move(s, t, "look_again", is_unlocked=True)
+    elif found is None:
+        yield "locks the blob", move(take(s, t, name, inode), t, "look_again")
+    else:
+        if is_stopped(w, s, found) and w.mutation != "no patience for the blob's lock":
+            yield "loses patience with a stopped holder", move(s, t, "look_again", is_unlocked=True)
+        yield "finds the blob locked", move(s, t, "peek")
+
+
+@step("lock.cpp BlobLock")
+def peek(w: World, s: State, t: int) -> Next:
+    """is_made: looks for the entry before it tries the lock again."""
+    if is_whole(w, s, t):
+        yield "finds the entry while it waits", move(s, t, "settle", has="entry")
+    else:
+        yield "finds no entry yet", move(s, t, "try_lock")
+
+
+@step("store.cpp compile", "look")
+def look_again(w: World, s: State, t: int) -> Next:
+    """look_up after the lock: somebody may have published since the first look."""
+    if is_whole(w, s, t) and w.mutation != "no second look":
+        keeps = w.mutation == "lock kept after the second look"
+        yield "finds the entry after all", move(s, t, "settle" if keeps else "unlock", has="entry")
+    else:
+        yield "finds no entry still", move(s, t, "take_job")
+
+
+@step("store.cpp acquire")
+def take_job(w: World, s: State, t: int) -> Next:
+    """JobSlots: takes one of the process's own slots."""
+    free = process_of(w, s, t).jobs
+    if free > 0:
+        yield "takes a slot of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")
+
+
+@step("slots.cpp CompileSlot", "flock admission")
+def admit(w: World, s: State, t: int) -> Next:
+    """FileLock `admission`: is alone to decide, unless who decides is stopped."""
+    found = holder(s, "admission", s.epoch)
+    if not w.has_locks:
+        yield "decides alone", move(s, t, "stage", is_excused=True)
+    elif w.mutation == "no admission":
+        yield "does not ask for admission", move(s, t, "scan")
+    elif found is None:
+        yield "is admitted", move(take(s, t, "admission", s.epoch), t, "scan")
+    elif is_stopped(w, s, found) and w.mutation != "no patience for admission":
+        yield "passes over a stopped holder of admission", move(s, t, "scan", is_excused=True)
+
+
+@step("slots.cpp try_once", "flock slot")
+def scan(w: World, s: State, t: int) -> Next:
+    """The loop: takes the first free slot, and reads what the others have reserved."""
+    taken = {lock.name: lock for lock in slots(s)}
+    free = [f"slot {i}" for i in range(w.jobs) if f"slot {i}" not in taken]
+    if free:
+        fits = not taken or w.room - sum(lock.is_reserved for lock in taken.values()) >= 1
+        yield f"locks {free[0]}", move(take(s, t, free[0], s.epoch), t, "fit", slot=free[0], fits=fits)
+        return
+    if any(is_stopped(w, s, lock) for lock in taken.values()) and w.mutation != "no patience for slots":
+        yield "overlooks a stopped slot", move(s, t, "leave", is_excused=True)
+    yield "finds no slot free", nap(w, s, t)
+
+
+@step("slots.cpp try_once", "write slot")
+def fit(w: World, s: State, t: int) -> Next:
+    """After the loop: reserves memory if there is enough, or nobody else compiles."""
+    me = s.threads[t]
+    if me.fits:
+        yield "reserves memory", move(reserve(s, t, me.slot), t, "leave")
+        return
+    others = (lock for lock in slots(s) if lock.owner != t)
+    if any(is_stopped(w, s, lock) for lock in others) and w.mutation != "no patience for slots":
+        yield "overlooks a stopped slot's memory", move(reserve(s, t, me.slot), t, "leave", is_excused=True)
+    yield "finds no memory free", nap(w, drop(s, t, me.slot), t)
+
+
+def nap(w: World, s: State, t: int) -> State:
+    """Let others decide, then sleep, then begin anew."""
+    then = "sleep" if w.mutation == "admission kept in a sleep" else "give_way"
+    return move(s, t, then, slot="", fits=False, is_excused=False)
+
+
+@step("slots.cpp CompileSlot", "unlock admission")
+def give_way(w: World, s: State, t: int) -> Next:
+    """The end of `admission`: leaves it to others before it sleeps."""
+    yield "leaves admission", move(drop(s, t, "admission"), t, "sleep")
+
+
+@step("slots.cpp CompileSlot")
+def sleep(w: World, s: State, t: int) -> Next:
+    """sleep_for(pause): waits until a slot or memory may be free."""
+    keeps = w.mutation == "admission kept in a sleep"
+    yield "sleeps a moment", move(s, t, "scan" if keeps else "admit")
+
+
+@step("slots.cpp CompileSlot", "unlock admission")
+def leave(w: World, s: State, t: int) -> Next:
+    """The end of `admission`: has a slot that others can see, so they may decide."""
+    then = {"loader asked while busy": "ask_while_busy", "slot freed before the compile": "free_slot_early"}
+    yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
+
+
+@step("ranges.cpp begin_range", asks_loader=True)
+def ask_while_busy(w: World, s: State, t: int) -> Next:
+    """Of a mutation: asks the loader for the profilers' functions, with all locks held."""
+    if may_enter_loader(w, s, t):
+        yield "asks the loader", move(s, t, "stage")
+
+
+@step("slots.cpp CompileSlot")
+def free_slot_early(w: World, s: State, t: int) -> Next:
+    """Of a mutation: others think that the slot is free."""
+    yield "frees its slot", move(drop(s, t, s.threads[t].slot), t, "stage")
+
+
+@step("process.cpp run_command", "spawn")
+def stage(w: World, s: State, t: int) -> Next:
+    """Stages, and begins the compile, of which there must be one, or a cause."""
+    me = s.threads[t]
+    is_unlocked = me.is_unlocked or me.epoch != s.epoch
+    if not is_unlocked:
+        s = count_compile(s, w.task[t].blob, 1)
+    s = move(s, t, "run_compiler", epoch=s.epoch, is_unlocked=is_unlocked)
+    if w.mutation == "lock freed before the publish":
+        s = drop(s, t, blob_lock(w, t))
+    yield "starts the compiler", s
+
+
+@step("compile.cpp run_step")
+def run_compiler(w: World, s: State, t: int) -> Next:
+    """Waits for the compiler, and has a library in its staging directory. That it fails is a fault."""
+    yield "the compiler ends", move(s, t, "publish" if w.mutation == "publish before the sync" else "seal")
+
+
+@step("entry.cpp seal_entry", "fsync")
+def seal(w: World, s: State, t: int) -> Next:
+    """The trailer, and fsync: what is published outlives a power cut."""
+    if w.mutation == "publish before the sync":
+        blob = w.task[t].blob
+        entries = put(s.entries, blob, "whole") if s.entries[blob] == "unsynced" else s.entries
+        yield "syncs what is published", move(s._replace(entries=entries), t, "free_slot", has="entry")
+    else:
+        yield "seals and syncs", move(s, t, "publish")
+
+
+@step("cache.cpp publish", "rename")
+def publish(w: World, s: State, t: int) -> Next:
+    """renameat: shows the entry to all, in one step."""
+    blob = w.task[t].blob
+    if s.threads[t].epoch != s.epoch:
+        yield "finds its staging directory gone", move(s, t, "free_slot")
+    elif w.mutation == "publish by writing":
+        yield "opens the entry's path to write", move(s._replace(entries=put(s.entries, blob, "torn")), t, "fill")
+    elif w.mutation == "publish before the sync":
+        yield "renames", move(s._replace(entries=put(s.entries, blob, "unsynced")), t, "seal")
+    else:
+        yield "renames", move(s._replace(entries=put(s.entries, blob, "whole")), t, "free_slot", has="entry")
+
+
+@step("cache.cpp publish")
+def fill(w: World, s: State, t: int) -> Next:
+    """Of a mutation: has written all of the entry at its path."""
+    entries = put(s.entries, w.task[t].blob, "whole")
+    yield "has written the entry", move(s._replace(entries=entries), t, "free_slot", has="entry")
+
+
+@step("store.cpp release", "unlock slot")
+def free_slot(w: World, s: State, t: int) -> Next:
+    """The ends of CompileSlot and HeldSlot: lets another compile begin."""
+    me, process = s.threads[t], process_of(w, s, t)
+    if not (w.mutation == "job kept after a failure" and me.has == "failure"):
+        s = alter(s, w.process_of[t], jobs=process.jobs + 1)
+    yield "frees its slot", move(drop(s, t, me.slot), t, "unlock", slot="", fits=False, is_excused=False)
+
+
+@step("lock.cpp ~FileLock", "unlock lock")
+def unlock(w: World, s: State, t: int) -> Next:
+    """The end of BlobLock; begins anew if the cache was emptied under its hands (Store::compile_somewhere)."""
+    blob = w.task[t].blob
+    if w.mutation == "lock file unlinked":
+        s = s._replace(inodes=put(s.inodes, blob, s.inodes[blob] + 1))
+    then = "settle" if s.threads[t].has else "open_lock"
+    yield "unlocks the blob", move(drop(s, t, blob_lock(w, t)), t, then, is_unlocked=False)
