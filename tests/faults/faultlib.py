@@ -144,6 +144,12 @@ class Patient:
             **more,
         }
 
+    def logged(self, operations: str) -> list[str]:
+        """Run the program with nothing failing: its calls below the cache, as lines of "call path"."""
+        done = self.call(env=self.faulty(1, 0, FAULT_LAST="1000000", FAULT_OPS=operations))
+        assert done.returncode == 0, done
+        return [line.split(" ", 1)[1] for line in self.injected()]
+
     def injected(self) -> list[str]:
         """What failed since the last time, as lines of "number call path"."""
         log = self.cache.parent / "faults.log"

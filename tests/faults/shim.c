@@ -1,11 +1,11 @@
 /* An LD_PRELOAD library that makes the system fail on demand, in the program that FAULT_PROGRAM names:
  *     FAULT_BELOW   calls that change something below this directory are counted
  *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
- *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead
- *     FAULT_LINK    DIRECTORY=TARGET: the calls succeed, but before the first of them DIRECTORY is moved aside and a
- * link to TARGET stands in its place FAULT_OPS     which calls, such as "write,rename" (default: those that can lack
- * room: k_default_ops) FAULT_LOG     a file that gets a line for each call that failed FAULT_FLOCK   errno value with
- * which every flock fails; 0: says yes and locks nothing FAULT_FSTYPE  what fstatfs says of every file system's kind
+ *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead; 0: nothing fails, all is logged
+ *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
+ *     FAULT_LOG     a file that gets a line for each call that failed
+ *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
+ *     FAULT_FSTYPE  what fstatfs says of every file system's kind
  *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
  */
 #define _GNU_SOURCE
@@ -89,7 +89,7 @@ static int fails(const char* op, const char* path) {
         pause();
     }
     errno = (int)error;
-    return 1;
+    return error != 0;
 }
 
 /* The path behind a descriptor; 0 if it has none. */
@@ -203,6 +203,11 @@ int __clone(int (*run)(void*), void* stack, int flags, void* data, ...) {
     if (fails("spawn", NULL)) return -1;
     int (*const real)(int (*)(void*), void*, int, void*, ...) = (__typeof__(real))dlsym(RTLD_NEXT, "__clone");
     return real(run, stack, flags, data);
+}
+
+void* dlopen(const char* path, int flags) {
+    if (fails("dlopen", NULL)) return NULL;
+    return REAL(dlopen)(path, flags);
 }
 
 int flock(int fd, int operation) {
