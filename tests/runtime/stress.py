@@ -1,24 +1,27 @@
 """Many processes with many threads call the blobs of one library, in any order: each blob is compiled once.
 
-    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N]
+    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N] [--chaos SECONDS [--seed N]]
 
-A round begins with an empty cache. Ends with status 1 and what was wrong.
+A round begins with an empty cache. With --chaos, threads sleep at random around the calls by which they agree
+(chaos.c), and rounds go on for so long. Ends with status 1 and what was wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-from lazylib import LazyLibrary, build_lazy_library  # noqa: E402
+from lazylib import LazyLibrary, build_lazy_library, run  # noqa: E402
 
 BLOBS = 12
 DECLARATIONS = "".join(f"int f{i}(int);\n" for i in range(BLOBS))
@@ -61,13 +64,29 @@ def build(where: Path) -> LazyLibrary:
     return lib
 
 
-def one_round(lib: LazyLibrary, processes: int, threads: int) -> str:
+def build_chaos(where: Path) -> Path:
+    """The library that makes threads sleep (see chaos.c)."""
+    out = where / "chaos.so"
+    source = Path(__file__).with_name("chaos.c")
+    run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", out, "-ldl", "-pthread"])
+    return out
+
+
+def chaos_env(chaos: Path, seed: int) -> dict[str, str]:
+    """The environment of processes whose threads sleep at random."""
+    return {"LD_PRELOAD": str(chaos), "CHAOS_SEED": str(seed)}
+
+
+def one_round(lib: LazyLibrary, processes: int, threads: int, more: Mapping[str, str] | None = None) -> str:
     """What went wrong, or ""."""
     shutil.rmtree(lib.cache, ignore_errors=True)
     lib.calls.unlink(missing_ok=True)
     argv = [str(lib.directory / "main"), str(threads), str(BLOBS)]
-    env = {**os.environ, **lib.env}
-    running = [subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) for _ in range(processes)]
+    env = {**os.environ, **lib.env, **(more or {})}
+    running = [
+        subprocess.Popen(argv, env={**env, "CHAOS_PROCESS": str(number)}, stderr=subprocess.DEVNULL)
+        for number in range(processes)
+    ]
     statuses = [p.wait(1800) for p in running]
     compiles = [lib.compiles(f"/f{i}") for i in range(BLOBS)]
     if any(statuses) or compiles != [1] * BLOBS:
@@ -81,13 +100,20 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=64)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--chaos", type=float, metavar="SECONDS", help="rounds with random sleeps, for so long")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the sleeps of the first round")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "lib").mkdir()
         lib = build(Path(name) / "lib")
-        for number in range(1, options.rounds + 1):
-            begun = time.monotonic()
-            wrong = one_round(lib, options.processes, options.threads)
+        chaos = build_chaos(Path(name)) if options.chaos else None
+        start, number = time.monotonic(), 0
+        while time.monotonic() - start < options.chaos if options.chaos else number < options.rounds:
+            begun, number = time.monotonic(), number + 1
+            env = chaos_env(chaos, options.seed + number - 1) if chaos else {}
+            if chaos:
+                print(f"seed {options.seed + number - 1}, ", end="")
+            wrong = one_round(lib, options.processes, options.threads, env)
             print(f"round {number}: {wrong or 'each blob compiled once, all results right'}", end=", ")
             print(f"{time.monotonic() - begun:.1f} s", flush=True)
             if wrong:
