@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
+from support import Machine, on_each_machine
 
 from lazyck import abi
 
@@ -48,10 +49,10 @@ NAP = f"7777{os.getpid()}"
 
 
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
+def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
     where = tmp_path / "lib"
     where.mkdir()
-    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
     made.program(CALLER)
     return made
 
@@ -110,6 +111,7 @@ def works(lib: LazyLibrary) -> None:
 # -- many --------------------------------------------------------------------------------------------
 
 
+@on_each_machine
 def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: LazyLibrary) -> None:
     orders = [(1, 2, 3, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2)] * 4
     running = [start(lib, *order) for order in orders]
@@ -119,6 +121,7 @@ def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: 
         p.communicate()
 
 
+@on_each_machine
 def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: LazyLibrary) -> None:
     lib.program(
         r"""
@@ -153,6 +156,7 @@ def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: La
     assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
 
 
+@on_each_machine
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 6; }')
     holder = start(lib, 1, env={"RANK": "7"})
@@ -167,6 +171,7 @@ def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: L
     works(lib)
 
 
+@on_each_machine
 def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary) -> None:
     """So a lock need not pass from one of many waiters to the next."""
     assert lib.call(lib.directory / "main", "1").returncode == 0
@@ -181,6 +186,7 @@ def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary)
     assert lib.compiles("one") == 1
 
 
+@on_each_machine
 def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.1; }}')
     holder = start(lib, 1)
@@ -194,6 +200,7 @@ def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: La
     works(lib)
 
 
+@on_each_machine
 def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibrary) -> None:
     lib.program(
         r"""
@@ -228,6 +235,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
         holder.communicate()
 
 
+@on_each_machine
 def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(lib: LazyLibrary) -> None:
     lib.program(
         r"""
@@ -276,6 +284,7 @@ def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str]) -> int:
     return most
 
 
+@on_each_machine
 def test_processes_share_the_jobs_of_the_host(lib: LazyLibrary) -> None:
     assert most_at_a_time(lib, {abi.ENV_JOBS: "1"}) == 1
 
@@ -432,6 +441,7 @@ def test_the_compilers_exit_is_read_whatever_the_program_does_with_children(lib:
     assert "exit status 42" in done.stdout
 
 
+@on_each_machine
 def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
     lib.program(
         r"""
