@@ -27,6 +27,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--room", type=int, default=2, help="compiles that the memory has room for (2)")
     parser.add_argument("--fork", action="store_true", help="the first process's last thread forks before its call")
     parser.add_argument("--construct", action="store_true", help="the last thread of all calls within a dlopen")
+    parser.add_argument("--archive", action="store_true", help="the bundle has to be unpacked")
     parser.add_argument("--no-locks", action="store_true", help="flock does not work")
     for fault in Faults._fields:
         parser.add_argument(f"--{fault.replace('_', '-')}", type=int, default=0, metavar="N")
@@ -51,6 +52,7 @@ def world_of(options: argparse.Namespace) -> World:
         options.room,
         Faults(**{fault: getattr(options, fault) for fault in Faults._fields}),
         not options.no_locks,
+        options.archive,
     )
 
 

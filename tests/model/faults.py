@@ -74,7 +74,7 @@ def empty(w: World, s: State) -> State:
     for blob in range(w.blobs):
         s = count_compile(s, blob, -1) if s.entries[blob] else s
     inodes = tuple(inode + 1 for inode in s.inodes)
-    return s._replace(entries=("",) * w.blobs, inodes=inodes, epoch=s.epoch + 1)
+    return s._replace(entries=("",) * w.blobs, inodes=inodes, epoch=s.epoch + 1, is_unpacked=False)
 
 
 def cut_power(w: World, s: State) -> State:
@@ -97,6 +97,10 @@ def lose_patience(w: World, s: State, t: int) -> Next:
         found = holder(s, "admission", s.epoch)
         if found is not None and not is_stopped(w, s, found):
             yield "loses patience with admission", move(s, t, "scan", is_excused=True)
+    elif one.at == "lock_bundle":
+        found = holder(s, "bundle", s.epoch)
+        if found is not None and not is_stopped(w, s, found):
+            yield "loses patience with the bundle", move(s, t, "look_at_bundle")
     elif one.at == "scan":
         if len(list(slots(s))) >= w.jobs:
             yield "loses patience with the slots", move(s, t, "leave", is_excused=True)

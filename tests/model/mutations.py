@@ -40,6 +40,7 @@ MUTATIONS = (
     Mutation("publish by writing", PAIR, "whole"),
     Mutation("publish before the sync", with_faults(PAIR, power_cuts=1), "whole"),
     Mutation("load by path", with_faults(PAIR, trims=1), "told"),
+    Mutation("bundle replaced unseen", replace(with_faults(OTHERS, hurries=1), has_archive=True, jobs=2), "sources"),
     # the blob's lock
     Mutation("no second look", PAIR, "cause"),
     Mutation("lock freed before the publish", PAIR, "cause"),

@@ -68,6 +68,14 @@ def jobs_are_kept(w: World, s: State) -> str:
     return f"{running} compilers run, of {most}" if running > most else ""
 
 
+def sources_stay(w: World, s: State) -> str:
+    """What a compiler reads is there as long as it runs, unless somebody emptied the cache."""
+    if not w.has_archive or s.is_unpacked:
+        return ""
+    bad = [t for t, one in enumerate(s.threads) if one.at == "run_compiler" and s.epoch == 0]
+    return f"the sources of {w.name(bad[0])} are gone" if bad else ""
+
+
 def sleepers_admit_others(w: World, s: State) -> str:
     """Nobody sleeps with `admission` held."""
     for lock in s.locks:
@@ -104,6 +112,7 @@ PROPERTIES: dict[str, Property] = {
     "one holder": one_holder,
     "one thread": one_thread_works,
     "jobs": jobs_are_kept,
+    "sources": sources_stay,
     "sleep": sleepers_admit_others,
     "fork": children_keep_nothing,
     "loader": loader_is_asked_with_nothing_held,

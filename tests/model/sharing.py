@@ -66,7 +66,56 @@ def look_again(w: World, s: State, t: int) -> Next:
         keeps = w.mutation == "lock kept after the second look"
         yield "finds the entry after all", move(s, t, "settle" if keeps else "unlock", has="entry")
     else:
-        yield "finds no entry still", move(s, t, "take_job")
+        yield "finds no entry still", move(s, t, "find_bundle" if w.has_archive else "take_job")
+
+
+@step("archive.cpp unpacked")
+def find_bundle(w: World, s: State, t: int) -> Next:
+    """is_made: takes the sources that are unpacked already."""
+    if s.is_unpacked:
+        yield "finds the sources unpacked", move(s, t, "take_job")
+    else:
+        yield "finds no sources", move(s, t, "lock_bundle")
+
+
+@step("archive.cpp unpacked")
+def lock_bundle(w: World, s: State, t: int) -> Next:
+    """BlobLock of the bundle: is the one who unpacks, unless who does is stopped or nothing locks."""
+    found = holder(s, "bundle", s.epoch)
+    if not w.has_locks:
+        yield "unpacks without a lock", move(s, t, "look_at_bundle")
+    elif found is None:
+        yield "locks the bundle", move(take(s, t, "bundle", s.epoch), t, "look_at_bundle")
+    else:
+        if is_stopped(w, s, found):
+            yield "loses patience with a stopped holder of the bundle", move(s, t, "look_at_bundle")
+        yield "finds the bundle locked", move(s, t, "find_bundle")
+
+
+@step("archive.cpp unpacked")
+def look_at_bundle(w: World, s: State, t: int) -> Next:
+    """is_made after the lock: somebody may have unpacked since."""
+    if s.is_unpacked:
+        yield "finds the sources after all", move(drop(s, t, "bundle"), t, "take_job")
+    else:
+        yield "unpacks in its staging directory", move(s, t, "put_bundle")
+
+
+@step("archive.cpp unpack")
+def put_bundle(w: World, s: State, t: int) -> Next:
+    """renameat: shows the sources, unless others are there, which compilers may be reading."""
+    if w.mutation == "bundle replaced unseen":
+        yield "removes what sources there are", move(s._replace(is_unpacked=False), t, "put_after_all")
+    elif s.is_unpacked:
+        yield "finds the sources there by now", move(drop(s, t, "bundle"), t, "take_job")
+    else:
+        yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
+
+
+@step("archive.cpp unpack")
+def put_after_all(w: World, s: State, t: int) -> Next:
+    """Of a mutation: puts its own in their place."""
+    yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
 @step("store.cpp acquire")

@@ -46,6 +46,7 @@ class World:
     room: int = 2  # compiles that the memory has room for
     faults: Faults = NO_FAULTS
     has_locks: bool = True  # flock(2) works
+    has_archive: bool = False  # the bundle was deployed as one file, which the first compile unpacks
     mutation: str = ""
     task: tuple[Task, ...] = field(init=False)
     process_of: tuple[int, ...] = field(init=False)
@@ -117,6 +118,7 @@ class State(NamedTuple):
     compiles: tuple[int, ...]  # begun, less those that have a cause; of the first none is asked
     locks: tuple[Lock, ...]
     epoch: int  # how often the cache was emptied
+    is_unpacked: bool  # the bundle's sources are in the cache
     left: Faults  # that may still happen
 
 
@@ -134,5 +136,6 @@ def first_state(world: World) -> State:
         compiles=nothing,
         locks=(),
         epoch=0,
+        is_unpacked=False,
         left=world.faults,
     )

@@ -23,5 +23,11 @@ WORLDS = {
         World(((ONE, Task(CONSTRUCT), Task(RECORD)), (ONE,))), kills=1, failures=1
     ),
     "a constructor calls another blob, one slot": World(((ONE, Task(CONSTRUCT, 1)), (OTHER,)), jobs=1),
+    "a bundle to unpack, a kill, a stop, and patience that ends": with_faults(
+        replace(OTHERS, jobs=2, has_archive=True), kills=1, stops=1, hurries=1
+    ),
+    "a bundle to unpack where locks do not work": with_faults(
+        replace(OTHERS, jobs=2, has_archive=True, has_locks=False), kills=1
+    ),
     "locks do not work": with_faults(replace(PAIR, has_locks=False), kills=1, failures=1),
 }
