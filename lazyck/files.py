@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from lazyck.errors import UsageError
+
+
+def open_regular(path: Path, flags: int = 0) -> BinaryIO:
+    """A file to read. Raises `OSError` for what is no regular file: a FIFO is not waited for, a device not read."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | flags)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(fd, "rb")
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache.entries import CacheEntry, parse
-from lazyck.directory import RefusedError, opened_in
+from lazyck.files import open_regular
 from lazyck.manifest import Manifest, Recipe
 from lazyck.prebuild.entries import Entry
 from lazyck.quantities import show_seconds
@@ -21,6 +21,8 @@ from lazyck.visible import visible
 _SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
 _MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine
 _TRAILER_SIZE, _TRAILER_MAGIC = 64, b"LAZYCKEN"
+_HEAD_SIZE = 20  # of an ELF file, with its machine
+_LONGEST_COMMAND = 16 << 20
 # What a placeholder of a recipe has become in a command.
 _STANDS_FOR = {
     abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
@@ -64,15 +66,15 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
 def problem_of(path: Path, machine: str) -> str:
     """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
     try:
-        with opened_in(path.parents[3], path) as file:
-            data = file.read()
-    except RefusedError as e:
-        return e.message
+        with open_regular(path, os.O_NOFOLLOW) as f:
+            head = f.read(_HEAD_SIZE)
+            f.seek(max(0, f.seek(0, os.SEEK_END) - _TRAILER_SIZE))
+            trailer = f.read(_TRAILER_SIZE)
     except OSError as e:
         return f"it cannot be read: {e.strerror}"
-    if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC or len(data) < _TRAILER_SIZE + 20:
+    if not trailer.startswith(_TRAILER_MAGIC) or len(trailer) < _TRAILER_SIZE or len(head) < _HEAD_SIZE:
         return "it is cut short, or was not written by lazyck"
-    is_for = _MACHINES.get(int.from_bytes(data[18:20], "little"), "another machine")
+    is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
     if machine and is_for != machine:
         return f"it is for the machine {is_for}, the library for {machine}"
     return "it is damaged, or was made for another key (`lazyck cache verify` says which)"
@@ -123,8 +125,8 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
 def read_command(log: Path) -> list[str] | None:
     """The compile command at the head of an entry's log."""
     try:
-        with opened_in(log.parents[3], log) as file:
-            line = file.readline().decode("utf-8", "surrogateescape")
+        with open_regular(log, os.O_NOFOLLOW) as f:
+            line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
         return shlex.split(line[2:]) if line.startswith("$ ") else None
     except (RefusedError, OSError, ValueError):
         return None

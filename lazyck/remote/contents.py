@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazyck.files import open_regular
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -21,8 +23,8 @@ class Contents:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Contents]:
-    """A file as it is now, whatever becomes of its name."""
-    with open(path, "rb") as f:
+    """A file as it is now, whatever becomes of its name. Raises `OSError`."""
+    with open_regular(path) as f:
         h = hashlib.sha256()
         while part := f.read(1 << 20):
             h.update(part)

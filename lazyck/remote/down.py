@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck.files import write_atomic
+from lazyck.files import open_regular, write_atomic
 from lazyck.remote.tiers import Times
 
 DIRECTORY = ".remote"
@@ -76,7 +77,7 @@ class Memory:
 
     def _read(self, name: str) -> _Pause:
         try:
-            with open((self._directory or Path("/nonexistent")) / name, "rb") as f:
+            with open_regular((self._directory or Path("/nonexistent")) / name, os.O_NOFOLLOW) as f:
                 until, seconds, why = f.read(1000).decode("utf-8", "replace").partition("\n")[0].split(" ", 2)
             pause = _Pause(float(until), float(seconds), why)
         except (OSError, ValueError):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.errors import FormatError
+from lazyck.files import open_regular
 
 _KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -80,7 +81,7 @@ class EntryName:
 
 def key_in(path: Path) -> str:
     """The key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
-    with path.open("rb") as f:
+    with open_regular(path) as f:
         size = f.seek(0, 2)
         f.seek(max(0, size - _TRAILER_SIZE))
         trailer = f.read(_TRAILER_SIZE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from lazyck import abi
 from lazyck.errors import UsageError
+from lazyck.files import open_regular
 from lazyck.remote.extras import need
 from lazyck.remote.record import Record, Signature, is_base64
 
@@ -109,12 +109,12 @@ def make_key(path: Path) -> Signer:
 
 def _read(path: Path, what: str, forbidden: int, why: str, remedy: str) -> bytes:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as f:
+        with open_regular(path) as f:
             info = os.fstat(f.fileno())
-            data = f.read(_LARGEST_FILE + 1) if stat.S_ISREG(info.st_mode) else None
+            data = f.read(_LARGEST_FILE + 1)
     except OSError as e:
         raise UsageError(f"{what}: {path}: {e.strerror}", "give a file that you can read") from e
-    if data is None or len(data) > _LARGEST_FILE:
+    if len(data) > _LARGEST_FILE:
         raise UsageError(f"{what}: {path}: not a small regular file")
     if info.st_uid not in (0, os.geteuid()):
         raise UsageError(f"{what}: refusing {path}: it belongs to user {info.st_uid}", "give a file of your own")
