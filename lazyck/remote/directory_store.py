@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from lazyck.files import write_atomic, write_through
+from lazyck.files import open_regular, write_atomic, write_through
+from lazyck.remote.exchange import current
 from lazyck.remote.store import CHUNK, StoreError
 from lazyck.remote.tiers import Tier
 
@@ -24,11 +26,16 @@ class DirectoryStore:
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
         try:
-            fd = os.open(self._base / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            f = open_regular(self._base / name, os.O_NOFOLLOW)
         except FileNotFoundError:
             self._check_base()
             return None
-        return self._parts(fd, most)
+        except OSError as e:
+            # A link; a socket or a device without a driver; a FIFO, a directory, another device.
+            if e.errno not in (errno.ELOOP, errno.ENXIO, errno.EINVAL):
+                raise
+            raise StoreError("has something there that is not a file") from e
+        return self._parts(f, most)
 
     def size(self, name: str) -> int | None:
         try:
@@ -45,7 +52,11 @@ class DirectoryStore:
     def write_file(self, name: str, path: str, size: int) -> None:
         self._check_base()
         with open(path, "rb") as source, write_through(self._base / name) as target:
-            shutil.copyfileobj(source, target, CHUNK)
+            exchange = current()
+            while part := source.read(CHUNK):
+                exchange.check()
+                target.write(part)
+            exchange.check()
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         self._check_base()
@@ -80,10 +91,10 @@ class DirectoryStore:
             raise StoreError("there is no such directory")
 
     @staticmethod
-    def _parts(fd: int, most: int) -> Iterator[bytes]:
-        with open(fd, "rb", buffering=0) as f:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise StoreError("has something there that is not a file")
-            while most > 0 and (part := f.read(min(most, CHUNK))):
+    def _parts(f: BinaryIO, most: int) -> Iterator[bytes]:
+        exchange = current()
+        with f:
+            while most > 0 and (part := f.read(exchange.may_read(min(most, CHUNK)))):
+                exchange.has_read(len(part))
                 most -= len(part)
                 yield part

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from lazyck.errors import LazyckError
 from lazyck.remote.down import ALL, WRITES, Memory
+from lazyck.remote.exchange import Work, current
 from lazyck.remote.store import Store, StoreError, open_store
 from lazyck.remote.tiers import Tier, Times
 
@@ -45,7 +45,7 @@ class Place:
             return None if parts is None else b"".join(parts)
 
         began = time.monotonic()
-        data = self._do(work, self._times.whole(most))
+        data = self._do(work, self._times.whole(most), most=most + 1)
         if data is not None and len(data) > most:
             raise self._failed(ALL, "answers with more than a record holds", began)
         return data
@@ -58,13 +58,16 @@ class Place:
             if parts is None:
                 return None
             h = hashlib.sha256()
+            exchange = current()
+            exchange.check()  # who gave it up has cleared away
             with open(to, "xb") as f:
                 for part in parts:
+                    exchange.check()
                     h.update(part)
                     f.write(part)
             return h.hexdigest()
 
-        return self._do(work, self._times.whole(size))
+        return self._do(work, self._times.whole(size), most=size)
 
     def size(self, name: str) -> int | None:
         """The size of an object; None: there is none."""
@@ -96,7 +99,8 @@ class Place:
         why = why or (self._memory.why(self.label, WRITES) if for_writes else "")
         return f"{self.label}: {why}" if why else ""
 
-    def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL) -> T:
+    def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL, most: int = 0) -> T:
+        """Ask, in an exchange whose answer has `most` bytes at most."""
         if why := self.why_down(what == WRITES):
             raise TierDown(why)
         began = time.monotonic()
@@ -104,7 +108,13 @@ class Place:
             self.open()
             store = self._store
             assert store is not None
-            return _Bounded(lambda: work(store)).result(seconds)
+            asked = Work(lambda: work(store), most)
+            try:
+                return asked.result(seconds)
+            except Exception as e:
+                if asked.exchange.has_too_much:
+                    raise StoreError("sends more than was asked for") from e
+                raise
         except StoreError as e:
             raise self._failed(what, e.message, began) from e
         except LazyckError as e:
@@ -119,31 +129,3 @@ class Place:
     def _failed(self, what: str, why: str, began: float) -> TierDown:
         self._memory.note(self.label, what, why, time.monotonic() - began)
         return TierDown(f"{self.label}: {why}")
-
-
-class _Bounded(Generic[T]):
-    """Work on a thread of its own, which is left behind when it takes too long: a name server, a hard NFS mount or a
-    server that sends a byte a second are bounded by nothing else."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._done = threading.Event()
-        self._found: list[Any] = []
-        self._error: BaseException | None = None
-
-    def result(self, seconds: float) -> T:
-        threading.Thread(target=self._run, daemon=True).start()
-        if not self._done.wait(seconds):
-            raise TimeoutError
-        if self._error is not None:
-            raise self._error
-        found: T = self._found[0]
-        return found
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._work())
-        except BaseException as e:
-            self._error = e
-        finally:
-            self._done.set()

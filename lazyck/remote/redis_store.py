@@ -1,4 +1,6 @@
-"""Redis, and what speaks its protocol, by way of redis-py. What is written is written beside, in parts, and renamed."""
+"""Redis, and what speaks its protocol, by way of redis-py. What is written is written beside, in parts, and renamed.
+
+redis-py collects all of an answer in memory, however long the server says that it is: it reads from bounded sockets."""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
+from lazyck.remote.bounded_socket import BoundedSocket, hold
+from lazyck.remote.exchange import current
 from lazyck.remote.extras import need
 from lazyck.remote.store import CHUNK, read_token
 from lazyck.remote.tiers import Tier, Times
@@ -23,20 +27,28 @@ class RedisStore:
 
     def __init__(self, tier: Tier, times: Times) -> None:
         redis = need("redis", "remote-redis", tier.label)
+        connections = need("redis.connection", "remote-redis", tier.label)
         token = read_token(tier)
-        self._client: Any = redis.Redis.from_url(
+        is_tls = tier.scheme == "rediss"
+        pool = redis.ConnectionPool.from_url(
             tier.url,
+            # The third version has messages that nobody asked for, and that send the client to another host.
+            protocol=2,
             socket_connect_timeout=times.connect,
             socket_timeout=times.idle,
             retry=None,
             retry_on_timeout=False,
             health_check_interval=0,
+            **({"ssl_check_hostname": True} if is_tls else {}),
             **({"password": token} if token else {}),
         )
+        # Not as a word beside the URL, whose scheme wins there.
+        pool.connection_class = _bounded_tls(connections) if is_tls else _bounded(connections)
+        self._client: Any = redis.Redis(connection_pool=pool)
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
         key = _PREFIX + name
-        first = self._client.getrange(key, 0, min(most, CHUNK) - 1)
+        first = self._range(key, 0, most)
         if not first and not self._client.exists(key):
             return None
         return self._parts(key, first, most)
@@ -75,7 +87,36 @@ class RedisStore:
         while part:
             yield part
             at += len(part)
-            part = self._client.getrange(key, at, min(at + CHUNK, most) - 1) if at < most else b""
+            part = self._range(key, at, most) if at < most else b""
+
+    def _range(self, key: str, at: int, most: int) -> bytes:
+        end = min(at + CHUNK, most)
+        current().expect(end - at)
+        found: bytes = self._client.getrange(key, at, end - 1)
+        return found
+
+
+def _bounded(connections: Any) -> Any:
+    class Connection(connections.Connection):  # type: ignore[misc]
+        def _connect(self) -> Any:
+            current().check()
+            return BoundedSocket(hold(super()._connect()))
+
+    return Connection
+
+
+def _bounded_tls(connections: Any) -> Any:
+    class Held(connections.Connection):  # type: ignore[misc]
+        def _connect(self) -> Any:
+            current().check()
+            return hold(super()._connect())
+
+    # Its `_connect` has TLS around what the next class connects.
+    class Connection(connections.SSLConnection, Held):  # type: ignore[misc]
+        def _connect(self) -> Any:
+            return BoundedSocket(super()._connect())
+
+    return Connection
 
 
 def _milliseconds(seconds: float) -> int:
