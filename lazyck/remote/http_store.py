@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
+from lazyck.remote import web
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, UNKNOWN_SIZE, StoreError, read_token
-from lazyck.remote.tiers import Tier, Times
+from lazyck.remote.store import UNKNOWN_SIZE, StoreError, read_token
+from lazyck.remote.tiers import HTTP, Tier, Times
 
 _MOST_REDIRECTS = 4
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PORTS = {"http": 80, "https": 443}
 _SMALL = 64 << 10
 _ABSENT = (404, 410)
 _WRITTEN = (200, 201, 202, 204)
@@ -22,21 +25,25 @@ class HttpStore:
     """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object store."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
-        self._requests = need("requests", "remote", tier.label)
+        requests = need("requests", "remote", tier.label)
         parts = urlsplit(tier.url)
+        self._label = tier.label
+        self._times = times
         self._base = (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
         self._query = parts.query
-        self._timeout = (times.connect, times.idle)
-        session = self._requests.Session()
-        session.max_redirects = _MOST_REDIRECTS
+        session = requests.Session()
+        # requests reads and unpacks the body of each redirect, without a limit, if it knows of one: `_ask` follows.
+        session.get_redirect_target = lambda _response: None
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # Contents come as they are: nothing is unpacked that could unpack to more.
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "lazyck"})
-        session.mount(f"{parts.scheme}://", self._requests.adapters.HTTPAdapter(pool_maxsize=32))
+        adapter = web.make_adapter(tier.label)
+        for scheme in HTTP:
+            session.mount(f"{scheme}://", adapter)
         if parts.username is not None:
             session.auth = (unquote(parts.username), unquote(parts.password or ""))
         if token := read_token(tier):
-            # As `auth`, which wins over ~/.netrc, and which requests takes off when another host is redirected to.
+            # As `auth`, which wins over ~/.netrc.
             session.auth = _bearer(token)
         self._session = session
 
@@ -44,7 +51,7 @@ class HttpStore:
         response = self._ask("GET", name)
         if self._is_absent(response):
             return None
-        return self._parts(response, most)
+        return web.parts(response.raw, most)
 
     def size(self, name: str) -> int | None:
         response = self._ask("HEAD", name)
@@ -89,28 +96,28 @@ class HttpStore:
         return True
 
     def _ask(self, method: str, name: str, **how: Any) -> Any:
+        """The answer, where redirects end. What writes follows none: a redirected PUT might become a GET."""
         scheme, host, path = self._base
         url = urlunsplit((scheme, host, f"{path}/{name}", self._query, ""))
-        errors = self._requests.exceptions
-        try:
-            # A redirected PUT might become a GET.
-            response = self._session.request(
-                method, url, stream=True, timeout=self._timeout, allow_redirects=method in ("GET", "HEAD"), **how
+        origin = _origin_of(url)
+        auth = None  # the session's own
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = self._send(method, url, auth, how)
+            target = response.headers.get("Location", "")
+            if method not in ("GET", "HEAD") or response.status_code not in _REDIRECTS or not target:
+                return response
+            self._drain(response)
+            url = _next_url(url, target)
+            if _origin_of(url) != origin:
+                auth = _without_credentials  # from here on, wherever the other leads
+        raise StoreError("redirects in circles")
+
+    def _send(self, method: str, url: str, auth: Any, how: dict[str, Any]) -> Any:
+        timeout = (self._times.connect, self._times.idle)
+        with web.saying_what_failed(self._label, self._times):
+            return self._session.request(
+                method, url, stream=True, timeout=timeout, allow_redirects=False, auth=auth, **how
             )
-        except errors.TooManyRedirects as e:
-            raise StoreError("redirects in circles") from e
-        except errors.SSLError as e:
-            raise StoreError("its certificate is not valid here") from e
-        except errors.ConnectTimeout as e:
-            raise StoreError(f"no connection within {self._timeout[0]:g} s") from e
-        except errors.ReadTimeout as e:
-            raise StoreError(f"no answer within {self._timeout[1]:g} s") from e
-        except errors.ConnectionError as e:
-            raise StoreError("cannot be connected to, or breaks connections") from e
-        if scheme == "https" and not response.url.startswith("https:"):
-            response.close()
-            raise StoreError("redirects away from https")
-        return response
 
     def _is_absent(self, response: Any) -> bool:
         if response.status_code == 200:
@@ -123,20 +130,9 @@ class HttpStore:
     @staticmethod
     def _drain(response: Any) -> None:
         """Read a short answer, so that the connection can be used again; a long one costs the connection."""
-        response.raw.read(_SMALL, decode_content=False)
+        for _ in web.parts(response.raw, _SMALL):
+            pass
         response.close()
-
-    @staticmethod
-    def _parts(response: Any, most: int) -> Iterator[bytes]:
-        broken = need("urllib3.exceptions", "remote", "http").HTTPError
-        try:
-            while most > 0 and (part := response.raw.read(min(most, CHUNK), decode_content=False)):
-                most -= len(part)
-                yield part
-        except broken as e:
-            raise StoreError("stalls or breaks off within an answer") from e
-        finally:
-            response.close()
 
 
 def _bearer(token: str) -> Any:
@@ -145,3 +141,28 @@ def _bearer(token: str) -> Any:
         return request
 
     return add
+
+
+def _without_credentials(request: Any) -> Any:
+    """As `auth` it keeps away the session's own and those of ~/.netrc."""
+    return request
+
+
+def _next_url(url: str, target: str) -> str:
+    """Where a redirect leads. Raises `StoreError` where it must not be followed to."""
+    try:
+        found = urljoin(url, target)
+        scheme, host, _ = _origin_of(found)
+    except ValueError as e:
+        raise StoreError("redirects to what is no URL") from e
+    if url.startswith("https:") and scheme != "https":
+        raise StoreError("redirects away from https")
+    if scheme not in HTTP or not host:
+        raise StoreError("redirects to what is no web server")
+    return found
+
+
+def _origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port. Raises `ValueError`."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
