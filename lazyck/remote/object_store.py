@@ -1,4 +1,8 @@
-"""S3 and the other object stores that fsspec knows. Credentials are what those stores' own tools take."""
+"""The object stores that fsspec knows, but S3. Credentials are what those stores' own tools take.
+
+Their libraries collect answers in memory without a limit and go on reading when nobody waits any more, each in its own
+way: this is used in a process of its own (`lazyck.remote.apart`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from urllib.parse import urlsplit
 from lazyck.errors import RemoteError
 from lazyck.remote.extras import need
 from lazyck.remote.store import CHUNK, StoreError
-from lazyck.remote.tiers import Tier, Times
+from lazyck.remote.tiers import Tier
 
 _PART = 8 * CHUNK
 
@@ -18,23 +22,12 @@ _PART = 8 * CHUNK
 class ObjectStore:
     """A bucket, or a place in one."""
 
-    def __init__(self, tier: Tier, times: Times) -> None:
+    def __init__(self, tier: Tier) -> None:
         fsspec = need("fsspec", "remote-s3", tier.label)
-        options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
-        if tier.scheme == "s3":
-            need("s3fs", "remote-s3", tier.label)
-            options["config_kwargs"] = {
-                "connect_timeout": times.connect,
-                "read_timeout": times.idle,
-                "retries": {"total_max_attempts": 1},
-            }
-            options |= {"endpoint_url": tier.endpoint} if tier.endpoint else {}
         try:
-            self._files: Any = fsspec.filesystem(tier.scheme, **options)
+            self._files: Any = fsspec.filesystem(tier.scheme, skip_instance_cache=True, use_listings_cache=False)
         except (ImportError, ValueError) as e:
             raise RemoteError(f"{tier.label}: {e}", "give http, redis, s3, a directory, or what fsspec knows") from e
-        if tier.scheme == "s3":
-            self._files.retries = 1
         parts = urlsplit(tier.url)
         self._root = f"{parts.netloc}{parts.path}".rstrip("/")
 
@@ -66,7 +59,7 @@ class ObjectStore:
             self._files.pipe_file(f"{self._root}/{name}", data, mode="create")
         except FileExistsError:
             return False
-        return None  # some stores of S3's interface take no notice of the condition
+        return None  # some stores take no notice of the condition
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
         self.write(name, new)
@@ -80,7 +73,7 @@ class ObjectStore:
     def _parts(self, path: str, first: bytes, most: int) -> Iterator[bytes]:
         part, at, asked = first, 0, min(most, _PART)
         while part:
-            yield part
+            yield part[:asked]
             at += len(part)
             if len(part) < asked or at >= most:
                 break

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from lazyck.errors import RemoteError
-from lazyck.remote.tiers import DIRECTORY, HTTP, REDIS, Tier, Times
+from lazyck.remote.tiers import DIRECTORY, HTTP, REDIS, S3, Tier, Times
 
 CHUNK = 1 << 20
 UNKNOWN_SIZE = -1
@@ -57,9 +57,13 @@ def open_store(tier: Tier, times: Times) -> Store:
         from lazyck.remote.directory_store import DirectoryStore
 
         return DirectoryStore(tier)
-    from lazyck.remote.object_store import ObjectStore
+    if tier.scheme == S3:
+        from lazyck.remote.s3_store import S3Store
 
-    return ObjectStore(tier, times)
+        return S3Store(tier, times)
+    from lazyck.remote.apart_store import ApartStore
+
+    return ApartStore(tier, times)
 
 
 def read_token(tier: Tier) -> str:

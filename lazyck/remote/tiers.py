@@ -16,6 +16,7 @@ from lazyck.errors import UsageError
 
 HTTP = ("http", "https")
 REDIS = ("redis", "rediss")
+S3 = "s3"
 DIRECTORY = "file"
 _MOST_TIERS = 8
 _SLOWEST = 256 << 10  # bytes a second: what comes slower than this is compiled as fast
@@ -112,7 +113,7 @@ def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | 
             found[known[word]] = True
         elif name == "token-file" and scheme in (*HTTP, *REDIS) and value.startswith("/"):
             found["token_file"] = value
-        elif name == "endpoint" and scheme == "s3" and re.fullmatch(r"https?://[\w.:\[\]-]+/?", value, re.ASCII):
+        elif name == "endpoint" and scheme == S3 and re.fullmatch(r"https?://[\w.:\[\]-]+/?", value, re.ASCII):
             found["endpoint"] = value
         else:
             shown = f"{name}=…" if is_given else name
