@@ -8,6 +8,7 @@ the caller's for this one entry, and talks over the socket that is its standard 
 bytes with their end:
 
     to the caller                                       from the caller
+    pid <number>            before all else: who goes on
     note info|warn <text>   to be logged                made <path>   it is compiled, and published there
     refused <text>          an entry was not believed   kept          what was fetched is in the local cache
     skipped <text>          a tier is passed over       bad <text>    what was fetched is no good
@@ -185,8 +186,10 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end_at_once)
+    caller = Caller(connection)
+    caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
     try:
-        serve(task, Caller(connection))
+        serve(task, caller)
     except CallerGone:
         (Path.cwd() / FETCHED).unlink(missing_ok=True)
     except Exception as e:  # the caller compiles when this process ends

@@ -143,7 +143,7 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
             say(Level::info, text);
         } else if (begins(line, "note warn", text)) {
             say_once("remote " + text, text);
-        } else if (line != "alive") {
+        } else if (line != "alive" && line.compare(0, 4, "pid ") != 0) {
             give_up("it said '" + visible(line) + "'");
         }
         if (lines == k_most_lines) give_up("it said too much");
