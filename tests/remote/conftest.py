@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from driver import python_path
 from servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
+from shelf import install
 
 from lazyck.remote.sign import make_key
 
@@ -15,6 +18,7 @@ BACKENDS = [
     pytest.param("nginx", marks=pytest.mark.skipif(not NGINX, reason="no nginx (Debian: nginx-light)")),
     pytest.param("redis", marks=pytest.mark.skipif(not REDIS, reason="no redis-server (Debian: redis-server)")),
     "s3",
+    "shelf",
 ]
 
 
@@ -50,6 +54,18 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bucket of an object store of which only fsspec knows."""
+    pytest.importorskip("fsspec", reason="no fsspec (pip install lazyck[remote-s3])")
+    for name in ("package", "bucket"):
+        (tmp_path / name).mkdir()
+    install(tmp_path / "package")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "package"), python_path()])))
+    monkeypatch.setenv("SHELF_ROOT", str(tmp_path))
+    return tmp_path / "bucket"
+
+
 _count = 0
 
 
@@ -61,6 +77,9 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "directory":
         (tmp_path / "shared").mkdir()
         return str(tmp_path / "shared")
+    if request.param == "shelf":
+        shelf: Path = request.getfixturevalue("shelf")
+        return f"shelf://{shelf.name}/kernels"
     server: Server = request.getfixturevalue(f"{request.param}_server")
     if request.param == "redis":
         return server.url[:-1] + str(_count % 16)

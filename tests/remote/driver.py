@@ -23,6 +23,11 @@ NAME = "libx/gfx942-cc-1/blob-0123456789abcdef.so"
 ENTRY = EntryName(KEY, NAME)
 
 
+def python_path() -> str:
+    """Where processes of tests find lazyck, and what a test has put there."""
+    return os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+
+
 def entry_bytes(key: str = KEY, body: bytes = b"\x7fELF and so on") -> bytes:
     """An entry's file, as far as a remote looks into it."""
     high, low = int(key[:16], 16), int(key[16:], 16)
@@ -45,6 +50,7 @@ class Runtime:
     socket: socket.socket
     said: list[str] = field(default_factory=list)
     buffer: bytes = b""
+    pid: int = 0
 
     def line(self, seconds: float = 20) -> str:
         """The next line; "" when the helper has closed its end."""
@@ -56,6 +62,11 @@ class Runtime:
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
         assert len(line) < 4000
+        if not self.pid:  # the first line says who goes on
+            word, number = line.split(b" ")
+            assert word == b"pid"
+            self.pid = int(number)
+            return self.line(seconds)
         self.said.append(line.decode())
         return self.said[-1]
 
@@ -101,8 +112,8 @@ class Runtime:
 
     def kill(self) -> None:
         """Runtime and helper are killed, as when a host fails."""
-        (pid,) = self.helpers
-        os.kill(pid, signal.SIGKILL)
+        assert self.pid in self.helpers
+        os.kill(self.pid, signal.SIGKILL)
         self.wait()
         self.socket.close()
 
@@ -125,7 +136,7 @@ class Host:
         ours, theirs = socket.socketpair()
         argv = [sys.executable, "-m", "lazyck.remote.helper", "entry", "--key", key, "--name", name, "--cache",
                 str(self.cache), *words]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **self.env, **(env or {})}
+        environment = {**os.environ, "PYTHONPATH": python_path(), **self.env, **(env or {})}
         process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=theirs)
         theirs.close()
         return Runtime(cwd, process, ours)

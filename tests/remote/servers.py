@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -266,6 +267,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _elsewhere(self, body: bytes) -> None:
         self._say(302, Location=self.hostile.elsewhere + self.path)
 
+    def _back(self, body: bytes) -> None:
+        self._say(302, Location=self.hostile.elsewhere + self.path.removeprefix("/first"))
+
+    def _hop(self, body: bytes) -> None:
+        """/hop0/x leads to /hop1/x, and so on; the last one to where it lies."""
+        first, _, rest = self.path[1:].partition("/")
+        number, last = int(first.removeprefix("hop")) + 1, int(self.hostile.elsewhere)
+        self._say(302, Location=f"/hop{number}/{rest}" if number < last else f"/{last}/{rest}")
+
     def _unpack(self, body: bytes) -> None:
         import gzip
 
@@ -273,12 +283,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def hostile_server() -> Iterator[Hostile]:
+def hostile_server(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[Hostile]:
+    """With a certificate it talks TLS."""
     hostile = Hostile()
     handler = type("Handler", (_Handler,), {"hostile": hostile})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    hostile.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    hostile.url = f"{'https' if tls else 'http'}://{host}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -1,0 +1,485 @@
+"""How far a hostile server is read, and that what was given up ends: by what the server could send, and by the memory,
+threads and connections of the process that asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file, python_path
+
+from lazyck.remote import Remote
+from lazyck.remote.bounded_socket import BoundedSocket, hold
+from lazyck.remote.down import ALL, Memory
+from lazyck.remote.exchange import Work
+from lazyck.remote.record import Record, encode
+from lazyck.remote.tiers import Times
+
+BUFFERS = 16 << 20  # bytes that two sockets of this machine hold at most, which nobody has read
+MIB = 1 << 20
+Play = Callable[["Flood", socket.socket], None]
+
+
+@dataclass
+class Flood:
+    """A server that reads little and sends what its play says, until the other end is gone."""
+
+    port: int = 0
+    sent: int = 0
+    opened: int = 0
+    closed: int = 0
+    ends: threading.Event = field(default_factory=threading.Event)
+
+    def pour(self, to: socket.socket, data: bytes) -> None:
+        """For ever."""
+        while not self.ends.is_set():
+            self.sent += to.send(data)
+
+    def drip(self, to: socket.socket, data: bytes) -> None:
+        """For ever, a little now and then: each well within the time for no progress."""
+        while not self.ends.wait(0.05):
+            self.sent += to.send(data)
+
+
+@contextlib.contextmanager
+def flooding(play: Play) -> Iterator[Flood]:
+    flood = Flood()
+
+    def serve(connection: socket.socket) -> None:
+        connection.settimeout(20)
+        with connection, contextlib.suppress(OSError):
+            play(flood, connection)
+        flood.closed += 1
+
+    def accept() -> None:
+        while not flood.ends.is_set():
+            with contextlib.suppress(TimeoutError):
+                connection, _ = listener.accept()
+                flood.opened += 1
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        flood.port = listener.getsockname()[1]
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield flood
+        finally:
+            flood.ends.set()
+            thread.join()
+
+
+CLIENT = """
+import contextlib, json, os, resource, sys, threading, time
+from pathlib import Path
+from lazyck.remote import EntryName, Listener, Remote
+
+def sockets():
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+
+def say(**more):
+    peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    figures = {"kib": peak, "child_kib": child, "threads": threading.active_count(), "sockets": sum(sockets())}
+    print(json.dumps({**figures, **more}), flush=True)
+
+said = []
+remote = Remote.from_environment(dict(os.environ), None, Listener(said.append, said.append), remembers=False)
+for place in remote.places:
+    place.open()
+say()
+began = time.monotonic()
+if sys.argv[1] == "fetch":
+    found = remote.fetch(EntryName(sys.argv[2], sys.argv[3]), Path(sys.argv[4]))
+else:
+    found = remote.get_contents("ab" * 32, Path(sys.argv[4]))
+say(said=said, took=time.monotonic() - began, is_found=bool(found))
+sys.stdin.readline()
+say()
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of it: the figures before, then, and half a second later."""
+
+    said: list[str]
+    took: float
+    before: dict[str, Any]
+    after: dict[str, Any]
+    later: dict[str, Any]
+    still_sent: int
+
+    @property
+    def grown(self) -> int:
+        """Memory, in bytes."""
+        return 1024 * int(self.later["kib"] - self.before["kib"])
+
+
+def ask(remote: str, tmp_path: Path, flood: Flood, method: str = "fetch", seconds: float = 0.4) -> Asked:
+    """A process asks once, and stays."""
+    env = {**os.environ, "PYTHONPATH": python_path(), "LAZYCK_REMOTE": remote}
+    env["LAZYCK_REMOTE_TIMEOUT"] = str(seconds)
+    argv = [sys.executable, "-c", CLIENT, method, KEY, NAME, str(tmp_path / "got")]
+    with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        hangs = threading.Timer(20, process.kill)
+        hangs.start()
+        try:
+            before, after = (json.loads(process.stdout.readline()) for _ in range(2))
+            sent = flood.sent
+            time.sleep(0.4)
+            still_sent = flood.sent - sent
+            process.stdin.write("\n")
+            process.stdin.flush()
+            later = json.loads(process.stdout.readline())
+        finally:
+            hangs.cancel()
+            process.kill()
+    assert not (tmp_path / "got").exists()
+    print(f"sent {flood.sent}, then {still_sent}; memory {1024 * (later['kib'] - before['kib'])}, of children",
+          f"{1024 * later['child_kib']}; {after['took']:.2f} s; {after['said']}")  # fmt: skip
+    return Asked(after["said"], after["took"], before, after, later, still_sent)
+
+
+# -- what a server sends --------------------------------------------------------------------------------------------
+
+
+def hear(connection: socket.socket, end: bytes) -> bytes:
+    """A request, up to this."""
+    heard = b""
+    while end not in heard:
+        data = connection.recv(65536)
+        if not data:
+            raise ConnectionError
+        heard += data
+    return heard
+
+
+def over_http(head: bytes, data: bytes, is_slow: bool = False) -> Play:
+    """To each request the head, then the data for ever."""
+
+    def play(flood: Flood, connection: socket.socket) -> None:
+        hear(connection, b"\r\n\r\n")
+        connection.sendall(head)
+        (flood.drip if is_slow else flood.pour)(connection, data)
+
+    return play
+
+
+def welcome(heard: bytes) -> bytes:
+    """What Redis says to the commands before the first question: HELLO, AUTH, CLIENT, SELECT."""
+    if b"HELLO" in heard:
+        return b"%1\r\n$5\r\nproto\r\n:3\r\n"
+    return b"+OK\r\n" * heard.count(b"*")
+
+
+def over_redis(head: bytes, data: bytes, is_slow: bool = False) -> Play:
+    """To the first question for an object the head, then the data for ever."""
+
+    def play(flood: Flood, connection: socket.socket) -> None:
+        while True:
+            heard = hear(connection, b"\r\n")
+            if b"GETRANGE" in heard:
+                break
+            connection.sendall(welcome(heard))
+        connection.sendall(head)
+        (flood.drip if is_slow else flood.pour)(connection, data)
+
+    return play
+
+
+def without_a_word(head: bytes, data: bytes, is_slow: bool = False) -> Play:
+    """As soon as somebody connects."""
+
+    def play(flood: Flood, connection: socket.socket) -> None:
+        connection.sendall(head)
+        (flood.drip if is_slow else flood.pour)(connection, data)
+
+    return play
+
+
+ZEROS = bytes(1 << 16)
+OK = b"HTTP/1.1 200 OK\r\n"
+GZIP = b"Content-Encoding: gzip\r\n"
+BLOCK = bytes.fromhex("1f8b0800000000000003")  # of gzip; what follows unpacks to a thousand times its size
+
+
+def bomb() -> bytes:
+    """Of zeros, packed; at first with its head, then more of the same."""
+    import zlib
+
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return packer.compress(bytes(64 * MIB)) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+HTTP_PLAYS = {
+    "body": (OK + b"\r\n", ZEROS),
+    "length": (OK + b"Content-Length: 99999999999\r\n\r\n", ZEROS),
+    "chunks": (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + ZEROS + b"\r\n"),
+    "trailers": (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 1000),
+    "headers": (OK, b"X: y\r\n" * 1000),
+    "a header": (OK + b"X: ", b"x" * 65536),
+    "status": (b"HTTP/1.1 200 ", b"x" * 65536),
+    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "error": (b"HTTP/1.1 500 Oh\r\n\r\n", ZEROS),
+    "absent": (b"HTTP/1.1 404 Not Found\r\n\r\n", ZEROS),
+    "redirect": (b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", ZEROS),
+    "redirect, packed": (b"HTTP/1.1 302 Found\r\nLocation: /x\r\n" + GZIP + b"\r\n" + bomb(), bomb()),
+    "error, packed": (b"HTTP/1.1 500 Oh\r\n" + GZIP + b"\r\n" + bomb(), bomb()),
+}
+REDIS_PLAYS = {
+    "length": (b"$99999999999\r\n", ZEROS),
+    "line": (b"+", b"x" * 65536),
+    "array": (b"*99999999\r\n", b":1\r\n" * 10000),
+    "nested": (b"", b"*1\r\n" * 10000),
+    "pushes": (b"", b">2\r\n+message\r\n+x\r\n" * 1000),
+}
+SLOW_PLAYS = {
+    "http headers": ("http", over_http(OK + b"X: ", b"x", True)),
+    "http body": ("http", over_http(OK + b"Content-Length: 60000\r\n\r\n", b"x", True)),
+    "http trailers": ("http", over_http(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n", True)),
+    "http continue": ("http", over_http(b"", b"HTTP/1.1 100 Continue\r\n\r\n", True)),
+    "https hello": ("https", without_a_word(b"\x16\x03\x03\x40\x00", b"\x02", True)),
+    "redis length": ("redis", over_redis(b"$60000\r\n", b"x", True)),
+    "redis line": ("redis", over_redis(b"+", b"x", True)),
+    "redis greeting": ("redis", without_a_word(b"+", b"x", True)),
+    "rediss hello": ("rediss", without_a_word(b"\x16\x03\x03\x40\x00", b"\x02", True)),
+    "s3 headers": ("s3", over_http(OK + b"X: ", b"x", True)),
+    "s3 body": ("s3", over_http(OK + b"Content-Length: 60000\r\n\r\n", b"x", True)),
+    "shelf": ("shelf", over_http(b"", b"x", True)),
+}
+
+
+def tier_of(scheme: str, port: int) -> str:
+    """A tier there."""
+    if scheme == "s3":
+        return f"s3://shared/kernels|trusted|endpoint=http://127.0.0.1:{port}"
+    if scheme == "shelf":
+        return "shelf://bucket/kernels|trusted"
+    return f"{scheme}://127.0.0.1:{port}/0|trusted"
+
+
+@pytest.mark.parametrize(
+    ("what", "method"),
+    [
+        *((what, "fetch") for what in HTTP_PLAYS),
+        *((what, "get_contents") for what in ("headers", "continue", "redirect, packed", "error, packed")),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+def test_a_web_server_that_sends_for_ever_is_read_no_further(
+    scheme: str, what: str, method: str, tmp_path: Path
+) -> None:
+    with flooding(over_http(*HTTP_PLAYS[what])) as flood:
+        asked = ask(tier_of(scheme, flood.port), tmp_path, flood, method)
+        # What nobody reads after a HEAD stays in the sockets' buffers, until the connection is used again.
+        is_kept = method == "get_contents"
+        assert flood.sent < BUFFERS * (flood.opened if is_kept else 1)
+        assert asked.still_sent <= (BUFFERS if is_kept else 0)
+        assert asked.grown < 24 * MIB
+        assert asked.took < 3
+        assert asked.later["threads"] == 1
+        assert asked.later["sockets"] <= is_kept
+
+
+@pytest.mark.parametrize("what", REDIS_PLAYS)
+def test_a_redis_server_that_sends_for_ever_is_read_no_further(what: str, tmp_path: Path) -> None:
+    with flooding(over_redis(*REDIS_PLAYS[what])) as flood:
+        asked = ask(tier_of("redis", flood.port), tmp_path, flood)
+        assert asked.said
+        assert 0 < flood.sent < BUFFERS
+        assert asked.still_sent == 0
+        assert asked.grown < 24 * MIB
+        assert asked.took < 3
+        assert (asked.later["threads"], asked.later["sockets"]) == (1, 0)
+
+
+@pytest.mark.parametrize("scheme", ["http", "s3", "redis"])
+def test_contents_are_read_no_further_than_the_record_says(scheme: str, tmp_path: Path) -> None:
+    """Also of a large entry not all at once."""
+    size = (2000 if scheme == "redis" else 64) * MIB
+    record = encode(Record(ENTRY, "ab" * 32, size))
+
+    def play(flood: Flood, connection: socket.socket) -> None:
+        while True:
+            heard = hear(connection, b"\r\n" if scheme == "redis" else b"\r\n\r\n")
+            is_contents = b"cas/" in heard
+            if scheme == "redis" and b"GETRANGE" not in heard:
+                connection.sendall(welcome(heard))
+            elif scheme == "redis" and not is_contents:
+                part = record if b"\r\n$1\r\n0\r\n" in heard else b""  # from its start
+                connection.sendall(b"$%d\r\n%s\r\n" % (len(part), part))
+            elif not is_contents:
+                connection.sendall(OK + b"Content-Length: %d\r\n\r\n%s" % (len(record), record))
+            else:
+                connection.sendall(b"$99999999999\r\n" if scheme == "redis" else OK + b"\r\n")
+                flood.pour(connection, ZEROS)
+
+    with flooding(play) as flood:
+        asked = ask(tier_of(scheme, flood.port), tmp_path, flood)
+        assert asked.said
+        assert flood.sent
+        assert asked.grown < 24 * MIB
+        # What an HTTP server sends goes to a file, as far as the record says.
+        assert flood.sent < (0 if scheme == "redis" else size) + BUFFERS
+        assert (asked.still_sent, asked.later["threads"]) == (0, 1)
+
+
+@pytest.mark.parametrize("what", SLOW_PLAYS)
+def test_a_transfer_that_was_given_up_ends(what: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    scheme, play = SLOW_PLAYS[what]
+    if scheme == "shelf":
+        request.getfixturevalue("shelf")
+    with flooding(play) as flood, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHELF_FROM", str(flood.port))
+        asked = ask(tier_of(scheme, flood.port), tmp_path, flood)
+        assert len(asked.said) == 1
+        assert flood.sent
+        assert asked.took < 4
+        assert asked.still_sent < 60  # two drops: one that was under way, one into a closed connection
+        assert (asked.later["threads"], asked.later["sockets"]) == (1, 0)
+        assert flood.opened == flood.closed
+
+
+def test_a_library_that_reads_for_ever_ends_with_its_process(shelf: Path, tmp_path: Path) -> None:
+    with flooding(over_http(b"", ZEROS)) as flood, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHELF_FROM", str(flood.port))
+        asked = ask(tier_of("shelf", flood.port), tmp_path, flood, seconds=4)
+        assert len(asked.said) == 1
+        assert flood.sent
+        assert asked.grown < 8 * MIB
+        assert asked.later["child_kib"] < 512 << 10
+        assert (asked.still_sent, asked.later["threads"]) == (0, 1)
+
+
+def test_an_upload_that_was_given_up_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes a little now and then."""
+    monkeypatch.setattr("lazyck.remote.tiers._SLOWEST", 1 << 30)  # else eight megabytes may take half a minute
+    taken = [0]
+
+    def play(flood: Flood, connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        heard = hear(connection, b"\r\n\r\n")
+        if not heard.startswith(b"PUT"):
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            return
+        while not flood.ends.wait(0.05) and connection.recv(16384):
+            taken[0] += 1
+
+    with flooding(play) as flood:
+        remote = Remote.from_environment({"LAZYCK_REMOTE": f"http://127.0.0.1:{flood.port}|trusted",
+                                          "LAZYCK_REMOTE_TIMEOUT": "0.6"}, remembers=False)  # fmt: skip
+        assert remote
+        before = threading.enumerate()
+        began = time.monotonic()
+        assert not remote.push(ENTRY, entry_file(tmp_path, body=os.urandom(8 * MIB)))
+        assert time.monotonic() - began < 8
+        assert 0 < taken[0] < 100
+        assert not [t for t in threading.enumerate() if t not in before and "serve" not in t.name]
+
+
+def test_who_waits_for_a_server_that_is_silent_is_woken() -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threads = []
+
+        def wait() -> bytes:
+            threads.append(threading.current_thread())
+            return BoundedSocket(hold(socket.create_connection(listener.getsockname()))).recv(1)  # has no time-out
+
+        with pytest.raises(TimeoutError):
+            Work(wait, 1).result(0.2)
+        threads[0].join(1)
+        assert not threads[0].is_alive()
+
+
+# -- what is no file ------------------------------------------------------------------------------------------------
+
+
+def put_there(what: str, path: Path) -> None:
+    """Something that is no file."""
+    path.unlink(missing_ok=True)
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "link":
+        path.symlink_to("/dev/zero")
+    elif what == "directory":
+        path.mkdir()
+    elif what == "device":
+        try:
+            os.mknod(path, 0o020666, os.makedev(1, 5))  # /dev/zero
+            path.open("rb").close()
+        except PermissionError:
+            pytest.skip("needs leave to make and open devices")
+    else:
+        with socket.socket(socket.AF_UNIX) as s:
+            os.chdir(path.parent)
+            s.bind(path.name)
+
+
+@pytest.mark.parametrize("which", ["ac", "cas"])
+@pytest.mark.parametrize("what", ["fifo", "link", "directory", "device", "socket"])
+def test_what_is_no_file_in_a_shared_directory_is_not_read(
+    what: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shared").mkdir()
+    remote = Remote.from_environment({"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted"})
+    assert remote and remote.push(ENTRY, entry_file(tmp_path))
+    (path,) = (tmp_path / "shared" / which).iterdir()
+    put_there(what, path)
+    runtime = Host(tmp_path / "1", f"{tmp_path}/shared|trusted").miss("--only-fetch")
+    assert runtime.verdict(10) == "miss"
+    assert "has something there that is not a file" in runtime.of("skipped")[0]
+
+
+@pytest.mark.parametrize("what", ["fifo", "link", "directory", "device"])
+def test_what_is_no_file_where_tiers_that_are_down_are_remembered(what: str, tmp_path: Path) -> None:
+    memory = Memory(tmp_path, Times(10))
+    memory.note("x", ALL, "refuses", 5)
+    (path,) = (tmp_path / ".remote").iterdir()
+    put_there(what, path)
+    assert Memory(tmp_path, Times(10)).why("x", ALL) == ""
+
+
+@pytest.mark.parametrize("what", ["fifo", "link", "directory", "device"])
+def test_what_is_no_file_where_compiles_are_recorded_or_published_is_not_read(what: str, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    host = Host(tmp_path / "1", f"{tmp_path}/shared|trusted")
+    (host.cache / ".costs").mkdir()
+    put_there(what, host.cache / ".costs" / ENTRY.library)
+    runtime = host.miss()
+    assert runtime.verdict() == "compile"
+    host.make(runtime)
+    assert Host(tmp_path / "2", f"{tmp_path}/shared|trusted").miss().verdict() == "hit"
+    (tmp_path / "entry").mkdir()
+    put_there(what, tmp_path / "entry" / "x.so")
+    runtime = host.miss(name=NAME.replace("blob", "blub"))
+    assert runtime.verdict() == "compile"
+    runtime.say(f"made {tmp_path}/entry/x.so")
+    runtime.end(5)
+    assert len(list((tmp_path / "shared" / "cas").iterdir())) == 1
+
+
+def test_the_process_that_goes_on_says_which_it_is(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    host = Host(tmp_path / "1", f"{tmp_path}/shared|trusted")
+    runtime = host.miss()
+    assert runtime.verdict() == "compile"
+    assert runtime.helpers == [runtime.pid] != [runtime.process.pid]
+    host.make(runtime)
+    assert entry_bytes() == next((tmp_path / "shared" / "cas").iterdir()).read_bytes()
