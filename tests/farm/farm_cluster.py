@@ -35,22 +35,27 @@ class Cluster:
     remote: str
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     port: int = 0
+    host: str = "127.0.0.1"
+    protocol: str = "tcp"  # tls: every process has the certificates from `env`
+    env: Mapping[str, str] = field(default_factory=dict)  # of all its processes
 
     @property
     def url(self) -> str:
         """For --executor."""
-        return f"dask://127.0.0.1:{self.port}"
+        return f"{'dask+tls' if self.protocol == 'tls' else 'dask'}://{self.host}:{self.port}"
 
-    def start(self) -> Cluster:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> Cluster:
         """The scheduler."""
-        self._spawn("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        self.port = int(self._wait_for("scheduler", r"Scheduler at:\s+tcp://127\.0\.0\.1:(\d+)"))
+        words = ("--host", self.host, "--port", "0", "--protocol", self.protocol, "--no-dashboard", *words)
+        self._spawn("scheduler", "scheduler", *words, env=env)
+        self.port = int(self._wait_for("scheduler", rf"Scheduler at:\s+\w+://{re.escape(self.host)}:(\d+)"))
         return self
 
-    def add(self, name: str, threads: int = 1, env: Mapping[str, str] | None = None) -> None:
-        """A worker."""
-        words = ["worker", f"127.0.0.1:{self.port}", "--name", name, "--nthreads", str(threads), "--no-nanny"]
-        words += ["--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(self.directory / f"{name}.dask")]
+    def add(self, name: str, *more: str, threads: int = 1, env: Mapping[str, str] | None = None, port: int = 0) -> None:
+        """A worker; `port` is the scheduler's, or of what stands before it."""
+        address = f"{self.protocol}://{self.host}:{port or self.port}"
+        words = ["worker", address, "--name", name, "--nthreads", str(threads), "--no-nanny", *more]
+        words += ["--no-dashboard", "--host", self.host, "--local-directory", str(self.directory / f"{name}.dask")]
         self._spawn(name, *words, env={"LAZYCK_CACHE_DIR": str(self.directory / f"{name}.cache"), **(env or {})})
         self._wait_for(name, r"Registered to:\s+(\S+)")
 
@@ -76,7 +81,7 @@ class Cluster:
         return sorted(p.name.rpartition("-")[0] for p in found)
 
     def _spawn(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> None:
-        own = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
+        own = {**os.environ, "PYTHONPATH": str(REPOSITORY), **self.env, **(env or {})}
         with (self.directory / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]], env=own, stdout=log, stderr=log

@@ -25,11 +25,13 @@ from lazyck.manifest import Manifest, encode
 from lazyck.prebuild.build import failure_of, signals_interrupting
 from lazyck.prebuild.entries import tool
 from lazyck.prebuild.farm.cluster import connected
-from lazyck.prebuild.farm.crew import Crew, Member, answer_of
+from lazyck.prebuild.farm.crew import Crew, Member, read_answer
+from lazyck.prebuild.farm.guard import Guard, describe
 from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
 from lazyck.prebuild.farm.parcel import pack, parcel_files
-from lazyck.prebuild.farm.worker import make, stop
+from lazyck.prebuild.farm.wire import encode_message
+from lazyck.prebuild.farm.worker import answer_order, stop
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from lazyck.prebuild.preambles import find_preambles
 from lazyck.prebuild.progress import Reporter, State
@@ -98,10 +100,10 @@ class Farm:
 
     def __init__(
         self, manifest: Manifest, plan: Plan, options: FarmOptions, env: Mapping[str, str], remote: Remote,
-        reporter: Reporter,
+        guard: Guard, reporter: Reporter,
     ) -> None:  # fmt: skip
         self._manifest, self._plan, self._options = manifest, plan, options
-        self._remote, self._reporter = remote, reporter
+        self._remote, self._guard, self._reporter = remote, guard, reporter
         self._settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
         self._name = secrets.token_hex(8)
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
@@ -135,6 +137,7 @@ class Farm:
             pool.shutdown(cancel_futures=True)
             self._end(client)
             self._reporter.close()
+        self._guard.check()
         failures = tuple(self._failures[i] for i in sorted(self._failures))
         return Outcome(self._plan, len(self.state.took), failures, time.monotonic() - start, is_interrupted)
 
@@ -197,13 +200,14 @@ class Farm:
                 idle_since = time.monotonic()
             self._check_patience(crew, time.monotonic() - idle_since)
             self._take_in(pool)
+            self._guard.check()
             self._reporter.show(self.state, time.monotonic(), 0)
 
     def _check_patience(self, crew: Crew, idle: float) -> None:
         # where some are refused, others may be on their way
         if idle < (min(_GRACE, self._options.patience) if crew.refused else self._options.patience):
             return
-        told = [f"  {address}: {why}" for address, why in sorted(crew.refused.items())]
+        told = [f"  {visible(address)}: {why}" for address, why in sorted(crew.refused.items())]
         text = "all workers of the cluster are refused:" if told else "the cluster has no workers"
         raise BuildError("\n".join([text, *told]), "start workers that have the library's toolchain (docs/scale.md)")
 
@@ -221,7 +225,7 @@ class Farm:
             )  # fmt: skip
             run.tries[number] = run.tries.get(number, 0) + 1
             name = f"lazyck-{self._name}-{number}-{run.tries[number]}"
-            future = client.submit(make, order, key=name, workers=[member.address], pure=False)
+            future = client.submit(answer_order, encode_message(order), key=name, workers=[member.address], pure=False)
             run.given[name] = _Given(number, member, future)
             member.busy += 1
             self.state.running[number] = time.monotonic()
@@ -246,9 +250,9 @@ class Farm:
             return  # of a worker that is gone: done with already
         del self._run.given[future.key]
         given.member.busy -= 1
-        made = answer_of(future)
+        made = read_answer(future, Made)
         if not isinstance(made, Made):
-            self._again(given.number, f"{given.member.address}: {made!r}"[:300])
+            self._again(given.number, f"{given.member.address}: {describe(made)}")
             return
         if made.is_stopped:
             return
@@ -330,9 +334,9 @@ def build_on_farm(
 ) -> Outcome:  # fmt: skip
     """Do the plan on a cluster. Raises `LazyckError`."""
     remote = remote_of(env, reporter)
-    with connected(options.executor) as client:
+    with connected(options.executor, lambda line: reporter.note(f"lazyck: {visible(line)}")) as (client, guard):
         try:
-            return Farm(manifest, plan, options, env, remote, reporter).build(client, manifest_file, env)
+            return Farm(manifest, plan, options, env, remote, guard, reporter).build(client, manifest_file, env)
         except OSError as e:
             if isinstance(e, LazyckError):
                 raise

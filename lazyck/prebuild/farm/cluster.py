@@ -1,18 +1,28 @@
-"""The cluster that `--executor` names: `dask://HOST:PORT`, a scheduler of dask.distributed; `dask+tls://`: by TLS."""
+"""The cluster that `--executor` names: `dask://HOST:PORT`, a scheduler of dask.distributed; `dask+tls://`: by TLS.
+
+Certificates and keys are those of dask's own configuration (distributed.comm.tls).
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from lazyck.errors import BuildError, UsageError
+from lazyck.errors import BuildError, LazyckError, UsageError
+from lazyck.prebuild.farm.guard import Guard, refusing_pickles
+from lazyck.visible import visible
 
 _SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 _CONNECT_SECONDS = 20
+# Results are asked for as what cannot run code. dask heeds that for answers only: guard.py sees to the rest.
+_DESERIALIZERS = ("msgpack", "error")
+_TLS_HINT = "set dask's distributed.comm.tls: ca-file, client.cert and client.key (docs/scale.md)"
 
 
 def scheduler_address(executor: str) -> str:
@@ -24,38 +34,95 @@ def scheduler_address(executor: str) -> str:
     return f"{_SCHEMES[scheme]}://{host}:{port}"
 
 
+def is_in_the_open(address: str, peer: str) -> bool:
+    """Whether others could read and change what passes between here and the scheduler at IP address `peer`."""
+    return not address.startswith("tls://") and not ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+
+
 @contextmanager
-def connected(executor: str) -> Iterator[Any]:
-    """A client of the cluster. Raises `UsageError`, `BuildError`."""
+def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, Guard]]:
+    """A client of the cluster, which runs nothing that comes from there. Raises `UsageError`, `BuildError`."""
     address = scheduler_address(executor)
     try:
         distributed = import_module("distributed")
     except ModuleNotFoundError as e:
         raise UsageError(f"--executor {executor}: {e.name} is not installed", "pip install 'lazyck[farm]'") from e
-    _check_that_somebody_listens(executor, address)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told here
+    if is_in_the_open(address, _find_peer(executor, address)):
+        say(
+            f"--executor {executor} is not encrypted: whoever is on the way can read and change orders and answers, and"
+            " run code on the workers; use TLS and dask+tls:// (docs/scale.md)"
+        )
+    # no message may name a module to import
+    no_imports = import_module("dask").config.set({"distributed.scheduler.allowed-imports": []})
+    with _quiet(say), no_imports, refusing_pickles() as guard:
+        client = _open(distributed, executor, address, guard)
+        try:
+            yield client, guard
+        finally:
+            with suppress(Exception):  # of a connection that is gone, too
+                client.close(timeout=5)
+
+
+def _open(distributed: Any, executor: str, address: str, guard: Guard) -> Any:
+    security = _security(distributed, executor, address)
+    # What workers print is not shown, and their warnings would be unpickled.
+    getattr(distributed.Client, "_default_event_handlers", {}).clear()
     try:
-        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as e:
-        raise _no_scheduler(executor, e) from e
+        return distributed.Client(
+            address, timeout=_CONNECT_SECONDS, set_as_default=False, security=security, deserializers=_DESERIALIZERS
+        )
+    except Exception as e:
+        guard.check()
+        if isinstance(e, OSError | TimeoutError | ValueError):
+            raise _no_scheduler(executor, address, e) from e
+        raise BuildError(f"--executor {executor}: {e!r}"[:400], "is a scheduler of dask there?") from e
+
+
+def _security(distributed: Any, executor: str, address: str) -> Any:
+    """What dask's configuration has. Raises `UsageError` if it does not fit the address."""
     try:
-        yield client
+        security = distributed.Security()
+        context = security.get_connection_args("client")["ssl_context"]
+    except (OSError, ValueError, TypeError) as e:  # an `ssl.SSLError` is an OSError
+        where = f"{e.filename}: " if isinstance(e, OSError) and e.filename else ""
+        raise UsageError(f"--executor {executor}: dask's TLS settings: {where}{e}", _TLS_HINT) from e
+    if address.startswith("tls://") and context is None:
+        raise UsageError(f"--executor {executor}: dask's configuration names no certificates", _TLS_HINT)
+    if not address.startswith("tls://") and security.require_encryption:
+        hint = f"write {executor.replace('dask://', 'dask+tls://')}"
+        raise UsageError(f"--executor {executor}: dask's configuration requires encryption", hint)
+    return security
+
+
+@contextmanager
+def _quiet(say: Callable[[str], None]) -> Iterator[None]:
+    """Nothing from the cluster reaches the terminal as it came: what goes wrong is told here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: say(visible(str(message)))
+            yield
     finally:
-        with suppress(TimeoutError):
-            client.close(timeout=5)
+        logging.disable(before)
 
 
-def _check_that_somebody_listens(executor: str, address: str) -> None:
-    """Dask tries again and again."""
+def _find_peer(executor: str, address: str) -> str:
+    """The IP address at which somebody listens; dask would try again and again."""
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS) as connection:
+            return str(connection.getpeername()[0])
     except OSError as e:
-        raise _no_scheduler(executor, e) from e
+        raise _no_scheduler(executor, address, e) from e
 
 
-def _no_scheduler(executor: str, e: Exception) -> BuildError:
+def _no_scheduler(executor: str, address: str, e: BaseException) -> LazyckError:
+    is_refused = address.startswith("tls://") and not isinstance(e, ConnectionRefusedError)
+    why = f"{e}: {e.__cause__}" if e.__cause__ else str(e)
     return BuildError(
-        f"--executor {executor}: no scheduler answers there: {e}",
-        "start one by `dask scheduler`, and workers by `dask worker HOST:8786` (docs/scale.md)",
+        f"--executor {executor}: no scheduler answers there: {visible(why)}",
+        "is it one with TLS, and are its certificates of the same ca-file? (docs/scale.md)"
+        if is_refused
+        else "start one by `dask scheduler`, and workers by `dask worker HOST:8786` (docs/scale.md)",
     )

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lazyck.errors import FormatError
 from lazyck.manifest import Manifest
+from lazyck.prebuild.farm.guard import describe
 from lazyck.prebuild.farm.orders import Report, Visit
-from lazyck.prebuild.farm.worker import visit
+from lazyck.prebuild.farm.wire import LARGEST_ANSWER, T, decode_message, encode_message
+from lazyck.prebuild.farm.worker import answer_visit
 from lazyck.runtime.build import source_digest
 from lazyck.visible import visible
 
 _GATHER_SECONDS = 30  # results are small; one whose worker is gone never comes
 _VISIT_SECONDS = 900  # a worker may have to compile lazyck-rt first
+_MOST_THREADS = 4096  # whatever the scheduler says of a worker
 
 
 @dataclass
@@ -47,6 +51,15 @@ def answer_of(future: Any) -> object:
     return result
 
 
+def read_answer(future: Any, kind: type[T]) -> T | Exception:
+    """The answer in a future that has ended, or what is wrong with it."""
+    found = answer_of(future)
+    try:
+        return found if isinstance(found, Exception) else decode_message(kind, found, LARGEST_ANSWER)
+    except FormatError as e:
+        return e
+
+
 @dataclass
 class Crew:
     """Keeps account of them. `used` are the recipes that the run needs: what else a manifest has does not matter."""
@@ -71,16 +84,17 @@ class Crew:
         for address in threads:
             if address not in self.members and address not in self.refused and address not in self.asking:
                 name = f"lazyck-visit-{self.asked.run}-{address}"
-                future = self.client.submit(visit, self.asked, key=name, workers=[address], pure=False)
+                data = encode_message(self.asked)
+                future = self.client.submit(answer_visit, data, key=name, workers=[address], pure=False)
                 self.asking[address] = _Asked(future, threads[address], time.monotonic())
         return gone
 
     def hear(self) -> None:
         """Take in the answers that have come by now."""
         for address, asked in list(self.asking.items()):
-            answer: object = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
+            answer: Report | Exception = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
             if asked.future.status in ("finished", "error"):
-                answer = answer_of(asked.future)
+                answer = read_answer(asked.future, Report)
             elif time.monotonic() - asked.since < _VISIT_SECONDS:
                 continue
             del self.asking[address]
@@ -88,15 +102,19 @@ class Crew:
             host = visible(answer.host) if isinstance(answer, Report) else ""
             if problem:
                 self.refused[address] = problem
-                self.say(f"refused worker {address}{f' ({host})' if host else ''}: {problem}")
+                self.say(f"refused worker {visible(address)}{f' ({host})' if host else ''}: {problem}")
             else:
-                self.members[address] = Member(address, host, self.jobs or max(1, asked.threads))
+                threads = min(max(1, asked.threads), _MOST_THREADS)
+                self.members[address] = Member(address, host, self.jobs or threads)
 
-    def _problem(self, answer: object) -> str:
-        if isinstance(answer, ModuleNotFoundError | AttributeError | ImportError):
-            return f"it cannot run this lazyck's code ({answer}): install the same lazyck[farm] there"
-        if not isinstance(answer, Report):
-            return visible(f"it does not answer: {answer!r}"[:300])
+    def _problem(self, answer: Report | Exception) -> str:
+        if isinstance(answer, FormatError):
+            return f"it answers in another way than this lazyck ({visible(answer.message)})"
+        if isinstance(answer, Exception):
+            why = describe(answer)
+            if why.startswith(("ModuleNotFoundError", "AttributeError", "ImportError")):
+                return f"it cannot run this lazyck's code ({why}): install the same lazyck[farm] there"
+            return f"it does not answer: {why}"
         if answer.problem:
             return visible(answer.problem)
         if answer.runtime != source_digest():

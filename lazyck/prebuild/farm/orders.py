@@ -1,4 +1,4 @@
-"""What the client of a farm and its workers say to each other: frozen values, pickled by dask."""
+"""What the client of a farm and its workers say to each other: frozen values, which travel as wire.py writes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a worker of a farm does: answers for its toolchain, and makes one entry at a time in each of its threads.
 
-Functions of this module run in the worker's process; they return values and never raise on purpose, so that what is
-wrong with a worker is not taken for a fault of dask.
+Functions of this module run in the worker's process, where they are found by name. They return values and never
+raise on purpose, so that what is wrong with a worker is not taken for a fault of dask. wire.py has what travels.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from lazyck.config import environment
 from lazyck.costs import read_last
 from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import LazyckError, ToolchainError, of_unexpected
-from lazyck.manifest import Recipe, decode
+from lazyck.manifest import Recipe
+from lazyck.manifest import decode as decode_manifest
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
 from lazyck.prebuild.farm.preambles import forget_preambles, preamble_words_for
+from lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.build import source_digest
 from lazyck.toolchains import by_name
 
 _TICK = 0.05  # seconds between two looks at a compile
-_LONGEST_LOG = 256 << 10
 _stopped: set[str] = set()  # the runs of which nothing is to be begun or to go on
 
 
@@ -36,6 +37,22 @@ def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
     own = environment()
     own |= {k: settings.get(k, "") for k in OF_KEY}
     return own | {k: v for k, v in settings.items() if k in OF_TRAVEL and not own.get(k)}
+
+
+def answer_visit(data: bytes) -> bytes:
+    """`visit`, as it travels."""
+    try:
+        return encode_message(visit(decode_message(Visit, data)))
+    except LazyckError as e:
+        return encode_message(Report(socket.gethostname(), "", {}, {}, _short(e.message)))
+
+
+def answer_order(data: bytes) -> bytes:
+    """`make`, as it travels."""
+    try:
+        return encode_message(make(decode_message(Order, data)))
+    except LazyckError as e:
+        return encode_message(Made(socket.gethostname(), problem=_short(e.message)))
 
 
 def visit(asked: Visit) -> Report:
@@ -52,15 +69,15 @@ def visit(asked: Visit) -> Report:
                 f"nothing that it makes can travel: {abi.ENV_REMOTE} there names no tier that may be written and either"
                 f" is trusted or, by {abi.ENV_SIGN_KEY}, gets signed entries"
             )
-        for i, recipe in enumerate(decode(asked.manifest, "the library").recipes):
+        for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
             try:
                 identities[i] = identity_of(recipe, env)
             except LazyckError as e:
-                problems[i] = e.message
+                problems[i] = _short(e.message)
         return Report(host, source_digest(), identities, problems)
     except Exception as e:
         error = e if isinstance(e, LazyckError) else of_unexpected(e)
-        return Report(host, "", {}, {}, error.message)
+        return Report(host, "", {}, {}, _short(error.message))
 
 
 def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
@@ -84,7 +101,7 @@ def make(order: Order) -> Made:
         return _make(order, host, begin)
     except Exception as e:  # a full disk, a remote that went away: said, and tried elsewhere
         error = e if isinstance(e, LazyckError) else of_unexpected(e)
-        return Made(host, problem=error.message, seconds=time.monotonic() - begin)
+        return Made(host, problem=_short(error.message), seconds=time.monotonic() - begin)
 
 
 def _make(order: Order, host: str, begin: float) -> Made:
@@ -120,7 +137,11 @@ def _make(order: Order, host: str, begin: float) -> Made:
     cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
     if ended == 0 and not _push(remote, name, path, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
-    return Made(host, ended, running.tail, log, cost, seconds=time.monotonic() - begin)
+    return Made(host, ended, _short(running.tail), log, cost, seconds=time.monotonic() - begin)
+
+
+def _short(text: str) -> str:
+    return text[-LONGEST_TEXT:]
 
 
 def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] | None) -> tuple[str, ...]:
@@ -130,10 +151,8 @@ def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] |
 
 def _tail(path: Path) -> str:
     try:
-        with opened_in(path.parents[3], path) as log:
-            log.seek(max(0, log.seek(0, 2) - _LONGEST_LOG))
-            return log.read(_LONGEST_LOG).decode(errors="replace")
-    except (RefusedError, OSError):
+        return path.read_bytes()[-LONGEST_TEXT:].decode(errors="replace")
+    except OSError:
         return ""
 
 
