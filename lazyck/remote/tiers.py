@@ -38,6 +38,12 @@ class Tier:
         """`http`, `redis`, `s3`, `file`, …"""
         return self.url.partition(":")[0]
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether the URL has what its label leaves out: a user or password, or a query, where tokens stand too."""
+        parts = urlsplit(self.url)
+        return parts.username is not None or parts.password is not None or bool(parts.query or parts.fragment)
+
 
 @dataclass(frozen=True)
 class Times:

@@ -28,7 +28,7 @@ from lazyck.prebuild.farm.cluster import connected
 from lazyck.prebuild.farm.crew import Crew, Member, read_answer
 from lazyck.prebuild.farm.guard import Guard, describe
 from lazyck.prebuild.farm.inbox import fetch, keep_cost, keep_log
-from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Visit
+from lazyck.prebuild.farm.orders import Made, Order, Visit, settings_for_workers
 from lazyck.prebuild.farm.parcel import pack, parcel_files
 from lazyck.prebuild.farm.wire import encode_message
 from lazyck.prebuild.farm.worker import answer_order, stop
@@ -104,7 +104,9 @@ class Farm:
     ) -> None:  # fmt: skip
         self._manifest, self._plan, self._options = manifest, plan, options
         self._remote, self._guard, self._reporter = remote, guard, reporter
-        self._settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
+        self._settings, withheld = settings_for_workers(env)
+        if withheld:
+            reporter.note(f"lazyck: {visible(withheld)}")
         self._name = secrets.token_hex(8)
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._failures: dict[int, Failure] = {}

@@ -6,11 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lazyck import abi
+from lazyck.remote.tiers import parse_tiers
 
 # What the client decides for its workers, if it is set there: all of it is part of the key, or of how an entry travels.
 # Where a worker has its own it keeps the latter: the same cache may have another name in its network.
 OF_KEY = (abi.ENV_EXTRA_CACHE_KEY, abi.ENV_LAUNCHER)
 OF_TRAVEL = (abi.ENV_REMOTE, abi.ENV_TRUST)
+
+
+def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """What travels in each order, and what to tell the user of what does not; "" if all of it does.
+
+    An order passes the scheduler and every worker's memory: a password in LAZYCK_REMOTE stays here. Raises
+    `UsageError`.
+    """
+    settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
+    secret = [t.label for t in parse_tiers(env.get(abi.ENV_REMOTE, "")) if t.has_secret]
+    if not secret:
+        return settings, ""
+    del settings[abi.ENV_REMOTE]
+    return settings, (
+        f"{abi.ENV_REMOTE} has a password or token in its URL ({', '.join(secret)}), and stays on this machine: set"
+        f" {abi.ENV_REMOTE} in each worker's own environment, or name a file that workers have, by |token-file=/PATH"
+        " (docs/scale.md)"
+    )
 
 
 @dataclass(frozen=True)
