@@ -4,17 +4,20 @@
     LAZYCK_REMOTE=http://cache:8080 python slurm_farm.py --queue cpu --workers 8 -- --manifest libattention.so --all
 
 What follows `--` goes to `lazyck prebuild build`. The scheduler runs where this runs: on a login node, or in a small
-job. With --show it prints the script of a worker's job and ends.
+job. With --show it prints the script of a worker's job and ends. Others who reach its port run code as you, unless
+dask's configuration has certificates for TLS (docs/scale.md).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 
 from dask_jobqueue import SLURMCluster
+from distributed.security import Security
 
 FORWARDED = ("LAZYCK_REMOTE", "LAZYCK_SIGN_KEY", "LAZYCK_REMOTE_TIMEOUT", "ROCM_PATH", "CUDA_HOME")
 
@@ -29,7 +32,11 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the job script of a worker")
     parser.add_argument("build", nargs="*", help="options of lazyck prebuild build")
     args = parser.parse_args()
-    settings = [f"export {name}='{os.environ[name]}'" for name in FORWARDED if os.environ.get(name)]
+    # A job script is kept by Slurm and shown to operators: a URL with a password goes only by the environment, which
+    # sbatch passes on by default.
+    given = {name: os.environ[name] for name in FORWARDED if os.environ.get(name)}
+    settings = [f"export {k}={shlex.quote(v)}" for k, v in given.items() if not ("://" in v and set("@?") & set(v))]
+    security = Security()
     cluster = SLURMCluster(
         queue=args.queue,
         cores=args.cores,
@@ -37,6 +44,7 @@ def main() -> None:
         memory=args.memory,
         walltime=args.time,
         python=sys.executable,
+        security=security if security.tls_ca_file else None,
         job_script_prologue=[*settings, f"export LAZYCK_JOBS={args.cores}"],
         # the compilers are processes of their own, of which dask's limit for its worker knows nothing
         worker_extra_args=["--memory-limit", "0"],

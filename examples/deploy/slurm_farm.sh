@@ -16,15 +16,25 @@ cores=${SLURM_CPUS_PER_TASK:-2}
 export LAZYCK_JOBS=$cores
 host=$(hostname)
 
-dask scheduler --port "$port" --no-dashboard &
+# Whoever reaches the port of a scheduler runs code as you, and other users of the cluster reach it: only those who have
+# this job's own key are let in. The home directory is on all nodes.
+umask 077
+tls=$(mktemp -d "$HOME/.lazyck-farm-XXXXXX")
+openssl req -x509 -newkey rsa:3072 -nodes -days 30 -subj /CN=farm -keyout "$tls/key.pem" -out "$tls/cert.pem" 2>"$tls/log"
+export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=true DASK_DISTRIBUTED__COMM__TLS__CA_FILE="$tls/cert.pem"
+for role in CLIENT SCHEDULER WORKER; do
+    export "DASK_DISTRIBUTED__COMM__TLS__${role}__CERT=$tls/cert.pem" "DASK_DISTRIBUTED__COMM__TLS__${role}__KEY=$tls/key.pem"
+done
+
+dask scheduler --protocol tls --port "$port" --no-dashboard &
 scheduler=$!
 # A thread compiles one blob; the compilers are processes of their own, which dask's limit does not see.
-srun dask worker "$host:$port" --nthreads "$cores" --nworkers 1 --memory-limit 0 --no-dashboard &
+srun dask worker "tls://$host:$port" --nthreads "$cores" --nworkers 1 --memory-limit 0 --no-dashboard &
 workers=$!
-trap 'kill "$workers" "$scheduler" 2>/dev/null; wait' EXIT
+trap 'kill "$workers" "$scheduler" 2>/dev/null; wait; rm -r "$tls"' EXIT
 
 until (: > "/dev/tcp/$host/$port") 2>/dev/null; do
     kill -0 "$scheduler"
     sleep 1
 done
-lazyck prebuild build "$@" --executor "dask://$host:$port"
+lazyck prebuild build "$@" --executor "dask+tls://$host:$port"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from certificates import make_pair
 from farm_cluster import farm_bundle
 from support import REPOSITORY
 
@@ -129,9 +130,23 @@ def test_the_job_script_of_dask_jobqueue_is_a_shell_script_with_the_settings(tmp
     argv = [sys.executable, str(DEPLOY / "slurm_farm.py"), "--show", "--queue", "cpu", "--cores", "32"]
     env = {**os.environ, "LAZYCK_REMOTE": "http://cache:8080", "PYTHONPATH": str(REPOSITORY)}
     shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    assert "export LAZYCK_REMOTE='http://cache:8080'\n" in shown
+    assert "export LAZYCK_REMOTE=http://cache:8080\n" in shown
     assert "--nthreads 32" in shown
     assert subprocess.run(["bash", "-n"], input=shown, text=True).returncode == 0
+
+
+def test_a_job_script_has_no_password_and_uses_tls_where_dask_has_certificates(tmp_path: Path) -> None:
+    pytest.importorskip("dask_jobqueue")
+    argv = [sys.executable, str(DEPLOY / "slurm_farm.py"), "--show"]
+    remote = {"LAZYCK_REMOTE": "http://builder:sesame@cache:8080", "LAZYCK_SIGN_KEY": "/a key"}
+    env = {**os.environ, **remote, "PYTHONPATH": str(REPOSITORY)}
+    shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert "sesame" not in shown
+    assert "export LAZYCK_SIGN_KEY='/a key'\n" in shown
+    assert "tcp://" in shown
+    files = make_pair(tmp_path / "pair").settings()
+    shown = subprocess.run(argv, env=env | files, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert " tls://" in shown and "--tls-ca-file" in shown
 
 
 @pytest.mark.slow
