@@ -146,7 +146,7 @@ def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
     if most is not None and len(data) > most:
         raise FormatError(f"{name}: {len(data)} bytes, and at most {most} are read")
     try:
-        whole = json.loads(data.decode("ascii"), object_pairs_hook=_once, parse_constant=_constant)
+        whole = json.loads(data.decode("ascii"), object_pairs_hook=_once)
         return kind(**_body(whole, name, _SCHEMAS[kind]))
     except (_WrongError, ValueError, RecursionError) as e:
         raise FormatError(f"{name}: {e}", "install the same lazyck[farm] on all sides") from e
@@ -182,7 +182,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise _WrongError("a name is there twice")
     return found
-
-
-def _constant(name: str) -> Any:
-    raise _WrongError(f"{name} is no number")
