@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.abi import PROGRAMS, archs_in_name
-from lazyck.files import open_regular
-from lazyck.history import Event, lines_within
+from lazyck.directory import RefusedError, opened_in, pass_over
+from lazyck.history import Event, lines_below
 
 DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
@@ -96,10 +95,13 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
     """Seconds and peak KiB of the blob's last compile for these archs, by names as files spell them; None if it is not
-    near the end of the cache's record. Raises `OSError`."""
-    with open_regular(cache / DIRECTORY / library, os.O_NOFOLLOW) as f:
-        f.seek(max(0, f.seek(0, 2) - _TAIL))
-        text = f.read(_TAIL).decode("ascii", "replace")
+    near the end of the cache's record, or that is refused. Raises `OSError`."""
+    try:
+        with opened_in(cache, cache / DIRECTORY / library) as f:
+            f.seek(max(0, f.seek(0, 2) - _TAIL))
+            text = f.read(_TAIL).decode("ascii", "replace")
+    except RefusedError:
+        return None
     for line in reversed(text.splitlines()):
         match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) (\S+) (\S+)", line)
         if match and match[3] == blob and match[4] == archs:

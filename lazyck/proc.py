@@ -8,6 +8,7 @@ of the project's build that lazyck repeats: these find what they would have foun
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -195,3 +196,34 @@ class Running:
             self._tail.append(line.rstrip("\n"))
             if self._on_line is not None:
                 self._on_line(line.rstrip("\n"))
+
+
+class Conversation:
+    """A program that is spoken with through its standard input and output, in a session of its own. What it says on
+    stderr is left out. Raises `OSError` when it cannot be started."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        words, variables = _own(argv, None)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=variables, start_new_session=True
+        )
+        assert self._process.stdin and self._process.stdout
+        self.input, self.output = self._process.stdin, self._process.stdout
+
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it; may be called while another thread reads."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it, and forget it."""
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        for pipe in (self.input, self.output):
+            with contextlib.suppress(OSError):
+                pipe.close()

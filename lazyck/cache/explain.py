@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache.entries import CacheEntry, parse
-from lazyck.files import open_regular
+from lazyck.directory import RefusedError, opened_in
 from lazyck.manifest import Manifest, Recipe
 from lazyck.prebuild.entries import Entry
 from lazyck.quantities import show_seconds
@@ -66,10 +66,12 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
 def problem_of(path: Path, machine: str) -> str:
     """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
     try:
-        with open_regular(path, os.O_NOFOLLOW) as f:
+        with opened_in(path.parents[3], path) as f:
             head = f.read(_HEAD_SIZE)
             f.seek(max(0, f.seek(0, os.SEEK_END) - _TRAILER_SIZE))
             trailer = f.read(_TRAILER_SIZE)
+    except RefusedError as e:
+        return e.message
     except OSError as e:
         return f"it cannot be read: {e.strerror}"
     if not trailer.startswith(_TRAILER_MAGIC) or len(trailer) < _TRAILER_SIZE or len(head) < _HEAD_SIZE:
@@ -125,7 +127,7 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
 def read_command(log: Path) -> list[str] | None:
     """The compile command at the head of an entry's log."""
     try:
-        with open_regular(log, os.O_NOFOLLOW) as f:
+        with opened_in(log.parents[3], log) as f:
             line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
         return shlex.split(line[2:]) if line.startswith("$ ") else None
     except (RefusedError, OSError, ValueError):

@@ -4,15 +4,14 @@ here, but the process can, and it ends with the exchange."""
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from lazyck.errors import RemoteError
+from lazyck.proc import Conversation
 from lazyck.remote.exchange import current
 from lazyck.remote.extras import need
 from lazyck.remote.store import StoreError
@@ -81,13 +80,8 @@ class _Child:
         program = (
             f"import sys; sys.path[:] = {[p for p in sys.path if p]!r}; from lazyck.remote.apart import main; main()"
         )
-        argv = [sys.executable, "-c", program]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        assert self._process.stdin and self._process.stdout
-        self._in, self._out = self._process.stdin, self._process.stdout
+        self._process = Conversation([sys.executable, "-c", program])
+        self._in, self._out = self._process.input, self._process.output
         self._say({"url": tier.url, "label": tier.label})
 
     def ask(self, method: str, *words: Any) -> dict[str, Any]:
@@ -112,16 +106,11 @@ class _Child:
 
     def release(self) -> None:
         """It is idle, if it has said all that it was asked."""
-        if not self._is_busy and self._process.poll() is None:
+        if not self._is_busy and self._process.is_running():
             with self._lock:
                 self._idle.append(self)
             return
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
-        for pipe in (self._in, self._out):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        self._process.close()
 
     def _say(self, line: dict[str, Any]) -> None:
         self._in.write(json.dumps(line).encode() + b"\n")

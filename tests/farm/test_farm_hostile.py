@@ -42,7 +42,7 @@ def build(bundle: Bundle, cluster: Cluster) -> subprocess.CompletedProcess[str]:
     words = ["prebuild", "build", "--manifest", str(bundle.file), "--all", "--executor", cluster.url]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "LAZYCK_REMOTE": cluster.remote, **IMPATIENT}
     argv = [sys.executable, "-m", "lazyck", *words]
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=40)
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=150)
 
 
 LOADS = "lazyck: error: the cluster sent a pickle that loads builtins.exec, which would have run code here: refused"

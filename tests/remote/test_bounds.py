@@ -26,7 +26,7 @@ from lazyck.remote.exchange import Work
 from lazyck.remote.record import Record, encode
 from lazyck.remote.tiers import Times
 
-BUFFERS = 16 << 20  # bytes that two sockets of this machine hold at most, which nobody has read
+BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most, which nobody has read
 MIB = 1 << 20
 Play = Callable[["Flood", socket.socket], None]
 

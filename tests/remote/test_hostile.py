@@ -158,7 +158,8 @@ def test_a_host_that_answers_nothing_costs_the_connect_time(hostile: Hostile, tm
 def test_a_full_server_is_read_but_not_waited_for(hostile: Hostile, tmp_path: Path) -> None:
     seed(hostile, tmp_path)
     hostile.mood, hostile.methods = "full", "PUT"
-    host = Host(tmp_path / "1", f"{hostile.url}|trusted")
+    # Writes are passed over for three seconds from then on, reads are not.
+    host = Host(tmp_path / "1", f"{hostile.url}|trusted", LAZYCK_REMOTE_TIMEOUT="30")
     new = "libx/gfx942-cc-1/new-0123456789abcdef.so"
     began = time.monotonic()
     runtime = host.miss(name=new)

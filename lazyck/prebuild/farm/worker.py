@@ -151,8 +151,10 @@ def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] |
 
 def _tail(path: Path) -> str:
     try:
-        return path.read_bytes()[-LONGEST_TEXT:].decode(errors="replace")
-    except OSError:
+        with opened_in(path.parents[3], path) as log:
+            log.seek(max(0, log.seek(0, 2) - LONGEST_TEXT))
+            return log.read(LONGEST_TEXT).decode(errors="replace")
+    except (RefusedError, OSError):
         return ""
 
 
