@@ -27,7 +27,7 @@ PRIVATE_MARK = ".lazyck."
 
 # -- versions ---------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 4
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
 CACHE_VERSION = "v1"

@@ -19,6 +19,8 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
                library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
                machine:S                               "x86_64", "aarch64"; "": that of whoever reads
                private:L                               names that blobs call by private ones, which no stub has
+               contents:S                              SHA-256 of the bundle's list of its contents, which has that of
+                                                       each file (see bundle.py); "": laid out by hand, taken as it is
     blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32
     symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
     recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
@@ -28,7 +30,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
 Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
 alternate name and value. Offsets (`*_at`) count from the start of the header.
 
-History: version 1, the first. 2: machine. 3: private.
+History: version 1, the first. 2: machine. 3: private. 4: contents.
 """
 
 from __future__ import annotations
@@ -149,6 +151,7 @@ class Manifest:
     digest: str = ""
     machine: str = ""
     private: tuple[str, ...] = ()
+    contents: str = ""
 
     @property
     def shelf(self) -> str:
@@ -165,7 +168,7 @@ class Manifest:
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
-_HEADER = struct.Struct("<8s22I")
+_HEADER = struct.Struct("<8s23I")
 _BLOB = struct.Struct("<6I")
 _SYMBOL = struct.Struct("<2I")
 _RECIPE = struct.Struct("<9I")
@@ -231,7 +234,7 @@ def encode(manifest: Manifest) -> bytes:
     names = [pool.string(t) for t in (manifest.library, manifest.soname, manifest.cache_name, manifest.root)]
     names += [pool.list(manifest.archs), pool.list(_flat(manifest.eager))]
     names += [pool.string(manifest.creator), pool.string(manifest.digest), pool.string(manifest.machine)]
-    names += [pool.list(manifest.private)]
+    names += [pool.list(manifest.private), pool.string(manifest.contents)]
     lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
     blobs_at = _HEADER.size
     symbols_at = blobs_at + len(blobs)
@@ -341,6 +344,7 @@ def _decode(data: bytes) -> Manifest:
         digest=text(h[20]),
         machine=text(h[21]),
         private=texts(h[22]),
+        contents=text(h[23]),
         recipes=tuple(recipes),
         blobs=tuple(blobs),
     )

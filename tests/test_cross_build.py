@@ -73,15 +73,21 @@ def test_first_call_in_the_emulator_compiles_and_the_second_process_does_not(ops
     assert (second.stdout, second.stderr) == (reference.stdout, "")
 
 
-def test_failed_compile_is_an_exception_that_the_library_catches(ops: Ops, where: Path, tmp_path: Path) -> None:
+def test_failed_compile_is_an_exception_that_the_library_catches(ops: Ops, where: Path) -> None:
+    done = call(where, ops.library, LAZYCK_LAUNCHER="/broken")
+    assert done.returncode == 3, done
+    assert "cannot compile blob 'special_d64_true' for aarch64: " in done.stdout
+    assert "broken" in done.stdout
+
+
+def test_bundle_of_another_is_refused(ops: Ops, where: Path, tmp_path: Path) -> None:
     copy = tmp_path / "lazyck"
     shutil.copytree(ops.tmp / "libs", copy)
     (source,) = copy.rglob("special_d64_true.cpp")
     source.write_text("broken\n")
     done = call(where, ops.library, LAZYCK_ROOT=str(source.parents[source.parts[::-1].index("bundle") - 1]))
     assert done.returncode == 3, done
-    assert "cannot compile blob 'special_d64_true' for aarch64: " in done.stdout
-    assert "broken" in done.stdout
+    assert f"not as it was when the library was built: '{source}' was changed" in done.stdout
 
 
 def test_summary_and_manifest_name_the_same_blobs_as_for_this_machine(ops: Ops, lazyck: Lazyck) -> None:

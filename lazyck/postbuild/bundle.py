@@ -13,14 +13,15 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from lazyck import abi
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.files import digest, encode
-from lazyck.manifest import Recipe
+from lazyck.manifest import Manifest, Recipe
+from lazyck.manifest import encode as encode_manifest
 from lazyck.tarball import write_tarball
 from lazyck.toolchains.base import Toolchain
 
@@ -266,12 +267,14 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
     return digest(*map(encode, (KEY_VERSION, *library, *words, source, headers)))
 
 
-def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -> int:
-    """Lay out the bundle of `library` at `root`: `files` maps a place in the bundle to the file that goes there.
+def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
+    """Lay out the bundle of a library at `root`: `files` maps a place in the bundle to the file that goes there.
 
-    The file `contents` has the digest of each, for the runtime (runtime/src/contents.cpp has the grammar). Replaces an
-    older bundle of the same library; returns the bytes written.
+    The file `contents` has the digest of each, for the runtime (runtime/src/contents.cpp has the grammar), and the
+    manifest that list's: so the library, which carries the manifest, knows its bundle from any other. Replaces an older
+    bundle of the same library; returns the encoded manifest, and the number of bytes written.
     """
+    library = manifest.library
     own = root / library
     if own.exists():
         shutil.rmtree(own)
@@ -294,9 +297,10 @@ def write(root: Path, files: Mapping[str, str], manifest: bytes, library: str) -
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
     own.mkdir(parents=True, exist_ok=True)
     listing = b"".join(record + b"\0" for record in contents)
+    encoded = encode_manifest(replace(manifest, contents=hashlib.sha256(listing).hexdigest()))
     (own / "contents").write_bytes(listing)
-    (own / "manifest").write_bytes(manifest)
-    return size + len(listing) + len(manifest)
+    (own / "manifest").write_bytes(encoded)
+    return encoded, size + len(listing) + len(encoded)
 
 
 class Apart:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lazyck import manifest, proc
+from lazyck import proc
 from lazyck.command import LinkCommand
 from lazyck.config import runtime_source
 from lazyck.files import encode, write_atomic
@@ -241,8 +241,7 @@ def write(
     runtime: cudart.Runtime | None,
 ) -> int:
     """Lay out the bundle and make the objects that lazyck adds to the link; returns the bundle's size in bytes."""
-    data = manifest.encode(made.manifest)
-    size = bundle.write(directory / "bundle", made.files, data, made.manifest.library)
+    data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
     if settled.lazy:
         names = [s for s, _ in made.manifest.symbols]

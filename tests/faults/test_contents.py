@@ -48,11 +48,11 @@ def test_changed_file_of_the_bundle_keeps_blobs_out_of_the_cache(patient: Patien
     done = patient.call("100")
     assert done.returncode == 3
     assert f"not as it was when the library was built: '{path}' was changed" in done.stdout
-    # Only the blobs that may read it, and each is compiled once.
+    # Only the blobs that may read it, and of those none is compiled.
     wanted = 1 if change == "add.cpp" else 0
     assert len(patient.entries()) == wanted
     assert done.stdout.endswith("sub: 3\n") == bool(wanted)
-    assert patient.lib.compiles() == 2
+    assert patient.lib.compiles() == wanted
     path.write_bytes(good)
     patient.expect_recovery()
 

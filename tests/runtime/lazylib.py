@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from lazyck import abi
 from lazyck.config import tools_dir
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.postbuild.bundle import CONTENTS_VERSION
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.runtime.build import SOURCES as SOURCES
@@ -124,6 +125,13 @@ def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
     path.chmod(0o755)
 
 
+def contents_of(root: Path, files: Sequence[Path]) -> bytes:
+    """What the file `contents` of a bundle at `root` says of `files`."""
+    digests = [(hashlib.sha256(f.read_bytes()).hexdigest(), f.relative_to(root)) for f in files]
+    records = [CONTENTS_VERSION, *(f"{digest} {place}".encode() for digest, place in digests)]
+    return b"".join(record + b"\0" for record in records)
+
+
 def build_lazy_library(
     directory: Path,
     objects_dir: Path,
@@ -150,25 +158,30 @@ def build_lazy_library(
     embed: bool = True,
     links_library: bool = True,
     cache_name: str = "",
+    sealed: bool = False,
 ) -> LazyLibrary:
-    """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h"."""
+    """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h".
+
+    With `sealed` its bundle is as `lazyck build` makes it, and the library knows the digest of what is in it.
+    """
     compiler = compiler or machine.cxx
     root = directory / "lazyck"
-    (root / "src").mkdir(parents=True)
-    (root / name).mkdir()
+    src = f"{name}/tree" if sealed else "src"
+    (root / src).mkdir(parents=True)
+    (root / name).mkdir(exist_ok=True)
     (directory / "demo.h").write_text(header)
-    (root / "src" / "demo.h").write_text(header)
+    (root / src / "demo.h").write_text(header)
     calls, script = directory / "calls.log", directory / "cxx"
     counting_compiler(script, calls, compiler)
     library = directory / f"lib{name}.so"
     all_flags = ["-std=c++17", "-O1", "-fPIC", *flags]
     records = []
     for blob, text in blobs.items():
-        source = root / "src" / f"{blob}.cpp"
+        source = root / src / f"{blob}.cpp"
         source.write_text(text)
         known = symbols[blob] if symbols else functions_of(source, header, all_flags, compiler)
         key = hashlib.sha256(repr((text, header, all_flags)).encode()).hexdigest()
-        records.append(BlobRecord(blob, f"src/{blob}.cpp", 0, key, known))
+        records.append(BlobRecord(blob, f"{src}/{blob}.cpp", 0, key, known))
     recipe = Recipe(
         toolchain=toolchain,
         toolchain_id="g++-test",
@@ -176,8 +189,8 @@ def build_lazy_library(
         home_env=tuple(home_env),
         compile=tuple(compile_words)
         if compile_words is not None
-        else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE,
-              "-o", abi.PH_OUTPUT),
+        else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/{src}", "-c",
+              abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
         link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT,
               *(("-Wl,--no-as-needed", abi.PH_LIBRARY, f"-Wl,--auxiliary={library.name}") if links_library else ())),
         arch_flags=tuple(arch_flags),
@@ -196,6 +209,10 @@ def build_lazy_library(
         machine=machine.name,
     )
     manifest_file = root / name / "manifest"
+    if sealed:
+        listing = contents_of(root, sorted((root / src).iterdir()))
+        (root / name / "contents").write_bytes(listing)
+        manifest = replace(manifest, contents=hashlib.sha256(listing).hexdigest())
     manifest_file.write_bytes(encode(manifest))
     stubs = directory / "stubs.s"
     embedded = directory / "embedded"

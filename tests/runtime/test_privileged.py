@@ -15,6 +15,7 @@ from lazylib import CXX, LazyLibrary, build_lazy_library, run
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from lazyck import abi
+from lazyck.postbuild.bundle import deploy
 
 CALLER = "12345"
 NO_SETUID = """
@@ -40,14 +41,25 @@ def as_caller(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]
 @pytest.fixture
 def lib(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
     """A library with a setuid-root program, whose cache in root's home is removed again."""
+    yield from setuid_library(public, objects_dir, sealed=False)
+
+
+@pytest.fixture
+def sealed(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
+    """The same with a bundle as `lazyck build` makes it."""
+    yield from setuid_library(public, objects_dir, sealed=True)
+
+
+def setuid_library(public: Path, objects_dir: Path, sealed: bool) -> Iterator[LazyLibrary]:
     if os.geteuid() != 0:
         pytest.skip("only root can make a setuid-root program")
     name = public.name
-    steps = (CXX, "-std=c++17", "-fPIC", "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
+    steps = (CXX, "-std=c++17", "-fPIC", "-I", f"{abi.PH_ROOT}/{'demo/tree' if sealed else 'src'}", "-c", abi.PH_SOURCE,
+             "-o", abi.PH_OUTPUT)  # fmt: skip
     (public / "lib").mkdir()
     lib = build_lazy_library(
         public / "lib", objects_dir, BLOBS, MAIN, header=HEADER,
-        symbols=SYMBOLS, compile_words=steps, cache_name=name,
+        symbols=SYMBOLS, compile_words=steps, cache_name=name, sealed=sealed,
     )  # fmt: skip
     # No script: a shell gives back what rights it has from a setuid program.
     wrapper = public / "wrapper.cpp"
@@ -119,3 +131,27 @@ def test_bundle_that_the_caller_can_write_is_not_compiled_by_a_setuid_program(li
     assert done.returncode == 3
     assert "refusing to compile blob 'add' in a privileged program" in done.stdout
     assert f"it belongs to user {CALLER}" in done.stdout
+
+
+@pytest.mark.parametrize("place", ["tree/demo.h", "tree/add.cpp", "tree", "contents", "", "..", "sources.tar.gz"])
+@pytest.mark.parametrize("how", ["owner", "mode"])
+def test_nothing_that_leads_to_what_a_setuid_program_compiles_is_anybody_elses(
+    sealed: LazyLibrary, place: str, how: str
+) -> None:
+    own = sealed.directory / "lazyck" / "demo"
+    if place == "sources.tar.gz":
+        deploy(own, own)
+    path = (own / place).resolve()
+    if how == "owner":
+        os.chown(path, int(CALLER), int(CALLER))
+    else:
+        path.chmod(0o777)
+    done = as_caller(sealed.directory / "main")
+    reason = f"it belongs to user {CALLER}" if how == "owner" else "others can write to it"
+    assert done.returncode == 3 and f"'{path}': {reason}" in done.stdout, done
+    assert not list(root_cache(sealed.directory.parent.name).rglob("*.so"))
+
+
+def test_bundle_that_is_roots_is_compiled_by_a_setuid_program(sealed: LazyLibrary) -> None:
+    done = as_caller(sealed.directory / "main")
+    assert (done.stdout, done.returncode) == ("8\n", 0), done.stderr

@@ -71,13 +71,11 @@ class Compilation {
         const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);
         // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
-        // The key says what the sources were. After the compile, so that none can change between the check and the use.
+        // The key says what the sources were, and was looked at before.
         const std::string change = m_request.find_change();
         if (!change.empty()) {
-            fail_here("the bundle is not as it was when the library was built: " + change,
-                      "what is made of it must not go into the cache under a key that says otherwise; install the"
-                      " library again, or build it again with the change",
-                      {true, 0});
+            fail_here("the bundle was changed while it was compiled from: " + change,
+                      "what is made of it must not go into the cache under a key that says otherwise", {false, 0});
         }
         seal_entry(output.get(), m_key.id());
         keep_log();
@@ -229,27 +227,9 @@ class Compilation {
     bool m_is_end_known = true;
 };
 
-// A privileged program can be started through a link beside a bundle that its caller wrote.
-void check_owner(const CompileRequest& request) {
-    for (const std::string& path : {request.root, request.source}) {
-        struct stat st;
-        const std::string stranger = stat(path.c_str(), &st) == 0 ? stranger_of(st) : system_text(errno);
-        if (stranger.empty()) continue;
-        fail("lazyck: refusing to compile blob '" + visible(request.blob) + "' in a privileged program from '" + path +
-                 "': " + stranger + "; install the bundle as root",
-             {request.blob, "", ""});
-    }
-}
-
 }  // namespace
 
 UniqueFd compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
-    if (!is_file(request.source)) {
-        fail("lazyck: cannot compile blob '" + visible(request.blob) + "' for " + request.arch_label +
-                 ": its source '" + request.source + "' is not there; " LAZYCK_ENV_ROOT " names the library's bundle",
-             {request.blob, "", ""});
-    }
-    if (is_privileged()) check_owner(request);
     return Compilation(request, cache, key).run();
 }
 

@@ -60,6 +60,8 @@ class ManifestView {
     Strings archs() const { return list(m_header.archs); }
     // Names of functions and variables with LAZYCK_PRIVATE_MARK and a tag behind them: so blobs call them.
     Strings private_names() const;
+    // SHA-256 of the bundle's list of its contents; "": it was laid out by hand.
+    const char* contents() const { return string(m_header.contents); }
     // The machine that the library and its entries are for; this one's own when the manifest leaves it open.
     std::uint16_t machine() const { return m_machine; }
 
@@ -68,7 +70,8 @@ class ManifestView {
         std::uint32_t version, size;
         std::uint32_t blobs, symbols, recipes, words;
         std::uint32_t blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size;
-        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest, machine, private_names;
+        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest, machine, private_names,
+            contents;
     };
 
     [[noreturn]] void fail_damaged(const char* what) const;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "archive.h"
+#include "contents.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -18,14 +19,20 @@ namespace {
 
 enum class Match { no_bundle, other_build, this_build };
 
-// Whether the bundle at `root` has this very blob. One that has no manifest was laid out by hand: taken as it is.
+// Whether the bundle at `root` is the library's, by what it says of itself: what it has is looked at before each
+// compile.
 Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
     const std::string library = file_name_of(manifest.library());
     if (!is_file(root + "/" + blob.source) && !is_file(archive_path(root, library))) return Match::no_bundle;
+    const bool has_digest = manifest.contents()[0] != '\0';
+    if (has_digest && is_file(root + "/" + library + "/contents"))
+        return Contents::is_own_list(root, manifest) ? Match::this_build : Match::other_build;
     const std::string path = root + "/" + library + "/manifest";
     MappedFile file;
     if (file.map(path) != 0) return Match::this_build;
     const ManifestView there(file.data(), file.size(), path);
+    if (has_digest)
+        return std::string_view(there.contents()) == manifest.contents() ? Match::this_build : Match::other_build;
     for (std::uint32_t i = 0; i < there.blob_count(); ++i) {
         const BlobRow row = there.blob(i);
         if (std::string_view(row.name) != blob.name) continue;
@@ -55,6 +62,7 @@ void check_bundle(const Strings& roots, const std::string& library, const Manife
 
 Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library) {
     if (!given.empty()) return {given};
+    if (library.empty()) return baked.empty() || baked[0] != '/' ? Strings() : Strings{baked};
     const std::string directory = directory_of(library);
     Strings roots = {directory + "/lazyck"};
     if (!baked.empty()) roots.push_back(baked[0] == '/' ? baked : directory + "/" + baked);
@@ -63,6 +71,13 @@ Strings bundle_roots(const std::string& given, const std::string& baked, const s
 
 std::string root_of_blob(const Strings& roots, const std::string& library, const ManifestView& manifest,
                          const BlobRow& blob) {
+    if (roots.empty()) {
+        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the system does not tell where the file of " +
+                 visible(manifest.library()) +
+                 " is, beside which its bundle lies (without /proc it is known where it was"
+                 " loaded by an absolute path); name what holds the bundle with " LAZYCK_ENV_ROOT,
+             {blob.name, "", ""});
+    }
     std::string other;
     for (const std::string& root : roots) {
         const Match match = match_of(root, manifest, blob);
