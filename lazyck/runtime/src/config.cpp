@@ -2,17 +2,18 @@
 
 #include <pwd.h>
 #include <sched.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "numbers.h"
 
 namespace lazyck::rt {
 
@@ -62,21 +63,20 @@ unsigned read_jobs() {
 double read_seconds(const char* variable, double by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
-    char* end = nullptr;
-    const double seconds = std::strtod(value.c_str(), &end);
-    if (*end != '\0' || !(seconds >= 0 && seconds <= k_longest_time)) {
+    const std::optional<double> seconds = number_in(value);
+    if (!seconds || *seconds > k_longest_time) {
         fail_variable(variable, value, "must be a number of seconds, 0 or more");
     }
-    return seconds;
+    return *seconds;
 }
 
 // A size such as 4G, 512M or 800000K, in kilobytes.
 long read_size_kib(const char* variable, long by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    const std::string units = "KMGT", unit = end;
+    std::string_view unit = value;
+    const double number = take_number(unit).value_or(-1);
+    const std::string_view units = "KMGT";
     double kib = number;
     if (unit.size() == 1 && units.find(unit[0]) != std::string::npos) {
         for (std::size_t i = 0; i < units.find(unit[0]); ++i) kib *= 1024;
@@ -110,24 +110,17 @@ std::string home_of_account() {
     return error == 0 && found != nullptr ? entry.pw_dir : "";
 }
 
+// $XDG_CACHE_HOME, else ~/.cache. The system's name services are asked here, where no lock is held: they load
+// libraries.
+std::string read_caches(bool is_given) {
+    const std::string xdg = environment("XDG_CACHE_HOME");
+    if (!xdg.empty() && xdg[0] == '/') return xdg;
+    std::string home = environment("HOME");
+    if ((home.empty() || home[0] != '/') && !is_given) home = home_of_account();
+    return home.empty() || home[0] != '/' ? "" : home + "/.cache";
+}
+
 }  // namespace
-
-bool is_privileged() { return getauxval(AT_SECURE) != 0; }
-
-std::string environment(const char* variable) {
-    // Whoever starts a setuid program is not to say what it loads, compiles, or where.
-    const char* value = is_privileged() ? nullptr : std::getenv(variable);
-    return value == nullptr ? "" : value;
-}
-
-std::string rank_name() {
-    for (const char* variable : {"RANK", "LOCAL_RANK"}) {
-        const std::string value = environment(variable);
-        const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-        if (is_number && value.size() < 10) return "rank " + value;
-    }
-    return "";
-}
 
 std::string cache_root(const std::string& text, const char* what) {
     const bool is_clean = text.size() > 1 && text[0] == '/' && text.back() != '/' &&
@@ -184,6 +177,7 @@ Config read_config() {
     if (!config.manifest.empty() && !is_file(config.manifest)) {
         fail_variable(LAZYCK_ENV_MANIFEST, config.manifest, "no such file");
     }
+    config.caches = read_caches(!config.cache_dir.empty());
     config.name = read_name();
     check_log_settings();
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
@@ -212,17 +206,13 @@ Config read_config() {
     return config;
 }
 
-std::string default_cache_dir(const std::string& name) {
+std::string default_cache_dir(const std::string& caches, const std::string& name) {
     if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
         fail("lazyck: the library's name for its cache, " + shell_quote(name) +
              ", is not a plain directory name; set " LAZYCK_ENV_CACHE_DIR " or " LAZYCK_ENV_NAME);
     }
-    const std::string xdg = environment("XDG_CACHE_HOME");
-    if (!xdg.empty() && xdg[0] == '/') return cache_root(xdg + "/" + name, "XDG_CACHE_HOME gives the cache ");
-    std::string home = environment("HOME");
-    if (home.empty() || home[0] != '/') home = home_of_account();
-    if (home.empty() || home[0] != '/') fail("lazyck: no home directory for the cache; set " LAZYCK_ENV_CACHE_DIR);
-    return cache_root(home + "/.cache/" + name, "HOME gives the cache ");
+    if (caches.empty()) fail("lazyck: no home directory for the cache; set " LAZYCK_ENV_CACHE_DIR);
+    return cache_root(caches + "/" + name, "XDG_CACHE_HOME or HOME gives the cache ");
 }
 
 }  // namespace lazyck::rt

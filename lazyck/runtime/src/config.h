@@ -1,14 +1,16 @@
-// What the environment says, read once and typed. The only file that calls getenv.
+// What the environment says, read once and typed.
 #pragma once
 
 #include <string>
 
+#include "environment.h"
 #include "text.h"
 
 namespace lazyck::rt {
 
 struct Config {
     std::string cache_dir;  // "": the default below the user's cache directory
+    std::string caches;     // that directory, where the user's caches are by default; "": no home is known
     std::string root;       // "": the manifest's
     std::string manifest;   // "": none
     std::string name;       // "": the manifest's
@@ -33,27 +35,18 @@ struct Config {
 // Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.
 Config read_config();
 
-// "rank 3" in a distributed job (RANK, else LOCAL_RANK), else "".
-std::string rank_name();
-
-// Whether a failure should end the process (LAZYCK_ON_ERROR=abort); read at every failure. A bad value reads as no.
+// Whether a failure should end the process (LAZYCK_ON_ERROR=abort). A bad value reads as no.
 bool aborts_on_error();
 
 // Archs in `text` (separated by ; , or blanks) in one spelling: "gfx942:xnack-" is gfx942, "sm_90" and "9.0" are 90.
 // Throws CompileError that names `variable`.
 Strings parse_archs(const std::string& text, const char* variable);
 
-// Whether this process has more rights than whoever started it (setuid, setgid, file capabilities).
-bool is_privileged();
-
-// `variable` as it is, or "". Always "" in a privileged process.
-std::string environment(const char* variable);
-
 // `text` as a cache's root: absolute, no link hidden by a trailing '/' or '.'. Throws CompileError, which begins with
 // `what`, where it is relative or has '..'.
 std::string cache_root(const std::string& text, const char* what);
 
-// $XDG_CACHE_HOME/<name>, else ~/.cache/<name>.
-std::string default_cache_dir(const std::string& name);
+// The cache of `name` by default: below `caches`, as Config has it. Throws CompileError.
+std::string default_cache_dir(const std::string& caches, const std::string& name);
 
 }  // namespace lazyck::rt

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 
 #include "files.h"
+#include "numbers.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -17,7 +17,7 @@ namespace {
 constexpr off_t k_most_read = 64 * 1024;
 
 std::string tail_of(const std::string& path) {
-    const UniqueFd fd = open_file(path, O_RDONLY | O_NOFOLLOW);
+    const UniqueFd fd = open_own(path, O_RDONLY);
     if (!fd) return "";
     const off_t size = lseek(fd.get(), 0, SEEK_END);
     std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, k_most_read)), '\0');
@@ -32,12 +32,12 @@ Guess Costs::guess() const {
     Guess found;
     bool is_exact = false;
     for (const std::string& line : split(tail_of(m_path), "\n")) {
-        Cost cost;
-        int length = 0;
-        if (std::sscanf(line.c_str(), "%lf %ld %n", &cost.seconds, &cost.peak_kib, &length) != 2 || length == 0)
-            continue;
-        if (!(cost.seconds >= 0) || cost.peak_kib < 0) continue;
-        std::string_view blob = std::string_view(line).substr(static_cast<std::size_t>(length));
+        std::string_view blob = line;
+        const auto seconds = take_number(blob);
+        const auto peak_kib = take_integer(blob);
+        if (!seconds || !peak_kib || *peak_kib < 0 || blob.empty()) continue;
+        const Cost cost = {*seconds, *peak_kib};
+        blob.remove_prefix(1);
         const bool was_killed = !blob.empty() && blob[0] == '!';
         if (was_killed) blob.remove_prefix(1);
         const std::size_t space = blob.find(' ');
@@ -56,10 +56,9 @@ Guess Costs::guess() const {
 }
 
 void Costs::add(const Cost& cost, bool was_killed) const {
-    char figures[64];
-    std::snprintf(figures, sizeof figures, "%.3f %ld ", cost.seconds, cost.peak_kib);
-    const UniqueFd fd = open_file(m_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
-    if (fd) write_all(fd.get(), figures + std::string(was_killed ? "!" : "") + m_blob + " " + m_archs + "\n");
+    const std::string figures = decimal(cost.seconds, 3) + " " + std::to_string(cost.peak_kib) + " ";
+    const UniqueFd fd = open_own(m_path, O_WRONLY | O_CREAT | O_APPEND);
+    if (fd) write_all(fd.get(), figures + (was_killed ? "!" : "") + m_blob + " " + m_archs + "\n");
 }
 
 }  // namespace lazyck::rt

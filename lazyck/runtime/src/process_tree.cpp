@@ -4,14 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "files.h"
+#include "numbers.h"
 
 namespace lazyck::rt {
 
@@ -23,16 +24,16 @@ constexpr int k_rounds = 20;  // of looking for new descendants while killing
 pid_t parent_of(pid_t pid) {
     const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
     const std::size_t at = text.rfind(')');
-    int parent = 0;
-    if (at == std::string::npos || std::sscanf(text.c_str() + at + 1, " %*c %d", &parent) != 1) return 0;
-    return parent;
+    if (at == std::string::npos || at + 4 > text.size()) return 0;
+    std::string_view rest = std::string_view(text).substr(at + 4);
+    return static_cast<pid_t>(take_integer(rest).value_or(0));
 }
 
 long rss_kib(pid_t pid) {
     const std::string text = read_text("/proc/" + std::to_string(pid) + "/statm");
-    long pages = 0;
-    if (std::sscanf(text.c_str(), "%*d %ld", &pages) != 1) return 0;
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+    std::string_view rest = text;
+    take_integer(rest);  // the address space
+    return take_integer(rest).value_or(0) * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <unordered_map>
@@ -18,6 +17,7 @@
 #include "failure.h"
 #include "files.h"
 #include "messages.h"
+#include "numbers.h"
 
 namespace lazyck::rt {
 
@@ -30,9 +30,13 @@ constexpr std::size_t k_columns = 10;
 // A name that would break its line cannot be recorded.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
 
+std::atomic<long long> g_start{0};  // of the first record, in milliseconds since 1970
+
 std::string process_name() {
-    static const long long s_start = static_cast<long long>(now_seconds() * 1000);
-    return safe_name(host_name()) + ":" + std::to_string(getpid()) + ":" + std::to_string(s_start);
+    long long start = 0;
+    const auto now = static_cast<long long>(now_seconds() * 1000);
+    if (g_start.compare_exchange_strong(start, now)) start = now;
+    return safe_name(host_name()) + ":" + std::to_string(getpid()) + ":" + std::to_string(start);
 }
 
 // Like split, but keeps empty columns.
@@ -54,30 +58,34 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     std::string text;
     for (const ProfileRow& row : rows) {
         if (!is_plain(row.blob + row.library) || row.blob.empty() || row.blob[0] == '#') continue;
-        char figures[128];
-        std::snprintf(figures, sizeof figures, "\t%u\t%lu\t%.1f\t%ld\t", row.order, row.calls, row.seconds,
-                      row.peak_kib);
-        char time[32];
-        std::snprintf(time, sizeof time, "\t%.0f\n", now_seconds());
-        text += row.blob + "\t" + row.library + "\t" + row.archs + figures + rank.substr(rank.find(' ') + 1) + "\t" +
-                process_name() + time;
+        const Strings columns = {row.blob,
+                                 row.library,
+                                 row.archs,
+                                 std::to_string(row.order),
+                                 std::to_string(row.calls),
+                                 decimal(row.seconds, 1),
+                                 std::to_string(row.peak_kib),
+                                 rank.substr(rank.find(' ') + 1),
+                                 process_name(),
+                                 decimal(now_seconds(), 0)};
+        text += join(columns, "\t") + "\n";
     }
     if (text.empty()) return;
-    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0644);
     struct stat st;
     const bool is_open = fd && fstat(fd.get(), &st) == 0;
     if (is_open && st.st_size == 0) text.insert(0, k_header);
-    if (is_open && write_all(fd.get(), text)) return;
+    if (is_open && write_without_signal(fd.get(), text)) return;
     static std::atomic<bool> s_has_warned{false};
     const int error = errno;
     if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
 }
 
 void for_each_row(const std::string& path, const std::string& library, const std::function<void(ProfileRow&)>& take) {
-    const UniqueFd fd = open_file(path, O_RDONLY);
-    if (!fd) fail_system("cannot read the profile '" + path + "'", errno);
+    MappedFile file;
+    if (const int error = file.map(path, true)) fail_system("cannot read the profile '" + path + "'", error);
     unsigned names = 0;
-    for (const std::string& line : split(read_text(fd.get(), 0, SIZE_MAX), "\n")) {
+    for (const std::string& line : split({reinterpret_cast<const char*>(file.data()), file.size()}, "\n")) {
         const Strings columns = columns_of(line);
         if (line[0] == '#' || columns[0].empty()) continue;
         if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
@@ -89,7 +97,7 @@ void for_each_row(const std::string& path, const std::string& library, const std
             row.archs = columns[2];
             row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
             row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
-            row.seconds = std::strtod(columns[5].c_str(), nullptr);
+            row.seconds = number_in(columns[5]).value_or(0);
             row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
             row.process = columns[8];
         }

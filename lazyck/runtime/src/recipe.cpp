@@ -1,7 +1,5 @@
 #include "recipe.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "config.h"
@@ -80,15 +78,14 @@ Strings plan_environment(const CompilePlan& plan) {
                            [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
     };
     Strings out;
-    // A privileged process: neither loader variables nor TMPDIR, GCC_EXEC_PREFIX, PATH and whatever else steers a
-    // compiler come from whoever started it.
-    if (is_privileged()) {
-        out = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"};
-        out.insert(out.end(), plan.set.begin(), plan.set.end());
-        return out;
+    // Of a privileged process there is none: neither loader variables nor TMPDIR, GCC_EXEC_PREFIX, PATH and whatever
+    // else steers a compiler come from whoever started it.
+    for (const std::string& variable : whole_environment()) {
+        if (!sets(variable, "PATH") && !sets(variable, "LC_ALL") && !is_replaced(variable)) out.push_back(variable);
     }
-    for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-        if (!is_replaced(*variable)) out.emplace_back(*variable);
+    // What a compiler says decides what a failure means, so it is to speak English.
+    for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C")}) {
+        if (!is_replaced(own)) out.push_back(own);
     }
     out.insert(out.end(), plan.set.begin(), plan.set.end());
     return out;

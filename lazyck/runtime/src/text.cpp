@@ -1,9 +1,10 @@
 #include "text.h"
 
-#include <cstdio>
-#include <system_error>
+#include <cerrno>
+#include <csignal>
 
 #include "hash.h"
+#include "numbers.h"
 
 namespace lazyck::rt {
 
@@ -42,9 +43,13 @@ bool is_control(std::string_view text, std::size_t length) {
            (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
 }
 
+std::string hex(unsigned char byte) {
+    constexpr char k_digits[] = "0123456789abcdef";
+    return {k_digits[byte >> 4], k_digits[byte & 15]};
+}
+
 std::string escaped(std::string_view text, bool keeps_lines) {
     std::string out;
-    char escape[8];
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t length = utf8_length(text.substr(i));
         const std::size_t taken = length == 0 ? 1 : length;
@@ -53,8 +58,7 @@ std::string escaped(std::string_view text, bool keeps_lines) {
             out += text.substr(i, taken);
         } else {
             for (std::size_t k = 0; k < taken; ++k) {
-                std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[i + k]));
-                out += escape;
+                out += "\\x" + hex(static_cast<unsigned char>(text[i + k]));
             }
         }
         i += taken;
@@ -135,18 +139,15 @@ std::string safe_name(std::string_view text) {
 
 std::string json_string(std::string_view text) {
     std::string out = "\"";
-    char escape[8];
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t length = utf8_length(text.substr(i));
         const auto byte = static_cast<unsigned char>(text[i]);
         if (length > 1) {
             out += text.substr(i, length);
         } else if (length == 0) {
-            std::snprintf(escape, sizeof escape, "\\udc%02x", byte);
-            out += escape;
+            out += "\\udc" + hex(byte);
         } else if (byte < 0x20) {
-            std::snprintf(escape, sizeof escape, "\\u%04x", byte);
-            out += escape;
+            out += "\\u00" + hex(byte);
         } else {
             if (byte == '"' || byte == '\\') out += '\\';
             out += text[i];
@@ -156,12 +157,123 @@ std::string json_string(std::string_view text) {
     return out + "\"";
 }
 
-std::string seconds_text(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
+std::string seconds_text(double seconds) { return decimal(seconds, 1) + " s"; }
+
+namespace {
+
+struct Named {
+    int number;
+    const char* text;
+};
+
+// Those that files, processes and sockets give.
+constexpr Named k_errors[] = {
+    {EPERM, "Operation not permitted"},
+    {ENOENT, "No such file or directory"},
+    {ESRCH, "No such process"},
+    {EINTR, "Interrupted system call"},
+    {EIO, "Input/output error"},
+    {ENXIO, "No such device or address"},
+    {E2BIG, "Argument list too long"},
+    {ENOEXEC, "Exec format error"},
+    {EBADF, "Bad file descriptor"},
+    {ECHILD, "No child processes"},
+    {EAGAIN, "Resource temporarily unavailable"},
+    {ENOMEM, "Cannot allocate memory"},
+    {EACCES, "Permission denied"},
+    {EFAULT, "Bad address"},
+    {EBUSY, "Device or resource busy"},
+    {EEXIST, "File exists"},
+    {EXDEV, "Invalid cross-device link"},
+    {ENODEV, "No such device"},
+    {ENOTDIR, "Not a directory"},
+    {EISDIR, "Is a directory"},
+    {EINVAL, "Invalid argument"},
+    {ENFILE, "Too many open files in system"},
+    {EMFILE, "Too many open files"},
+    {ENOTTY, "Inappropriate ioctl for device"},
+    {ETXTBSY, "Text file busy"},
+    {EFBIG, "File too large"},
+    {ENOSPC, "No space left on device"},
+    {ESPIPE, "Illegal seek"},
+    {EROFS, "Read-only file system"},
+    {EMLINK, "Too many links"},
+    {EPIPE, "Broken pipe"},
+    {ENAMETOOLONG, "File name too long"},
+    {ENOLCK, "No locks available"},
+    {ENOSYS, "Function not implemented"},
+    {ENOTEMPTY, "Directory not empty"},
+    {ELOOP, "Too many levels of symbolic links"},
+    {EOVERFLOW, "Value too large for defined data type"},
+    {EOPNOTSUPP, "Operation not supported"},
+    {ECONNRESET, "Connection reset by peer"},
+    {ETIMEDOUT, "Connection timed out"},
+    {ESTALE, "Stale file handle"},
+    {EDQUOT, "Disk quota exceeded"},
+    {ECANCELED, "Operation canceled"},
+    {EREMOTEIO, "Remote I/O error"},
+};
+
+constexpr Named k_signals[] = {
+    {SIGHUP, "Hangup"},
+    {SIGINT, "Interrupt"},
+    {SIGQUIT, "Quit"},
+    {SIGILL, "Illegal instruction"},
+    {SIGTRAP, "Trace/breakpoint trap"},
+    {SIGABRT, "Aborted"},
+    {SIGBUS, "Bus error"},
+    {SIGFPE, "Floating point exception"},
+    {SIGKILL, "Killed"},
+    {SIGSEGV, "Segmentation fault"},
+    {SIGPIPE, "Broken pipe"},
+    {SIGALRM, "Alarm clock"},
+    {SIGTERM, "Terminated"},
+    {SIGXCPU, "CPU time limit exceeded"},
+    {SIGXFSZ, "File size limit exceeded"},
+    {SIGSYS, "Bad system call"},
+};
+
+}  // namespace
+
+std::string system_text(int error) {
+    for (const Named& each : k_errors) {
+        if (each.number == error) return each.text;
+    }
+    return "error " + std::to_string(error);
+}
+
+std::string signal_text(int signal) {
+    std::string text = "signal " + std::to_string(signal);
+    for (const Named& each : k_signals) {
+        if (each.number == signal) text += " (" + std::string(each.text) + ")";
+    }
     return text;
 }
 
-std::string system_text(int error) { return std::generic_category().message(error); }
+namespace {
+
+std::string two_digits(long value) { return (value < 10 ? "0" : "") + std::to_string(value); }
+
+}  // namespace
+
+// The calendar is that of the proleptic Gregorian year, counted in eras of 400 years from March: see
+// https://howardhinnant.github.io/date_algorithms.html (civil_from_days).
+std::string utc_text(std::int64_t seconds) {
+    constexpr std::int64_t k_day = 86400, k_era = 146097;
+    const std::int64_t day = seconds >= 0 ? seconds / k_day : (seconds - k_day + 1) / k_day;
+    const auto second = static_cast<long>(seconds - day * k_day);
+    const std::int64_t shifted = day + 719468;
+    const std::int64_t era = (shifted >= 0 ? shifted : shifted - k_era + 1) / k_era;
+    const std::int64_t day_of_era = shifted - era * k_era;
+    const std::int64_t year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / (k_era - 1)) / 365;
+    const std::int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    const std::int64_t from_march = (5 * day_of_year + 2) / 153;
+    const std::int64_t month = from_march < 10 ? from_march + 3 : from_march - 9;
+    const std::int64_t year = year_of_era + era * 400 + (month <= 2 ? 1 : 0);
+    const std::int64_t in_month = day_of_year - (153 * from_march + 2) / 5 + 1;
+    return std::to_string(year) + "-" + two_digits(month) + "-" + two_digits(in_month) + " " +
+           two_digits(second / 3600) + ":" + two_digits(second / 60 % 60) + ":" + two_digits(second % 60) + " UTC";
+}
 
 }  // namespace lazyck::rt

@@ -1,6 +1,7 @@
 // Small text functions: quoting, splitting, names that are fit for file systems.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,12 @@ std::string json_string(std::string_view text);
 // Seconds as "23.1 s".
 std::string seconds_text(double seconds);
 
-// Message of an errno value.
+// Message of an errno value, and of a signal's number: "signal 9 (Killed)". In English, whatever the program's
+// language: the C library's own texts take locks and load files for another one.
 std::string system_text(int error);
+std::string signal_text(int signal);
+
+// Seconds since 1970 as "2026-11-23 06:22:18 UTC". The C library's functions read the time zone's files, under a lock.
+std::string utc_text(std::int64_t seconds);
 
 }  // namespace lazyck::rt

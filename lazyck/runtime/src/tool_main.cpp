@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "lazyck_abi.h"
 #include "manifest_view.h"
 #include "messages.h"
+#include "numbers.h"
 #include "parallel.h"
 #include "places.h"
 #include "store.h"
@@ -234,7 +236,9 @@ int run_trim(const Strings& words) {
         } else if (words[i] == "--max-size" && has_value) {
             request.most_bytes = std::stoull(words[++i]);
         } else if (words[i] == "--older-than" && has_value) {
-            request.oldest_seconds = std::stod(words[++i]);
+            const std::optional<double> seconds = number_in(words[++i]);
+            if (!seconds) fail(k_usage);
+            request.oldest_seconds = *seconds;
         } else {
             fail(k_usage);
         }
@@ -242,7 +246,7 @@ int run_trim(const Strings& words) {
     const TrimOutcome outcome =
         trim(cache_root(absolute(words.at(0)), "trim "), request, [](const TrimmedEntry& entry) {
             write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
-                             ", \"last_use\": " + std::to_string(entry.last_use) + "}\n");
+                             ", \"last_use\": " + decimal(entry.last_use, 3) + "}\n");
         });
     const std::string sum = "{\"kept\": " + std::to_string(outcome.kept) +
                             ", \"kept_bytes\": " + std::to_string(outcome.kept_bytes) +

@@ -1,0 +1,68 @@
+#include "numbers.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+namespace lazyck::rt {
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+void skip_blanks(std::string_view& text) {
+    while (!text.empty() && (text[0] == ' ' || text[0] == '\t')) text.remove_prefix(1);
+}
+
+}  // namespace
+
+// By integers: the C++ library writes and reads floating point by to_chars and from_chars since GCC 11 only.
+std::string decimal(double value, int digits) {
+    double scale = 1;
+    for (int i = 0; i < digits; ++i) scale *= 10;
+    const double scaled = value * scale;
+    if (!(scaled > -9e18 && scaled < 9e18)) return "0";
+    const auto rounded = static_cast<std::int64_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+    std::string text = std::to_string(rounded < 0 ? -rounded : rounded);
+    const auto behind = static_cast<std::size_t>(digits);
+    if (text.size() <= behind) text.insert(0, behind + 1 - text.size(), '0');
+    if (behind > 0) text.insert(text.size() - behind, ".");
+    return rounded < 0 ? "-" + text : text;
+}
+
+std::optional<double> take_number(std::string_view& text) {
+    skip_blanks(text);
+    std::string_view rest = text;
+    double value = 0, unit = 1;
+    bool has_digits = false, is_behind = false;
+    while (!rest.empty() && (is_digit(rest[0]) || (rest[0] == '.' && !is_behind))) {
+        if (rest[0] == '.') {
+            is_behind = true;
+        } else {
+            value = 10 * value + (rest[0] - '0');
+            if (is_behind) unit *= 10;
+            has_digits = true;
+        }
+        rest.remove_prefix(1);
+    }
+    if (!has_digits || !std::isfinite(value) || !std::isfinite(unit)) return std::nullopt;
+    text = rest;
+    return value / unit;
+}
+
+std::optional<long> take_integer(std::string_view& text) {
+    skip_blanks(text);
+    long value = 0;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (end.ec != std::errc()) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end.ptr - text.data()));
+    return value;
+}
+
+std::optional<double> number_in(std::string_view text) {
+    if (text.empty() || text[0] == ' ' || text[0] == '\t') return std::nullopt;
+    const std::optional<double> value = take_number(text);
+    return text.empty() ? value : std::nullopt;
+}
+
+}  // namespace lazyck::rt
