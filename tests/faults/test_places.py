@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -137,17 +136,30 @@ def test_no_home_and_a_noexec_tmp(patient: Patient, temporary: Path) -> None:
 @pytest.mark.parametrize("home", ["", "/", "/nonexistent", "/root", "relative"])
 def test_unknown_user_without_a_home(patient: Patient, temporary: Path, home: str) -> None:
     env = {"LAZYCK_CACHE_DIR": "", "XDG_CACHE_HOME": "", "HOME": home, "TMPDIR": str(temporary)}
-    done = patient.call(env=env, by=AS_OTHER)
-    assert (done.returncode, done.stdout) == (0, GOOD), done
-    assert done.stderr.count(f"compiled blobs go to '{temporary}/lazyck-") == 1
-    assert "set LAZYCK_CACHE_DIR" in done.stderr
-    (place,) = temporary.iterdir()
-    assert place.stat().st_mode & 0o7777 == 0o700
-    assert place.stat().st_uid == OTHER_USER
-    # Another name every time: nobody can have prepared it.
-    patient.call(env=env, by=AS_OTHER)
-    assert len(list(temporary.iterdir())) == 2
+    script = patient.lib.compiler.read_text()
+    look = f"\nstat -c '%a %u' {temporary}/lazyck-*/ > {temporary}/seen\nif [ -n"
+    patient.lib.compiler.write_text(script.replace("\nif [ -n", look, 1))
+    try:
+        # Another name every time: nobody can have prepared it.
+        names = set()
+        for _ in range(2):
+            done = patient.call(env=env, by=AS_OTHER)
+            assert (done.returncode, done.stdout) == (0, GOOD), done
+            names.add(stand_in(done))
+            assert "set LAZYCK_CACHE_DIR" in done.stderr
+            assert (temporary / "seen").read_text() == f"700 {OTHER_USER}\n"
+            (temporary / "seen").unlink()
+            assert not list(temporary.iterdir())  # it was for that process alone
+        assert len(names) == 2
+    finally:
+        patient.lib.compiler.write_text(script)
     patient.expect_recovery()
+
+
+def stand_in(done: subprocess.CompletedProcess[str]) -> Path:
+    """Where a call said, once, that blobs go."""
+    assert done.stderr.count("compiled blobs go to '") == 1, done
+    return Path(done.stderr.split("compiled blobs go to '")[1].split("'")[0])
 
 
 @needs_root
@@ -195,9 +207,9 @@ def test_temporary_directory_in_which_others_can_swap_names_is_not_used(patient:
     env = {"LAZYCK_CACHE_DIR": "", "HOME": "/nonexistent", "TMPDIR": str(loose)}
     done = patient.call(env=env, by=AS_OTHER)
     assert (done.returncode, done.stdout) == (0, GOOD), done
-    assert not list(loose.iterdir())
-    assert "compiled blobs go to '/tmp/lazyck-" in done.stderr
-    shutil.rmtree(done.stderr.split("compiled blobs go to '")[1].split("'")[0])
+    # Nothing is left of it at the end, wherever it was: what is said tells.
+    assert "compiled blobs go to '/tmp/lazyck-" in done.stderr and str(loose) not in done.stderr, done
+    assert not stand_in(done).exists()
 
 
 def test_unsafe_cache_is_refused_although_there_are_other_places(patient: Patient) -> None:
@@ -213,12 +225,13 @@ def test_unsafe_cache_is_refused_although_there_are_other_places(patient: Patien
 
 def test_stand_ins_of_ended_processes_are_removed(patient: Patient, temporary: Path) -> None:
     env = {"LAZYCK_CACHE_DIR": "/proc/nowhere", "TMPDIR": str(temporary)}
+    left = stand_in(patient.call(env=env))
+    left.mkdir()  # as if that process had been killed
     assert patient.call(env=env).stdout == GOOD
-    (first,) = temporary.iterdir()
-    os.utime(first, (time.time() - 3600,) * 2)
+    assert list(temporary.iterdir()) == [left]  # too young to tell
+    os.utime(left, (time.time() - 3600,) * 2)
     assert patient.call(env=env).stdout == GOOD
-    (second,) = temporary.iterdir()
-    assert second != first
+    assert not list(temporary.iterdir())
     patient.expect_recovery()
 
 

@@ -4,10 +4,12 @@
 #include "caches.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -57,11 +59,12 @@ std::string first_line(const CompileError& e) {
 
 }  // namespace
 
-Caches::Caches(const std::string& given, std::string name, const Strings& tiers) : m_name(std::move(name)) {
+Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers)
+    : m_name(std::move(name)) {
     std::string root = given;
     if (root.empty()) {
         try {
-            root = default_cache_dir(m_name);
+            root = default_cache_dir(parent, m_name);
         } catch (const CompileError& e) {
             m_no_own = first_line(e);
         }
@@ -125,6 +128,19 @@ void Caches::forget_bad_places() {
     begin_again();
 }
 
+void Caches::close() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    for (Private& place : m_private) {
+        const std::string& root = place.cache->root();
+        const UniqueFd parent = open_file(directory_of(root), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        const UniqueFd fd = parent ? open_at(parent.get(), file_name_of(root), O_RDONLY | O_DIRECTORY) : UniqueFd();
+        if (place.process != getpid() || !fd) continue;
+        place.hold = UniqueFd();
+        if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
+        remove_tree(parent.get(), file_name_of(root));
+    }
+}
+
 void Caches::begin_again() {
     m_used.clear();
     if (m_own) m_used.push_back(m_own);
@@ -155,7 +171,7 @@ std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
     remove_left_over(directory.get(), m_name + "-");
     std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return nullptr;
-    m_private.push_back({parent, std::make_shared<Cache>(root), hold_directory(root)});
+    m_private.push_back({parent, std::make_shared<Cache>(root), hold_directory(root), getpid()});
     return m_private.back().cache;
 }
 

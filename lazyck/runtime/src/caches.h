@@ -15,9 +15,9 @@ namespace lazyck::rt {
 
 class Caches {
  public:
-    // `given` is where the user wants it, or "": the default place of `name`. `tiers` are the roots of those that are
-    // only looked in.
-    Caches(const std::string& given, std::string name, const Strings& tiers);
+    // `given` is where the user wants it, or "": that of `name` below `parent` (see Config::caches). `tiers` are the
+    // roots of those that are only looked in.
+    Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers);
 
     // The user's own. Throws CompileError when there is no place for it.
     std::shared_ptr<Cache> own();
@@ -35,11 +35,15 @@ class Caches {
     // Has the next compile try the user's own place again.
     void forget_bad_places();
 
+    // At the process's end: removes the places that were for it alone, unless a child made by fork still uses them.
+    void close();
+
  private:
     struct Private {
         std::string parent;
         std::shared_ptr<Cache> cache;
         UniqueFd hold;
+        pid_t process;  // that made it
     };
 
     std::shared_ptr<Cache> next_stand_in();

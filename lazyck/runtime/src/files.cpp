@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -50,6 +52,18 @@ UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mod
     return UniqueFd(fd);
 }
 
+UniqueFd open_own(const std::string& path, int flags, unsigned mode) {
+    return open_own_at(AT_FDCWD, path, flags, mode);
+}
+
+UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode) {
+    UniqueFd fd = open_at(directory, name, flags | O_NONBLOCK, mode);
+    struct stat st;
+    if (!fd || (fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && stranger_of(st).empty())) return fd;
+    errno = EPERM;
+    return UniqueFd();
+}
+
 std::string stranger_of(const struct stat& st) {
     if (st.st_uid != geteuid() && st.st_uid != 0) {
         return "it belongs to user " + std::to_string(st.st_uid) + ", who could put any code into it";
@@ -57,6 +71,45 @@ std::string stranger_of(const struct stat& st) {
     if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return "others can write to it (mode " + octal(st.st_mode & 0777) + ")";
     return "";
+}
+
+std::string stranger_on_way(const std::string& path) {
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), &std::free);
+    if (!real) return "'" + path + "': " + system_text(errno);
+    for (std::string at = real.get();; at = directory_of(at)) {
+        struct stat st;
+        if (lstat(at.c_str(), &st) != 0) return "'" + at + "': " + system_text(errno);
+        if (S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX) != 0) st.st_mode &= ~static_cast<mode_t>(S_IWGRP | S_IWOTH);
+        const std::string stranger = stranger_of(st);
+        if (!stranger.empty()) return "'" + at + "': " + stranger;
+        if (at == "/") return "";
+    }
+}
+
+namespace {
+
+constexpr unsigned k_deepest = 64;
+
+bool walk(const std::string& root, const std::string& below, unsigned depth,
+          const std::function<void(const std::string&, bool)>& use) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir((root + below).c_str()), closedir);
+    if (!listing || depth > k_deepest) return false;
+    bool is_whole = true;
+    while (const dirent* const entry = readdir(listing.get())) {
+        if (entry->d_name[0] == '.') continue;
+        const std::string path = below + "/" + entry->d_name;
+        const bool is_known = entry->d_type == DT_REG || entry->d_type == DT_DIR;
+        const bool is_below = is_known ? entry->d_type == DT_DIR : is_directory(root + path);
+        use(path.substr(1), is_below);
+        if (is_below) is_whole &= walk(root, path, depth + 1, use);
+    }
+    return is_whole;
+}
+
+}  // namespace
+
+bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use) {
+    return walk(directory, "", 0, use);
 }
 
 void check_trusted(const std::string& path, const struct stat& st) {
@@ -131,6 +184,25 @@ bool write_all(int fd, std::string_view data) {
     return true;
 }
 
+bool write_without_signal(int fd, std::string_view data) {
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    const bool is_written = write_all(fd, data);
+    const int error = errno;
+    const timespec now = {};
+    // One that was pending before is the program's.
+    if (!is_written && error == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
+        while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = error;
+    return is_written;
+}
+
 namespace {
 
 std::string read_rest(int fd, std::size_t longest) {
@@ -148,8 +220,9 @@ std::string read_rest(int fd, std::size_t longest) {
 }  // namespace
 
 std::string read_text(const std::string& path, std::size_t longest) {
-    const UniqueFd fd = open_file(path, O_RDONLY);
-    return fd ? read_rest(fd.get(), longest) : "";
+    const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK);
+    struct stat st;
+    return fd && fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) ? read_rest(fd.get(), longest) : "";
 }
 
 std::string read_text(int fd, std::size_t start, std::size_t longest) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,13 @@ UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 // The same for `name` in an open directory, and never follows a link.
 UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
+// Opens a file that lazyck keeps for itself, and nothing else that may have been put in its place: a regular file of
+// the user or root that nobody else can write, never a link, nor a FIFO, whose opening could wait for ever. Empty with
+// errno, which is EPERM for such a thing.
+UniqueFd open_own(const std::string& path, int flags, unsigned mode = 0600);
+// The same for `name` in an open directory.
+UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
+
 // Opens `path` and follows no link in the file's name nor in the `depth` directories above it, each of which must
 // belong to the user or root and be writable by nobody else: it is each opened one that is looked at, so nothing can be
 // put in its place meanwhile. Empty with errno like open(2); throws CompileError for a directory that cannot be
@@ -53,6 +61,14 @@ void check_trusted(const std::string& path, const struct stat& st);
 
 // Who else could have written the file of this status, or "".
 std::string stranger_of(const struct stat& st);
+
+// Who else could put something at `path`, or "": by way of the file or of any directory that leads to it, links
+// followed. Where a sticky directory is on the way (/tmp), others cannot replace what is the user's or root's.
+std::string stranger_on_way(const std::string& path);
+
+// Calls `use` with the path below `directory` of each thing in it and in its directories, and whether that is a
+// directory. Links are followed, names that begin with a dot are passed over. False: not all could be read.
+bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use);
 
 // A whole file, mapped read-only.
 class MappedFile {
@@ -89,7 +105,11 @@ class MappedFile {
 // Writes all of `data`; false (and errno) on failure.
 bool write_all(int fd, std::string_view data);
 
-// The contents of a file, at most so many bytes, or "" if it cannot be read.
+// The same where the reader may be gone (a pipe, a terminal): that is an error then (EPIPE), and no signal for the
+// program.
+bool write_without_signal(int fd, std::string_view data);
+
+// The contents of a regular file, at most so many bytes, or "" if it cannot be read.
 std::string read_text(const std::string& path, std::size_t longest = SIZE_MAX);
 // The same for an open file, from `start` on; leaves its offset where it stopped.
 std::string read_text(int fd, std::size_t start, std::size_t longest);

@@ -1,0 +1,72 @@
+// What is told apart: a descriptor that comes through an exec, as standard error does, cannot be one that closes at an
+// exec; a terminal, a pipe or a log that is appended to is not what a program opens for its data; and what was there at
+// the first line is taken for what it was from the start. (A file that was opened under number 2 before the first line,
+// to be written from its beginning and to live through an exec, looks like `2>file` and is taken for that.)
+#include "error_stream.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+
+#include "files.h"
+#include "lasting.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_number = 2, k_output = 1;
+
+struct Identity {
+    bool is_open = false;
+    std::uint64_t device = 0, inode = 0;
+};
+
+Identity identity_of(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return {};
+    return {true, st.st_dev, st.st_ino};
+}
+
+bool are_same(const Identity& a, const Identity& b) {
+    return a.is_open && b.is_open && a.device == b.device && a.inode == b.inode;
+}
+
+Lasting<Identity> g_first;
+
+// Connections of a program's own; that to a log service is a local one.
+bool is_local(int socket) {
+    sockaddr address = {};
+    socklen_t size = sizeof address;
+    return getsockname(socket, &address, &size) == 0 && address.sa_family == AF_UNIX;
+}
+
+}  // namespace
+
+bool is_error_stream() {
+    const Identity now = identity_of(k_number);
+    const bool is_first = are_same(g_first.get([&] { return now; }), now);
+    struct stat st;
+    const int flags = fcntl(k_number, F_GETFL);
+    if (!now.is_open || fstat(k_number, &st) != 0 || flags < 0 || (flags & O_ACCMODE) == O_RDONLY) return false;
+    if ((fcntl(k_number, F_GETFD) & FD_CLOEXEC) != 0) return false;
+    switch (st.st_mode & S_IFMT) {
+        case S_IFCHR:
+        case S_IFIFO:
+            return true;
+        case S_IFSOCK:
+            return is_local(k_number);
+        case S_IFREG:
+            return is_first || (flags & O_APPEND) != 0 || are_same(now, identity_of(k_output));
+        default:
+            return false;
+    }
+}
+
+void write_to_error_stream(const std::string& text) {
+    if (is_error_stream()) write_without_signal(k_number, text);
+}
+
+}  // namespace lazyck::rt
