@@ -2,6 +2,8 @@
  *     FAULT_BELOW   calls that change something below this directory are counted
  *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
  *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead; 0: nothing fails, all is logged
+ *     FAULT_LINK    DIRECTORY=TARGET: the calls succeed, but before the first of them DIRECTORY is moved aside, and a
+ *                   link to TARGET stands in its place
  *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
  *     FAULT_LOG     a file that gets a line for each call that failed
  *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing

@@ -76,9 +76,11 @@ Image make_image() {
     return image;
 }
 
+}  // namespace
+
 bool is_traced() {
     // Reading the status costs as much as loading an entry does, so it is done once a second.
-    static std::atomic<std::time_t> asked{0};
+    static std::atomic<std::time_t> asked{0};  // made at compile time, without a guard
     static std::atomic<bool> answer{false};
     timespec now = {};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -91,8 +93,6 @@ bool is_traced() {
     answer = at != std::string_view::npos && said.substr(at + sizeof k_tracer - 1, 1) != "0";
     return answer;
 }
-
-}  // namespace
 
 void refresh_debugger() {
     if (!is_traced()) return;

@@ -7,4 +7,7 @@ namespace lazyck::rt {
 // where no debugger is attached. Runs the loader: no lock may be held.
 void refresh_debugger();
 
+// Whether one is attached to this process.
+bool is_traced();
+
 }  // namespace lazyck::rt

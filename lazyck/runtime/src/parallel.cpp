@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "error.hpp"
+#include "floating_point.h"
+#include "threads.h"
 
 namespace lazyck::rt {
 namespace {
@@ -46,7 +48,17 @@ void for_each_in_parallel(std::size_t count, std::size_t jobs, const std::functi
         }
     };
     std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < std::min(count, jobs); ++i) threads.emplace_back(run);
+    try {
+        const BlockedSignals blocked;
+        for (std::size_t i = 1; i < std::min(count, jobs); ++i) {
+            threads.emplace_back([&] {
+                const DefaultFloatingPoint ours;
+                run();
+            });
+        }
+    } catch (const std::exception&) {
+        // The system has no more threads to give: fewer do.
+    }
     run();
     for (std::thread& thread : threads) thread.join();
     if (problem) problem();

@@ -1,14 +1,13 @@
 #include "prefetch.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <thread>
 #include <utility>
+
+#include "threads.h"
 
 namespace lazyck::rt {
 
@@ -18,23 +17,16 @@ Prefetch::Prefetch(std::vector<double> seconds, unsigned workers, Work work)
     m_state->progress.total = count;
     m_state->seconds = std::move(seconds);
     m_state->work = std::move(work);
-    // Signals are for the program's own threads, which expect them.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     const std::size_t threads = std::min<std::size_t>(count, std::max(1U, workers));
     m_state->progress.running = threads;
     m_state->progress.is_over = threads == 0;
     std::size_t started = 0;
-    try {
-        for (; started < threads; ++started) std::thread([state = m_state] { run(state); }).detach();
-    } catch (const std::exception&) {
-        // Fewer threads do; without any the callers' own calls do it all.
-        const std::lock_guard<std::mutex> guard(m_state->mutex);
-        m_state->progress.running -= threads - started;
-        m_state->progress.is_over = m_state->progress.running == 0;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    while (started < threads && start_thread([state = m_state] { run(state); })) ++started;
+    if (started == threads) return;
+    // Fewer threads do; without any the callers' own calls do it all.
+    const std::lock_guard<std::mutex> guard(m_state->mutex);
+    m_state->progress.running -= threads - started;
+    m_state->progress.is_over = m_state->progress.running == 0;
 }
 
 void Prefetch::run(const std::shared_ptr<State>& state) {

@@ -14,12 +14,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "debugger.h"
+#include "environment.h"
 #include "files.h"
 #include "process_tree.h"
+#include "threads.h"
 
 // The C library's clone by its other name: the thread sanitizer takes `clone` for a fork.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* data, ...) noexcept;
@@ -32,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_first_beat{5};
 constexpr std::chrono::seconds k_beat_interval{30};
 constexpr std::size_t k_stack_size = 64 * 1024;
+constexpr long k_close_range = 436;  // its number on every machine; older headers lack it
+constexpr long k_last_descriptor = 0x7fffffff, k_last_guess = 4096;
 constexpr std::size_t k_kernel_mask_size = 8;  // bytes of a signal mask as the kernel knows it
 constexpr unsigned long k_ignored = 1;         // SIG_IGN
 constexpr int k_no_status = -1;
@@ -47,11 +51,11 @@ std::vector<char*> pointers(const Strings& words) {
 std::string find_program(const Command& command) {
     const std::string& name = command.argv[0];
     if (name.find('/') != std::string::npos) return name;
-    std::string path = "/usr/local/bin:/usr/bin:/bin";
+    std::string path;
     for (const std::string& variable : command.environment) {
         if (variable.rfind("PATH=", 0) == 0) path = variable.substr(5);
     }
-    for (const std::string& directory : split(path, ":")) {
+    for (const std::string& directory : split(search_path(path), ":")) {
         const std::string candidate = directory + "/" + name;
         if (is_file(candidate) && access(candidate.c_str(), X_OK) == 0) return candidate;
     }
@@ -75,6 +79,8 @@ struct Start {
     int output;
     int reports;
     long parent;  // the process that starts the watcher
+    bool is_traced;
+    void* waiting_stack;
     void* program_stack;
 };
 
@@ -124,14 +130,52 @@ LAZYCK_BARE void reset_signals() {
     }
 }
 
+// Closes what is not in `kept`, of `count` numbers in ascending order. All others are the program's: its sockets would
+// not end, nor its locks, as long as a copy of their descriptors is open.
+LAZYCK_BARE void close_others(const int* kept, int count) {
+    long first = 0;
+    for (int i = 0; i <= count; ++i) {
+        const long last = i < count ? kept[i] - 1 : k_last_descriptor;
+        if (last >= first && bare(k_close_range, first, last, 0) != 0) {
+            // Before Linux 5.9.
+            for (long fd = first; fd <= last && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
+        }
+        if (i < count) first = kept[i] + 1;
+    }
+}
+
+LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
+    int kept[4];
+    int count = 0;
+    const int ours[] = {start.reports, start.directory, start.input, start.output};
+    for (const int fd : ours) {
+        if (fd < 0) continue;
+        int at = count++;
+        for (; at > 0 && kept[at - 1] > fd; --at) kept[at] = kept[at - 1];
+        kept[at] = fd;
+    }
+    close_others(kept, count);
+}
+
+// What a program reads from that has nothing to read, also where there is no /dev/null.
+LAZYCK_BARE long open_nothing() {
+    const long null = bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
+    if (null >= 0) return null;
+    int ends[2];
+    const long status = bare(SYS_pipe2, word(ends), O_CLOEXEC);
+    if (status < 0) return status;
+    bare(SYS_close, ends[1]);
+    return ends[0];
+}
+
 // Becomes the program. Signals are at their defaults, and blocked.
 LAZYCK_BARE int become_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
     // Above the standard ones first: the host may have closed its own, so that ours have their numbers.
     const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
-    const long null =
-        start.input >= 0 ? start.input : bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
-    const long in = bare(SYS_fcntl, null, F_DUPFD_CLOEXEC, 3), out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
+    const long from = start.input >= 0 ? start.input : open_nothing();
+    const long in = from < 0 ? from : bare(SYS_fcntl, from, F_DUPFD_CLOEXEC, 3),
+               out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
     const long where = start.directory < 0 ? start.directory : bare(SYS_fcntl, start.directory, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
     for (int to = 1; to <= 2 && status >= 0; ++to) status = out < 0 ? out : bare(SYS_dup3, out, to);
@@ -148,9 +192,8 @@ LAZYCK_BARE int become_program(void* data) {
 }
 
 // Starts the program and waits for it, all signals blocked.
-LAZYCK_BARE int watch(void* data) {
+LAZYCK_BARE int wait_for_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
-    reset_signals();
     // Whoever ends us, by SIGKILL too, ends the watcher, and that the program: nobody would take what it makes.
     bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (bare(SYS_getppid) == start.parent) {
@@ -169,6 +212,20 @@ LAZYCK_BARE int watch(void* data) {
         }
     }
     bare(SYS_exit_group, 0);
+    return 0;
+}
+
+// The watcher's first thread. A second one waits, and this one ends: of a process whose first thread is gone the kernel
+// shows no memory. Else the caller's own, which it shares, would be counted twice by whoever adds up a job's processes.
+LAZYCK_BARE int watch(void* data) {
+    const Start& start = *static_cast<const Start*>(data);
+    reset_signals();
+    close_what_is_not_ours(start);
+    constexpr int k_thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+    // An emulator knows whole threads only, and a debugger that follows what we start loses its way: there the first
+    // one waits.
+    if (start.is_traced || __clone(wait_for_program, start.waiting_stack, k_thread, data) < 0) wait_for_program(data);
+    bare(SYS_exit, 0);
     return 0;
 }
 
@@ -199,17 +256,22 @@ class Running {
         }
         m_reports = UniqueFd(ends[0]);
         m_to_us = UniqueFd(ends[1]);
-        m_start = {program.c_str(),   m_argv.data(), m_environment.data(),
-                   command.directory, command.input, command.output,
-                   ends[1],           getpid(),      m_program_stack.top()};
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
+        m_start = {program.c_str(),
+                   m_argv.data(),
+                   m_environment.data(),
+                   command.directory,
+                   command.input,
+                   command.output,
+                   ends[1],
+                   getpid(),
+                   is_traced(),
+                   m_waiting_stack.top(),
+                   m_program_stack.top()};
+        const BlockedSignals blocked;
         m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
         // Under emulators, which know threads and copies only.
         if (m_watcher < 0 && errno == EINVAL) m_watcher = __clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
         m_error = m_watcher < 0 ? errno : 0;
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
@@ -239,7 +301,7 @@ class Running {
  private:
     std::vector<char*> m_argv, m_environment;
     UniqueFd m_reports, m_to_us;
-    Stack m_watcher_stack, m_program_stack;
+    Stack m_watcher_stack, m_waiting_stack, m_program_stack;
     Start m_start = {};
     pid_t m_watcher = -1;
     int m_error = 0;
@@ -255,7 +317,7 @@ Outcome from_report(const Report& report) {
         outcome.text = "exit status " + std::to_string(outcome.exit_status);
     } else {
         outcome.signal = WTERMSIG(report.value);
-        outcome.text = "killed by signal " + std::to_string(outcome.signal) + " (" + strsignal(outcome.signal) + ")";
+        outcome.text = "killed by " + signal_text(outcome.signal);
     }
     return outcome;
 }
@@ -295,6 +357,20 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
 }
 
 }  // namespace
+
+bool adopts_orphans() {
+    int is_subreaper = 0;
+    return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &is_subreaper, 0, 0, 0) == 0 && is_subreaper != 0);
+}
+
+void end_orphan(pid_t pid) {
+    if (pid <= 0 || !adopts_orphans()) return;
+    start_thread([pid] {
+        // By its number: all others are the program's to wait for.
+        while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+        }
+    });
+}
 
 Outcome run_command(const Command& command) {
     const std::string program = find_program(command);

@@ -37,6 +37,13 @@ struct Outcome {
     int exit_status = 0;         // of one that exited by itself
 };
 
+// Whether the kernel hands processes to this one whose parents have ended, as to the first process of a container:
+// whoever does not wait for them is left with their remains.
+bool adopts_orphans();
+
+// Waits, on a thread of its own, for such a process if this one adopts it. The library must stay loaded.
+void end_orphan(pid_t pid);
+
 // Runs a command to its end: signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),
 // in this process's group, so that Ctrl-C at a terminal reaches it. Calls `beat` after five seconds and then every half
 // minute, with the seconds since the start. The command is killed when the calling thread or process ends before it.

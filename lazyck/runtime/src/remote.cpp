@@ -14,6 +14,7 @@
 #include "failure.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "numbers.h"
 #include "process.h"
 #include "recipe.h"
 
@@ -143,7 +144,10 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
             say(Level::info, text);
         } else if (begins(line, "note warn", text)) {
             say_once("remote " + text, text);
-        } else if (line != "alive" && line.compare(0, 4, "pid ") != 0) {
+        } else if (begins(line, "pid", text)) {
+            std::string_view number = text;
+            end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
+        } else if (line != "alive") {
             give_up("it said '" + visible(line) + "'");
         }
         if (lines == k_most_lines) give_up("it said too much");
