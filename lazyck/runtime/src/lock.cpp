@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +14,10 @@
 #include <set>
 #include <thread>
 
-#include "config.h"
+#include "environment.h"
 #include "failure.h"
+#include "global_locks.h"
+#include "lasting.h"
 #include "messages.h"
 #include "text.h"
 
@@ -34,26 +37,19 @@ constexpr seconds k_notice_interval{30};
 constexpr std::size_t k_longest_line = 400;
 
 std::string holder_line() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&now, &local);
-    char time[32] = {};
-    std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S", &local);
     const std::string rank = rank_name();
     return "process " + std::to_string(getpid()) + " on " + host_name() + (rank.empty() ? "" : " (" + rank + ")") +
-           " since " + time;
+           " since " + utc_text(std::time(nullptr));
 }
 
-// The descriptors of all locks that are held. On the heap and kept: threads may lock to the very end.
-struct Held {
-    std::mutex mutex;
-    std::set<int> descriptors;
-};
+// The descriptors of all locks, under the lock of that name.
+Lasting<std::set<int>> g_descriptors;
 
-Held& held() {
-    static Held* const s_held = new Held;
-    return *s_held;
+std::set<int>& descriptors() {
+    return g_descriptors.get([] { return std::set<int>(); });
 }
+
+std::atomic<bool> g_has_warned{false};
 
 bool is_unusable(int error) {
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL || error == EIO;
@@ -61,19 +57,31 @@ bool is_unusable(int error) {
 
 }  // namespace
 
-FileLock::FileLock(const std::string& path) : m_fd(open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW)) {
-    if (!m_fd) fail_system("cannot open the lock file '" + path + "'", errno);
-    const std::lock_guard<std::mutex> guard(held().mutex);
-    held().descriptors.insert(m_fd.get());
+LockDescriptor::LockDescriptor(const std::string& path) {
+    auto& all = descriptors();
+    // Opened and known at once: a child of a fork in between would share the lock and never close it.
+    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
+    m_fd = open_own(path, O_RDWR | O_CREAT);
+    const int error = errno;
+    if (m_fd) all.insert(m_fd.get());
+    errno = error;
+}
+
+LockDescriptor::~LockDescriptor() {
+    auto& all = descriptors();
+    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
+    all.erase(m_fd.get());
+    m_fd = UniqueFd();
+}
+
+FileLock::FileLock(const std::string& path) : m_fd(path) {
+    if (m_fd.get() < 0) fail_system("cannot open the lock file '" + path + "'", errno);
     retry();
 }
 
 FileLock::~FileLock() {
     // Explicitly: a process that was started meanwhile without exec shares the descriptor and would keep the lock.
     if (m_state == State::held) flock(m_fd.get(), LOCK_UN);
-    const std::lock_guard<std::mutex> guard(held().mutex);
-    held().descriptors.erase(m_fd.get());
-    m_fd = UniqueFd();
 }
 
 FileLock::State FileLock::retry() {
@@ -93,6 +101,26 @@ void FileLock::write(const std::string& text) {
     if (ftruncate(m_fd.get(), static_cast<off_t>(text.size())) != 0) return;
 }
 
+// A line of /proc/locks: "<n>: FLOCK ADVISORY WRITE <process> <major>:<minor>:<inode> <start> <end>", where one that
+// waits has "->" in the second place.
+std::string lock_holder(const std::string& path) {
+    struct stat st;
+    if (stat(path.c_str(), &st) != 0) return "";
+    const std::string end = ":" + std::to_string(st.st_ino);
+    for (const std::string& line : split(read_text("/proc/locks"), "\n")) {
+        const Strings words = split(line, " ");
+        // Of another process namespace the number is 0.
+        if (words.size() < 6 || words[1] != "FLOCK" || words[4] == "0") continue;
+        const std::string& file = words[5];
+        if (file.size() < end.size() || file.compare(file.size() - end.size(), end.size(), end) != 0) continue;
+        const std::string stat_text = read_text("/proc/" + words[4] + "/stat");
+        const std::size_t at = stat_text.rfind(')');
+        const char state = at != std::string::npos && at + 2 < stat_text.size() ? stat_text[at + 2] : '?';
+        return "process " + words[4] + (state == 'T' || state == 't' ? std::string(" ") + k_stopped : "");
+    }
+    return "";
+}
+
 BlobLock::BlobLock(const std::string& path, const std::string& what, double patience,
                    const std::function<bool()>& is_made)
     : m_lock(path) {
@@ -102,7 +130,9 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
         const std::chrono::duration<double> waited = Clock::now() - start;
         const bool is_over = waited.count() >= patience;
         if (is_over || Clock::now() >= next_notice) {
-            const std::string holder = visible(read_text(path, k_longest_line));
+            std::string holder = visible(read_text(path, k_longest_line));
+            if (!holder.empty() && lock_holder(path).find(k_stopped) != std::string::npos)
+                holder += std::string(" ") + k_stopped;
             say(Level::info, "waiting for " + what + " (" + seconds_text(waited.count()) + "), which " +
                                  (holder.empty() ? "another process" : holder) + " compiles" +
                                  (is_over ? "; no longer: compiling it here too" : ""));
@@ -119,22 +149,16 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
         m_lock.write(holder_line());
         return;
     }
-    static std::atomic<bool> s_has_warned{false};
-    if (!s_has_warned.exchange(true)) {
+    if (!g_has_warned.exchange(true)) {
         say(Level::warn,
             "cannot lock '" + path + "' (" + system_text(m_lock.error()) +
                 "): several processes may compile the same blob; a cache on a local file system has locks");
     }
 }
 
-void locks_before_fork() { held().mutex.lock(); }
-
-void locks_after_fork_in_parent() { held().mutex.unlock(); }
-
-void locks_after_fork_in_child() {
-    for (const int descriptor : held().descriptors) close(descriptor);
-    held().descriptors.clear();
-    held().mutex.unlock();
+void close_locks_in_child() {
+    for (const int descriptor : descriptors()) close(descriptor);
+    descriptors().clear();
 }
 
 }  // namespace lazyck::rt

@@ -9,6 +9,21 @@
 
 namespace lazyck::rt {
 
+// The open file of a lock, which a child made by fork closes.
+class LockDescriptor {
+ public:
+    // Empty (-1) with errno when it cannot be opened.
+    explicit LockDescriptor(const std::string& path);
+    LockDescriptor(const LockDescriptor&) = delete;
+    LockDescriptor& operator=(const LockDescriptor&) = delete;
+    ~LockDescriptor();
+
+    int get() const { return m_fd.get(); }
+
+ private:
+    UniqueFd m_fd;
+};
+
 // A file's lock, held until the object's end. A child made by fork does not hold it.
 class FileLock {
  public:
@@ -28,10 +43,17 @@ class FileLock {
     void write(const std::string& text);
 
  private:
-    UniqueFd m_fd;
+    LockDescriptor m_fd;
     State m_state = State::busy;
     int m_error = 0;
 };
+
+constexpr char k_stopped[] = "(stopped)";
+
+// Which process holds the lock of the file at `path`, as the kernel knows it: "process 123", or "process 123
+// (stopped)";
+// "" where it does not tell.
+std::string lock_holder(const std::string& path);
 
 // The lock of one blob, waited for.
 class BlobLock {
@@ -49,9 +71,7 @@ class BlobLock {
     FileLock m_lock;
 };
 
-// Handlers of fork: a child must not keep the locks of threads that it does not have.
-void locks_before_fork();
-void locks_after_fork_in_parent();
-void locks_after_fork_in_child();
+// Handler of fork, with all global locks taken: a child must not keep the locks of threads that it does not have.
+void close_locks_in_child();
 
 }  // namespace lazyck::rt

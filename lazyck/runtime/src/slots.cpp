@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "files.h"
 #include "messages.h"
+#include "numbers.h"
 #include "process_tree.h"
 #include "text.h"
 
@@ -16,7 +18,6 @@ namespace lazyck::rt {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -24,15 +25,15 @@ constexpr milliseconds k_first_pause{5};
 constexpr milliseconds k_longest_pause{200};
 constexpr seconds k_first_notice{5};
 constexpr seconds k_notice_interval{30};
+constexpr double k_most_moments = 10;  // seconds
 constexpr long k_unknown = -1;
 
 // The number behind `name` in a file of lines "<name> <number> ...".
-long number_in(const std::string& path, const std::string& name) {
+long figure_in(const std::string& path, const std::string& name) {
     for (const std::string& line : split(read_text(path), "\n")) {
-        long value = 0;
-        if (line.compare(0, name.size(), name) == 0 && std::sscanf(line.c_str() + name.size(), "%ld", &value) == 1) {
-            return value;
-        }
+        if (line.compare(0, name.size(), name) != 0) continue;
+        std::string_view rest = std::string_view(line).substr(name.size());
+        if (const auto value = take_integer(rest)) return *value;
     }
     return k_unknown;
 }
@@ -46,54 +47,44 @@ long cgroup_room_kib() {
     long room = k_unknown;
     for (; !group.empty(); group = group == "/" ? "" : directory_of(group)) {
         const std::string at = "/sys/fs/cgroup" + (group == "/" ? "" : group);
-        const long most = number_in(at + "/memory.max", ""), used = number_in(at + "/memory.current", "");
+        const long most = figure_in(at + "/memory.max", ""), used = figure_in(at + "/memory.current", "");
         if (most < 0 || used < 0) continue;
         // What it has cached of files can be dropped.
-        const long cached = std::max(0L, number_in(at + "/memory.stat", "inactive_file "));
+        const long cached = std::max(0L, figure_in(at + "/memory.stat", "inactive_file "));
         const long left = std::max(0L, most - used + cached) / 1024;
         room = room < 0 ? left : std::min(room, left);
     }
     return room;
 }
 
-std::string gigabytes(long kib) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(kib) / (1024.0 * 1024.0));
-    return text;
-}
+std::string gigabytes(long kib) { return decimal(static_cast<double>(kib) / (1024.0 * 1024.0), 1) + " GB"; }
 
 }  // namespace
 
 long free_memory_kib() {
-    const long machine = number_in("/proc/meminfo", "MemAvailable:"), group = cgroup_room_kib();
+    const long machine = figure_in("/proc/meminfo", "MemAvailable:"), group = cgroup_room_kib();
     if (machine < 0 || group < 0) return std::max(machine, group);
     return std::min(machine, group);
 }
 
-CompileSlot::CompileSlot(const std::string& directory, unsigned jobs, long needed_kib, const std::string& what)
-    : m_needed_kib(needed_kib) {
-    const Clock::time_point start = Clock::now();
-    Clock::time_point next_notice = start + k_first_notice;
+CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
+    Clock::time_point next_notice = m_start + k_first_notice;
     milliseconds pause = k_first_pause;
     while (true) {
         Wanting wanting;
         {
+            FileLock admission(m_request.directory + "/admission");
             // Without locks everybody decides alone, and has no slot to show to others.
-            FileLock admission(directory + "/admission");
-            while (admission.state() == FileLock::State::busy) {
-                std::this_thread::sleep_for(k_first_pause);
-                admission.retry();
-            }
-            wanting = try_once(directory, jobs, admission.state() == FileLock::State::held);
+            wanting = try_once(admit(admission, next_notice));
         }
         if (wanting == Wanting::nothing) return;
         if (Clock::now() >= next_notice) {
-            const std::chrono::duration<double> waited = Clock::now() - start;
+            const std::chrono::duration<double> waited = Clock::now() - m_start;
             const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
-            const std::string wanted = wanting == Wanting::slot
-                                           ? "a compile slot: " + others
-                                           : gigabytes(m_needed_kib) + " of memory: " + others + " on this host";
-            say(Level::info, what + " waits (" + seconds_text(waited.count()) + ") for " + wanted);
+            const std::string wanted =
+                wanting == Wanting::slot ? "a compile slot: " + others
+                                         : gigabytes(m_request.needed_kib) + " of memory: " + others + " on this host";
+            say(Level::info, m_request.what + " waits (" + seconds_text(waited.count()) + ") for " + wanted);
             next_notice += k_notice_interval;
         }
         std::this_thread::sleep_for(pause);
@@ -101,35 +92,83 @@ CompileSlot::CompileSlot(const std::string& directory, unsigned jobs, long neede
     }
 }
 
+// Waits for the lock under which one process at a time decides. Who decides does so in moments: a process that takes
+// longer is stopped, and is passed over. Two may then decide at a time, and count on the same memory. False where the
+// file system has no locks.
+bool CompileSlot::admit(FileLock& admission, Clock::time_point& next_notice) {
+    const Clock::time_point start = Clock::now();
+    const double patience = std::min(k_most_moments, m_request.patience);
+    while (admission.state() == FileLock::State::busy) {
+        const std::chrono::duration<double> waited = Clock::now() - start;
+        const bool is_over = waited.count() >= patience;
+        if (is_over || Clock::now() >= next_notice) {
+            const std::string path = m_request.directory + "/admission";
+            const std::string holder = lock_holder(path);
+            say(is_over ? Level::warn : Level::info, m_request.what + " waits (" + seconds_text(waited.count()) +
+                                                         ") for " + (holder.empty() ? "the process" : holder) +
+                                                         ", which holds '" + path + "'" +
+                                                         (is_over ? "; no longer: is it stopped?" : ""));
+            next_notice += k_notice_interval;
+        }
+        if (is_over) return true;
+        std::this_thread::sleep_for(k_first_pause);
+        admission.retry();
+    }
+    return admission.state() != FileLock::State::unusable;
+}
+
+// Whether the holder of a slot has had it for too long. What its file says changes with every compile.
+bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const std::string& text) {
+    Holder& holder = m_holders[slot];
+    if (holder.text != text) holder = {text, Clock::now()};
+    const std::chrono::duration<double> held = Clock::now() - holder.since;
+    if (held.count() < std::min(k_most_moments, m_request.patience)) return false;
+    const std::string process = lock_holder(path);
+    const bool is_stopped = process.find(k_stopped) != std::string::npos;
+    if (!is_stopped && held.count() < m_request.patience) return false;
+    say_once(path + text, m_request.what + " goes on without waiting for " +
+                              (process.empty() ? "the process" : process) + ", which has held the compile slot '" +
+                              path + "' for " + seconds_text(held.count()) +
+                              (is_stopped ? " or longer" : " or longer; does it hang?"));
+    return true;
+}
+
 // Looks at all slots: takes the first free one if there is memory for one more.
-CompileSlot::Wanting CompileSlot::try_once(const std::string& directory, unsigned jobs, bool has_locks) {
+CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
     if (!has_locks) return Wanting::nothing;
     std::unique_ptr<FileLock> mine;
     long promised = 0;  // to running compilers, and not used by them yet
     m_busy = 0;
-    for (unsigned i = 0; i < jobs; ++i) {
-        const std::string path = directory + "/slot-" + std::to_string(i);
+    // In the place of one that is passed over there is one more.
+    for (unsigned i = 0, count = m_request.jobs; i < count; ++i) {
+        const std::string path = m_request.directory + "/slot-" + std::to_string(i);
         auto slot = std::make_unique<FileLock>(path);
         if (slot->state() == FileLock::State::held) {
             if (!mine) mine = std::move(slot);
             continue;
         }
+        const std::string text = read_text(path);
+        if (is_passed_over(i, path, text)) {
+            ++count;
+            continue;
+        }
         ++m_busy;
-        long reserved = 0;
-        int compiler = 0;
-        if (std::sscanf(read_text(path).c_str(), "%ld %d", &reserved, &compiler) != 2) continue;
-        promised += std::max(0L, reserved - (compiler > 0 ? tree_rss_kib(compiler) : 0));
+        std::string_view rest = text;
+        const auto reserved = take_integer(rest), compiler = take_integer(rest);
+        if (!reserved || !compiler) continue;
+        promised += std::max(0L, *reserved - (*compiler > 0 ? tree_rss_kib(static_cast<pid_t>(*compiler)) : 0));
     }
     if (!mine) return Wanting::slot;
-    const long room = free_memory_kib();
-    if (m_busy > 0 && m_needed_kib > 0 && room >= 0 && room - promised < m_needed_kib) return Wanting::memory;
-    mine->write(std::to_string(m_needed_kib) + " 0\n");
+    const long room = free_memory_kib(), needed = m_request.needed_kib;
+    if (m_busy > 0 && needed > 0 && room >= 0 && room - promised < needed) return Wanting::memory;
+    mine->write(std::to_string(needed) + " 0\n");
     m_lock = std::move(mine);
     return Wanting::nothing;
 }
 
 void CompileSlot::started(pid_t compiler) {
-    if (m_lock) m_lock->write(std::to_string(m_needed_kib) + " " + std::to_string(compiler) + "\n");
+    if (!m_lock) return;
+    m_lock->write(std::to_string(m_request.needed_kib) + " " + std::to_string(compiler) + "\n");
 }
 
 }  // namespace lazyck::rt

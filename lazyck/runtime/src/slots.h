@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,22 +20,42 @@ namespace lazyck::rt {
 // Kilobytes that could be used now without swapping: the machine's, or what is left to the cgroup; negative: unknown.
 long free_memory_kib();
 
+struct SlotRequest {
+    std::string directory;  // which exists
+    unsigned jobs = 1;
+    long needed_kib = 0;  // 0: whatever is free
+    double patience = 0;  // seconds that somebody else may hold a slot until he is passed over
+    std::string what;     // waits, for messages
+};
+
 class CompileSlot {
  public:
-    // Waits for a slot below `directory` (which exists), out of `jobs`, and for room for `needed_kib` (0: whatever is
-    // free). After five seconds and then every half minute says that `what` waits, and for what. Alone on the host it
-    // never waits for memory.
-    CompileSlot(const std::string& directory, unsigned jobs, long needed_kib, const std::string& what);
+    // Waits for a slot and for room in memory. After five seconds and then every half minute says that `what` waits,
+    // and for what. Alone on the host it never waits for memory. A slot whose holder was stopped (SIGSTOP, a debugger),
+    // or which one compile has held for longer than the patience, does not count: else all would wait for ever.
+    explicit CompileSlot(SlotRequest request);
 
     // Tells others which process is using the memory that was reserved.
     void started(pid_t compiler);
 
  private:
+    using Clock = std::chrono::steady_clock;
     enum class Wanting { nothing, slot, memory };
-    Wanting try_once(const std::string& directory, unsigned jobs, bool has_locks);
 
-    long m_needed_kib;
+    // Who holds a slot, and since when this process has seen it so.
+    struct Holder {
+        std::string text;
+        Clock::time_point since;
+    };
+
+    bool admit(FileLock& admission, Clock::time_point& next_notice);
+    Wanting try_once(bool has_locks);
+    bool is_passed_over(unsigned slot, const std::string& path, const std::string& text);
+
+    const SlotRequest m_request;
+    const Clock::time_point m_start = Clock::now();
     unsigned m_busy = 0;
+    std::map<unsigned, Holder> m_holders;
     std::unique_ptr<FileLock> m_lock;
 };
 
