@@ -8,8 +8,10 @@
 
 #include "config.h"
 #include "error.hpp"
-#include "files.h"
+#include "error_stream.h"
+#include "floating_point.h"
 #include "library.h"
+#include "work_stack.h"
 
 namespace {
 
@@ -37,16 +39,23 @@ class Uncancelled {
     int m_before = PTHREAD_CANCEL_ENABLE;
 };
 
+// Not inlined: what it needs is to be on the other stack.
+__attribute__((noinline)) void* resolve(void* slot) {
+    try {
+        return lazyck::rt::Library::get().resolve(*static_cast<const std::uint32_t*>(slot));
+    } catch (const lazyck::CompileError& e) {
+        if (!lazyck::rt::aborts_on_error()) throw;
+        lazyck::rt::write_to_error_stream(std::string(e.what()) + "\n");
+        std::abort();
+    }
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t slot) {
     const KeptErrno kept;
     const Uncancelled uncancelled;
-    try {
-        return lazyck::rt::Library::get().resolve(slot);
-    } catch (const lazyck::CompileError& e) {
-        if (!lazyck::rt::aborts_on_error()) throw;
-        lazyck::rt::write_all(2, std::string(e.what()) + "\n");
-        std::abort();
-    }
+    const lazyck::rt::DefaultFloatingPoint ours;
+    lazyck::rt::WorkStack stack;
+    return stack.run(resolve, &slot);
 }

@@ -123,6 +123,38 @@ lazyck_trampoline:
     .cfi_endproc
     .size lazyck_trampoline, .-lazyck_trampoline
 
+// lazyck_run_on(top, work, argument): calls work(argument) on another stack. The frame is found by x29, so that exceptions
+// and stack traces pass from one stack to the other.
+    .section .text.lazyck_run_on,"ax",@progbits
+    .globl lazyck_run_on
+    .hidden lazyck_run_on
+    .type lazyck_run_on,@function
+    .p2align 4
+lazyck_run_on:
+    .cfi_startproc
+    hint #25                    // paciasp, which may be branched to as well
+    .cfi_negate_ra_state
+    stp x29, x30, [sp, #-16]!
+    .cfi_def_cfa_offset 16
+    .cfi_offset x29, -16
+    .cfi_offset x30, -8
+    mov x29, sp
+    .cfi_def_cfa_register x29
+    mov sp, x0
+    mov x0, x2
+    blr x1
+    mov sp, x29
+    .cfi_def_cfa_register sp
+    ldp x29, x30, [sp], #16
+    .cfi_def_cfa_offset 0
+    .cfi_restore x29
+    .cfi_restore x30
+    hint #29                    // autiasp
+    .cfi_negate_ra_state
+    ret
+    .cfi_endproc
+    .size lazyck_run_on, .-lazyck_run_on
+
 // Declares the code fit for branch target identification and for signed return addresses.
     .section .note.gnu.property,"a",@note
     .p2align 3

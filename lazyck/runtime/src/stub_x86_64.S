@@ -167,6 +167,32 @@ lazyck_trampoline:
     .cfi_endproc
     .size lazyck_trampoline,.-lazyck_trampoline
 
+// lazyck_run_on(top, work, argument): calls work(argument) on another stack. The frame is found by rbp, so that exceptions
+// and stack traces pass from one stack to the other.
+    .section .text.lazyck_run_on,"ax",@progbits
+    .globl lazyck_run_on
+    .hidden lazyck_run_on
+    .type lazyck_run_on,@function
+    .p2align 4
+lazyck_run_on:
+    .cfi_startproc
+    endbr64
+    pushq %rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset %rbp,-16
+    movq %rsp,%rbp
+    .cfi_def_cfa_register %rbp
+    movq %rdi,%rsp
+    movq %rdx,%rdi
+    call *%rsi
+    movq %rbp,%rsp
+    popq %rbp
+    .cfi_def_cfa %rsp,8
+    .cfi_restore %rbp
+    ret
+    .cfi_endproc
+    .size lazyck_run_on,.-lazyck_run_on
+
     .section .bss.lazyck_vector_state,"aw",@nobits
     .p2align 3
     .local lazyck_vector_state
