@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from faultlib import GOOD, KILL, Patient
 
 
@@ -22,7 +21,6 @@ def until(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.xfail(reason="archive.cpp unpack: remove_tree without a look, found by tests/model", strict=False)
 def test_a_process_that_unpacks_late_leaves_the_sources_that_others_compile_from(
     packed: Patient, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "environment.h"
 #include "failure.h"
 #include "files.h"
 #include "lazyck_abi.h"
@@ -42,10 +43,7 @@ bool is_whole(const std::string& place, const std::string& library) {
     return true;
 }
 
-Strings environment_of_tar() {
-    const char* const path = std::getenv("PATH");
-    return {std::string("PATH=") + (path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"), "LC_ALL=C"};
-}
+Strings environment_of_tar() { return {"PATH=" + search_path(environment("PATH")), "LC_ALL=C"}; }
 
 // Why a little file cannot be written in `directory`, as an errno value, or 0: a full disk or a quota is a matter of
 // the place, another place will do; a damaged archive is not.
@@ -60,7 +58,7 @@ int find_write_error(int directory) {
 }
 
 void run_tar(const std::string& archive, const StagingDirectory& staging, int into) {
-    const UniqueFd file = open_file(archive, O_RDONLY);
+    const UniqueFd file = open_file(archive, O_RDONLY | O_NONBLOCK);
     if (!file) fail_to_read(archive, errno);
     const UniqueFd log = open_at(staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
     if (!log) fail_system("cannot write to '" + staging.path() + "'", errno);
@@ -85,7 +83,10 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
          shell_quote(directory_of(directory_of(archive))));
 }
 
-void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache) {
+// `is_made` answers whether another process was first, where the file system has no locks or this one took long: others
+// may compile from what that one has put there.
+void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache,
+            const std::function<bool()>& is_made) {
     const StagingDirectory staging(owned_prefix(cache.root() + "/.staging/bundle"), k_depth_of_staging);
     const char* const name = "unpacked";
     if (mkdirat(staging.fd(), name, 0700) != 0) fail_system("cannot unpack '" + archive + "'", errno);
@@ -96,9 +97,9 @@ void unpack(const std::string& archive, const std::string& library, const std::s
         fail("lazyck: '" + archive + "' is damaged: it has no contents; install the library again");
     const UniqueFd bundles = open_trusted_directory(directory_of(place), k_depth_of_bundles - 1);
     const std::string own = file_name_of(place);
+    if (is_made()) return;
     remove_tree(bundles.get(), own);
     if (renameat(staging.fd(), name, bundles.get(), own.c_str()) == 0) return;
-    // Where the file system has no locks, another process may have been first.
     if ((errno != ENOTEMPTY && errno != EEXIST) || !is_whole(place, library)) {
         fail_system("cannot put the unpacked bundle at '" + place + "'", errno);
     }
@@ -120,7 +121,7 @@ std::string Archives::unpacked(const std::string& path, const std::string& libra
     if (!is_made()) {
         const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock", "the bundle of " + visible(library),
                             k_patience, is_made);
-        if (!is_made()) unpack(path, library, place, cache);
+        if (!is_made()) unpack(path, library, place, cache, is_made);
     }
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_good.insert(place);
