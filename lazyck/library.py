@@ -6,6 +6,7 @@ or an extension module has loaded already are found by their path, or among all 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -146,7 +147,6 @@ class Library:
     def __init__(self, handle: ctypes.CDLL, path: str) -> None:
         self.path = path
         self._handle = handle
-        self._listener: Any = None  # ctypes calls it for as long as the library may
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(handle, name)
             function.restype, function.argtypes = result, arguments
@@ -253,8 +253,9 @@ class Library:
     def on_event(self, callback: Callable[[Event], object]) -> Iterator[None]:
         """Within it `callback` hears of every compile (as it begins and as it ends), wait and load.
 
-        It is called on the thread that works. What it raises is printed and goes no further. One at a time for each
-        library.
+        It is called on a thread of its own, in order and some time after the event; whatever is over by then has been
+        told when the `with` ends. What it raises is printed and goes no further. One at a time for each library.
+        Raises `CompileError` where a callback takes more than ten seconds at the end.
         """
 
         def hear(event: Any, _data: object) -> None:
@@ -269,12 +270,15 @@ class Library:
 
         listener = _LISTENER(hear)
         self._check(self._handle.lazyck_set_listener(listener, None))
-        self._listener, before = listener, self._listener
+        _LISTENERS[self.path] = self, listener
         try:
             yield
         finally:
-            self._check(self._handle.lazyck_set_listener(_LISTENER(), None))
-            _RETIRED.append((listener, before))  # another thread may be in it
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        self._check(self._handle.lazyck_set_listener(_LISTENER(), None))  # waits for a callback that runs
+        _LISTENERS.pop(self.path, None)
 
     @contextlib.contextmanager
     def on_compile(self, callback: Callable[[Event], object]) -> Iterator[None]:
@@ -283,7 +287,16 @@ class Library:
             yield
 
 
-_RETIRED: list[object] = []
+# What libraries call. Where a program ends within a `with` of another thread, nobody may be called in an interpreter
+# that is being taken apart.
+_LISTENERS: dict[str, tuple[Library, object]] = {}
+
+
+@atexit.register
+def _end_listening() -> None:
+    for library, _ in list(_LISTENERS.values()):
+        with contextlib.suppress(CompileError):
+            library._stop_listening()
 
 
 class Prefetch:

@@ -67,6 +67,8 @@ int main(int argc, char** argv) {
     /* With a negative time it would block until the end; this polls, as an event loop does. */
     while (p_lazyck_job_wait(job, 0.1, &progress) == 0) {
     }
+    /* Events are told on another thread, some time later: this waits for those that are over. */
+    p_lazyck_set_listener(NULL, NULL);
     printf("%llu of %llu blobs ready\n", (unsigned long long)progress.ready, (unsigned long long)progress.total);
     const int has_failed = progress.failed != 0;
     if (has_failed) fprintf(stderr, "%s\n", p_lazyck_job_error(job));

@@ -75,7 +75,6 @@ def test_a_compile_makes_its_calls_in_the_order_of_the_models_steps(calls: list[
     assert [*(call for call in before if call != "dlopen"), load] == calls_of_the_model()
 
 
-@pytest.mark.xfail(reason="issue 16, 8a: ranges() asks the loader with all locks held", strict=False)
 def test_the_loader_is_asked_for_nothing_while_a_lock_is_held(calls: list[str]) -> None:
     held: set[str] = set()
     for call in calls:

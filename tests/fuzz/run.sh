@@ -62,7 +62,7 @@ build() { # target, sources
     *) "$clangxx" $flags -std=c++17 -iquote "$src" -I "$out" "$here/$target.cpp" "$@" -o "$out/$target" -ldl -pthread ;;
     esac
 }
-base="$src/failure.cpp $src/text.cpp $src/hash.cpp $src/files.cpp"
+base="$src/failure.cpp $src/text.cpp $src/hash.cpp $src/files.cpp $src/numbers.cpp"
 native="manifest elf entry shim_words shim_includes shim_headers"
 decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words py_remote"
 missing=

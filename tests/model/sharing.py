@@ -193,7 +193,7 @@ def leave(w: World, s: State, t: int) -> Next:
     yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
 
 
-@step("ranges.cpp begin_range", asks_loader=True)
+@step("ranges.cpp Range", asks_loader=True)
 def ask_while_busy(w: World, s: State, t: int) -> Next:
     """Of a mutation: asks the loader for the profilers' functions, with all locks held."""
     if may_enter_loader(w, s, t):

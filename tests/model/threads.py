@@ -20,7 +20,7 @@ def start(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "claim")
 
 
-@step("ranges.cpp ranges", asks_loader=True)
+@step("ranges.cpp find_ranges", asks_loader=True)
 def ask_in_guard(w: World, s: State, t: int) -> Next:
     """Of a mutation: asks the loader while other threads wait for the guard."""
     if may_enter_loader(w, s, t):

@@ -147,7 +147,19 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
 
 
 PIECES = frozenset(
-    ["checked_file", "company", "cxx_library", "debugger", "machine", "memory_file", "files", "failure", "hash", "text"]
+    [
+        "checked_file",
+        "company",
+        "cxx_library",
+        "debugger",
+        "machine",
+        "memory_file",
+        "files",
+        "failure",
+        "hash",
+        "numbers",
+        "text",
+    ]
 )
 
 

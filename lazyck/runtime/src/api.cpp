@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "floating_point.h"
 #include "lazyck.h"
 #include "lazyck_abi.h"
 #include "library.h"
@@ -50,6 +51,7 @@ const char* last_error() {
 // The result of `work`, or -1 with the error kept.
 template <typename Work>
 int guarded(Work work) {
+    const lazyck::rt::DefaultFloatingPoint ours;
     try {
         return work();
     } catch (const std::exception& e) {

@@ -14,6 +14,8 @@
 
 #include "config.h"
 #include "failure.h"
+#include "global_locks.h"
+#include "lasting.h"
 #include "lazyck_abi.h"
 #include "machine.h"
 
@@ -83,21 +85,23 @@ class Answers {
  public:
     template <typename Ask>
     std::string get(int device, Ask ask) {
+        auto& archs = m_archs.get([] { return std::map<int, std::string>(); });
         {
-            const std::lock_guard<std::mutex> guard(m_mutex);
-            const auto known = m_archs.find(device);
-            if (known != m_archs.end()) return known->second;
+            const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
+            const auto known = archs.find(device);
+            if (known != archs.end()) return known->second;
         }
         const std::string arch = ask(device);
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        if (!arch.empty()) m_archs[device] = arch;
+        const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
+        if (!arch.empty()) archs[device] = arch;
         return arch;
     }
 
  private:
-    std::mutex m_mutex;
-    std::map<int, std::string> m_archs;
+    Lasting<std::map<int, std::string>> m_archs;
 };
+
+Answers g_hip_answers, g_cuda_answers;
 
 std::string hip_arch(int device) {
     std::vector<char> properties(k_properties_room);
@@ -122,17 +126,11 @@ std::string capability(GetAttribute* attribute, int device) {
     return std::to_string(major) + std::to_string(minor);
 }
 
-// On the heap and kept: no destructor runs at exit, when other threads may still call.
-Answers& answers(bool is_hip) {
-    static auto* const s_answers = new Answers[2];
-    return s_answers[is_hip ? 1 : 0];
-}
-
 std::string ask_hip() {
     int device = 0;
     GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip);
     if (get_device == nullptr || get_device(&device) != 0) return "";
-    return answers(true).get(device, hip_arch);
+    return g_hip_answers.get(device, hip_arch);
 }
 
 // The driver, for a library whose CUDA runtime is linked in and thus invisible.
@@ -144,7 +142,7 @@ std::string ask_cuda_driver() {
     if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return "";
     int device = 0;
     if (current(&device) != 0 && get(&device, 0) != 0) return "";
-    return answers(false).get(device, [attribute](int d) { return capability(attribute, d); });
+    return g_cuda_answers.get(device, [attribute](int d) { return capability(attribute, d); });
 }
 
 std::string ask_cuda() {
@@ -152,7 +150,7 @@ std::string ask_cuda() {
     GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
     GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
     if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
-        const std::string arch = answers(false).get(device, [attribute](int d) { return capability(attribute, d); });
+        const std::string arch = g_cuda_answers.get(device, [attribute](int d) { return capability(attribute, d); });
         if (!arch.empty()) return arch;
     }
     return ask_cuda_driver();

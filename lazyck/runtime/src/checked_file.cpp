@@ -44,9 +44,8 @@ void* open_library(const Strings& before, const std::string& name, std::string& 
 // whoever reads it meanwhile stays inside. By hand: the thread sanitizer watches strlen and its like wherever they are
 // called from, and does not know the loader's lock, behind which another thread may have made the text.
 // False where it has another one already.
-__attribute__((no_sanitize("thread"))) bool set_shown_name(void* handle, const std::string& path) {
-    link_map* map = nullptr;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return false;
+__attribute__((no_sanitize("thread"))) bool set_shown_name(const link_map* map, const std::string& path) {
+    if (map == nullptr) return false;
     volatile char* const name = map->l_name;
     std::size_t length = 0;
     while (name[length] != '\0') {
@@ -139,9 +138,11 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, std::string& 
     }
     if (handle == nullptr) return nullptr;
     bool is_renamed = false;
+    link_map* map = nullptr;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) map = nullptr;
     {
         const std::lock_guard<std::mutex> guard(moments);
-        if (!name.empty()) is_renamed = set_shown_name(handle, m_path);
+        if (!name.empty()) is_renamed = set_shown_name(map, m_path);
         m_handle = handle;
         m_file.reset();
     }

@@ -19,12 +19,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 
-#include "config.h"
+#include "environment.h"
 #include "failure.h"
 #include "files.h"
 #include "messages.h"
-#include "ranges.h"
+#include "numbers.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -33,7 +34,8 @@ namespace {
 
 constexpr std::size_t k_most_pending = 64;
 constexpr off_t k_largest_history = 8 << 20;
-constexpr unsigned k_depth_of_history = 2;  // directories from the root on, with it
+constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
+constexpr unsigned k_depth_of_history = 2;                            // directories from the root on, with it
 
 std::int64_t steady_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -41,12 +43,6 @@ std::int64_t steady_ns() {
 }
 
 long thread_number() { return syscall(SYS_gettid); }
-
-std::string decimals(double value, int digits) {
-    char text[48];
-    std::snprintf(text, sizeof text, "%.*f", digits, value);
-    return text;
-}
 
 // "3" in a distributed job, else "".
 std::string rank_number() {
@@ -70,8 +66,8 @@ class JsonObject {
 
 std::string history_line(const Event& event, pid_t process, long thread) {
     JsonObject line;
-    line.add("t", decimals(event.start, 3));
-    line.add("s", decimals(event.seconds, 6));
+    line.add("t", decimal(event.start, 3));
+    line.add("s", decimal(event.seconds, 6));
     line.add_text("kind", event.kind);
     line.add_text("library", event.library);
     line.add_text("blob", event.blob);
@@ -92,7 +88,7 @@ void append_history(const std::string& path, const std::string& lines) {
     try {
         const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_history - 1);
         const std::string name = file_name_of(path);
-        const UniqueFd fd = open_at(directory.get(), name, O_WRONLY | O_CREAT | O_APPEND);
+        const UniqueFd fd = open_own_at(directory.get(), name, O_WRONLY | O_CREAT | O_APPEND);
         struct stat st;
         if (!fd || fstat(fd.get(), &st) != 0) return;  // a history that cannot be kept is no error
         write_all(fd.get(), lines);
@@ -116,35 +112,36 @@ double now_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void Events::set_listener(Listener listener) {
-    auto made = listener ? std::make_shared<const Listener>(std::move(listener)) : nullptr;
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_listener = std::move(made);
-}
-
-void Events::begin(const Event& event) {
-    begin_range(std::string("lazyck ") + event.kind + " " + event.blob);
-    std::shared_ptr<const Listener> listener;
+void Events::set_listener(Callback listener) {
+    if (!m_listener.close(k_longest_telling))
+        fail("lazyck: the listener that there was is still at an event after " + seconds_text(k_longest_telling) +
+             "; it is told no more. Does it wait for a lock that is held here (in Python, the GIL)?");
+    auto made = listener ? std::make_shared<const Callback>(std::move(listener)) : nullptr;
+    const bool is_wanted = made != nullptr;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
-        listener = m_listener;
+        m_callback = std::move(made);
     }
-    if (listener) (*listener)(false, event);
+    if (is_wanted && !m_listener.open()) fail_system("cannot start a thread for the listener", EAGAIN);
 }
 
-void Events::end(const Event& event, const std::string& history) {
-    end_range();
-    tell(event, history);
+void Events::post(bool has_ended, const Event& event) {
+    std::shared_ptr<const Callback> callback;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        callback = m_callback;
+    }
+    if (callback) m_listener.post([callback, has_ended, event] { (*callback)(has_ended, event); });
 }
+
+void Events::begin(const Event& event) { post(false, event); }
 
 void Events::tell(const Event& event, const std::string& history) {
     const bool is_load = std::strcmp(event.kind, "load") == 0;
     if (!m_trace.empty()) write_trace(event);
-    std::shared_ptr<const Listener> listener;
     bool is_time = !is_load;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
-        listener = m_listener;
         if (!history.empty()) {
             m_history = history;
             m_pending.push_back({event, getpid(), thread_number()});
@@ -152,7 +149,7 @@ void Events::tell(const Event& event, const std::string& history) {
         }
     }
     if (is_time) flush();
-    if (listener) (*listener)(true, event);
+    post(true, event);
 }
 
 void Events::flush() {
@@ -167,18 +164,33 @@ void Events::flush() {
     if (!lines.empty()) append_history(history, lines);
 }
 
+void Events::close() {
+    flush();
+    m_listener.close(k_longest_last_telling);
+}
+
+void Events::before_fork() {
+    m_mutex.lock();
+    m_listener.before_fork();
+}
+
+void Events::after_fork_in_parent() {
+    m_listener.after_fork_in_parent();
+    m_mutex.unlock();
+}
+
 void Events::after_fork_in_child() {
+    m_listener.after_fork_in_child();
     m_pending.clear();
     m_is_trace_named = false;
     m_mutex.unlock();
 }
 
 void Events::write_trace(const Event& event) {
-    const UniqueFd fd = open_file(m_trace, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    const UniqueFd fd = open_file(m_trace, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0) {
-        static std::atomic<bool> s_has_warned{false};
-        if (!s_has_warned.exchange(true)) {
+        if (!m_has_warned.exchange(true)) {
             say(Level::warn, "cannot write the trace '" + m_trace + "': " + system_text(errno));
         }
         return;
@@ -198,9 +210,9 @@ void Events::write_trace(const Event& event) {
     if (event.peak_kib > 0) args.add("peak_kib", std::to_string(event.peak_kib));
     if (event.size > 0) args.add("size", std::to_string(event.size));
     text += trace_event("X", event.blob) + ", \"cat\": \"" + event.kind +
-            "\", \"ts\": " + decimals(1e6 * event.start, 0) + ", \"dur\": " + decimals(1e6 * event.seconds, 0) +
+            "\", \"ts\": " + decimal(1e6 * event.start, 0) + ", \"dur\": " + decimal(1e6 * event.seconds, 0) +
             ", \"args\": " + args.text() + "},\n";
-    write_all(fd.get(), text);
+    write_without_signal(fd.get(), text);
 }
 
 Span::Span(Events& events, Event event, std::string history)
@@ -212,7 +224,7 @@ Span::Span(Events& events, Event event, std::string history)
 
 Span::~Span() {
     m_event.seconds = 1e-9 * static_cast<double>(steady_ns() - m_start_ns);
-    m_events.end(m_event, m_history);
+    m_events.tell(m_event, m_history);
 }
 
 }  // namespace lazyck::rt

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "listener.h"
+
 namespace lazyck::rt {
 
 struct Event {
@@ -26,25 +28,29 @@ struct Event {
 
 class Events {
  public:
-    // Hears of each event as it ends, and of compiles also as they begin (`seconds` 0). Called on the thread that
-    // works.
-    using Listener = std::function<void(bool has_ended, const Event&)>;
+    // Hears of each event as it ends, and of compiles also as they begin (`seconds` 0), in order and some time later,
+    // on a thread of its own. Must not throw.
+    using Callback = std::function<void(bool has_ended, const Event&)>;
 
     explicit Events(std::string trace) : m_trace(std::move(trace)) {}
 
-    void set_listener(Listener listener);
-    // Of an event that takes long: begins a range, and tells the listener.
+    // Replaces the one there was, which is told before this returns of all that happened until now; empty: none. Throws
+    // CompileError where that takes it too long, or there is no thread for the new one.
+    void set_listener(Callback listener);
+    // To be called while no lock is held, before events.
+    void prepare() { m_listener.ensure_thread(); }
+    // Tells the listener of an event that takes long.
     void begin(const Event& event);
-    // Ends that range, and tells all.
-    void end(const Event& event, const std::string& history);
     // Tells all of an event that is over. `history` is the file that keeps it (see events.cpp); "": there is none.
     void tell(const Event& event, const std::string& history);
     // Writes what has not been written yet.
     void flush();
+    // At the end: as flush, and the listener hears no more.
+    void close();
 
     // Handlers of fork. What has not been written is the parent's to write.
-    void before_fork() { m_mutex.lock(); }
-    void after_fork_in_parent() { m_mutex.unlock(); }
+    void before_fork();
+    void after_fork_in_parent();
     void after_fork_in_child();
 
  private:
@@ -55,13 +61,15 @@ class Events {
     };
 
     void write_trace(const Event& event);
+    void post(bool has_ended, const Event& event);
 
     const std::string m_trace;
-    std::atomic<bool> m_is_trace_named{false};
+    std::atomic<bool> m_is_trace_named{false}, m_has_warned{false};
     std::mutex m_mutex;              // held for moments only
     std::vector<Pending> m_pending;  // for the history file: put into words when they are written
     std::string m_history;
-    std::shared_ptr<const Listener> m_listener;
+    std::shared_ptr<const Callback> m_callback;
+    Listener m_listener;
 };
 
 // An event under way: begins with the object, ends with it. One that is not said to have succeeded has failed.

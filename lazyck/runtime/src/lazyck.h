@@ -120,12 +120,14 @@ typedef struct lazyck_event {
     int has_failed;
 } lazyck_event;
 
-/* Called on the thread that works, possibly on several at once; it must not throw, nor call blobs that are not loaded.
- */
+/* Called on a thread of the library's own, one event after the other, some time after each happened. No call waits for
+ * it, so it may take any lock. It must not throw, nor call blobs that are not loaded. */
 typedef void (*lazyck_listener)(const lazyck_event* event, void* data);
 
-/* Has `listener` hear of all events of this library, in place of the one before; NULL: none. It may still be called for
- * an event that is under way. 0, or -1. */
+/* Has `listener` hear of all events of this library, in place of the one before; NULL: none. The one before is told
+ * first of all that happened until now, and is not called any more when this returns (unless it is the one who calls
+ * this): so hold no lock that it takes. 0, or -1: it is still at an event after ten seconds, or the system has no
+ * thread to give. */
 int lazyck_set_listener(lazyck_listener listener, void* data);
 
 /* A blob that the compiler refused is not compiled again in this process: later calls fail at once with the same

@@ -5,7 +5,6 @@
 #include <fnmatch.h>
 #include <link.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -16,18 +15,26 @@
 #include <cstddef>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "arch.h"
 #include "capture.h"
+#include "environment.h"
 #include "failure.h"
+#include "floating_point.h"
+#include "global_locks.h"
 #include "lazyck_abi.h"
 #include "load_error.h"
 #include "lock.h"
 #include "machine.h"
 #include "messages.h"
 #include "neighbours.h"
+#include "own_file.h"
 #include "parallel.h"
 #include "places.h"
+#include "process.h"
+#include "ranges.h"
+#include "threads.h"
 #include "unwinder.h"
 
 // Made by lazyck/postbuild/stubs.py.
@@ -45,22 +52,6 @@ namespace lazyck::rt {
 namespace {
 
 std::atomic<Library*> g_library{nullptr};
-
-std::string own_path() {
-    Dl_info info;
-    const link_map* map = nullptr;
-    void** const extra = reinterpret_cast<void**>(const_cast<link_map**>(&map));
-    if (dladdr1(static_cast<const void*>(lazyck_manifest), &info, extra, RTLD_DL_LINKMAP) == 0) return "";
-    if (info.dli_fname == nullptr) return "";
-    // The main program is known by argv[0], which need not be a path, and is any that the caller of a privileged one
-    // likes.
-    const bool is_believed = !is_privileged() || (map != nullptr && map->l_name[0] != '\0');
-    if (is_believed && info.dli_fname[0] == '/') return info.dli_fname;
-    if (is_believed && is_file(info.dli_fname)) return absolute(info.dli_fname);
-    char path[4096];
-    const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-    return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : info.dli_fname;
-}
 
 // Where the loader put the file. Another thread may have loaded it: the loader's lock, which the thread sanitizer does
 // not see, orders this read.
@@ -154,7 +145,7 @@ Library& Library::get() {
     if (library != nullptr) return *library;
     // No lock while this works: it asks the dynamic loader. Whoever comes first wins; the library is never destroyed,
     // since other threads may call to the very end.
-    std::unique_ptr<Library> mine(new Library(read_config(), own_path()));
+    std::unique_ptr<Library> mine(new Library(read_config(), own_file()));
     if (g_library.compare_exchange_strong(library, mine.get(), std::memory_order_acq_rel)) {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -183,31 +174,35 @@ void Library::begin() {
 void Library::at_exit() {
     Library* const library = g_library.load();
     if (library == nullptr) return;
+    const DefaultFloatingPoint ours;
     library->finish_record();
-    library->m_store.events().flush();
+    library->m_store.close();
 }
 
 void Library::before_fork() {
     g_library.load()->m_mutex.lock();
     g_library.load()->m_store.before_fork();
-    locks_before_fork();
+    global_locks_before_fork();
 }
 
 void Library::after_fork_in_parent() {
-    locks_after_fork_in_parent();
+    global_locks_after_fork();
     g_library.load()->m_store.after_fork_in_parent();
     g_library.load()->m_mutex.unlock();
 }
 
 // Threads that obtained entries do not exist in the child (see owner_pid), nor do those that waited for them.
 void Library::after_fork_in_child() {
-    locks_after_fork_in_child();
+    close_locks_in_child();
+    global_locks_after_fork();
+    forget_environment_in_child();
     Library& library = *g_library.load();
     library.m_store.after_fork_in_child();
     for (auto& each : library.m_states) each.second.calls = 0;
     static_cast<void>(library.m_prefetch.release());  // its threads are gone too
     library.m_expected.clear();
     library.m_is_expecting = false;
+    library.m_is_sampled = false;
     static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();
     library.m_mutex.unlock();
@@ -276,27 +271,32 @@ ProfileRow Library::profile_row(BlobId blob, const BlobState& state) {
 
 void Library::record(const std::string& path) {
     finish_record();
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_record = path.empty() ? "" : absolute(path);
-    m_order = 0;
-    for (auto& each : m_states) each.second.order = 0;
-    if (m_record.empty()) return;
-    sample();
-    if (m_is_sampled) return;
+    const std::string record = path.empty() ? "" : absolute(path);
+    bool is_sampled;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        m_record = record;
+        m_order = 0;
+        for (auto& each : m_states) each.second.order = 0;
+        if (m_record.empty()) return;
+        sample();
+        is_sampled = std::exchange(m_is_sampled, true);
+    }
+    if (is_sampled) return;
     // Once a second the slots of what was called are made lazy again: a blob's next call is then seen, at the cost of
     // a slow path in each second, and no other call pays anything.
     stay_loaded();
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([] {
+    const auto work = [] {
         while (true) {
             std::this_thread::sleep_for(std::chrono::seconds(1));
             at_sample();
         }
-    }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    m_is_sampled = true;
+    };
+    if (start_thread(work)) return;
+    say(Level::warn,
+        "no thread to be had: the record '" + record + "' tells which blobs are called, and not how often");
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_is_sampled = false;
 }
 
 void Library::at_sample() {
@@ -388,23 +388,19 @@ void Library::speculate(const std::string& path) {
 
 // At a call: what is likely to come next is made ready meanwhile.
 void Library::expect_neighbours(BlobId blob) {
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    const auto found = m_neighbours.find(blob);
-    if (found == m_neighbours.end()) return;
-    m_expected.insert(m_expected.end(), found->second.begin(), found->second.end());
-    m_neighbours.erase(found);
-    if (m_is_expecting || m_expected.empty()) return;
-    // Signals are for the program's own threads, which expect them.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        std::thread([this] { make_expected_ready(); }).detach();
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const auto found = m_neighbours.find(blob);
+        if (found == m_neighbours.end()) return;
+        m_expected.insert(m_expected.end(), found->second.begin(), found->second.end());
+        m_neighbours.erase(found);
+        if (m_is_expecting || m_expected.empty()) return;
         m_is_expecting = true;
-    } catch (const std::exception&) {
-        m_expected.clear();  // no thread, no guesses
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (start_thread([this] { make_expected_ready(); })) return;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_is_expecting = false;
+    m_expected.clear();  // no thread, no guesses
 }
 
 // One at a time, and compiled only where that leaves another compile slot to the calls themselves: a guess may be
@@ -489,17 +485,27 @@ void Library::make_ready(BlobId blob) {
     load(blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
-// One thread works on a blob at a time. Those that waited for it share its result, also a failure: they asked for the
-// same attempt. The next call makes a new one, unless the compiler would say the same again.
+// What is in a cache is taken by whoever asks for it. What has to be compiled, one thread compiles at a time: those
+// that waited for it share its result, also a failure, since they asked for the same attempt. The next call makes a new
+// one, unless the compiler would say the same again.
+//
+// While a thread is at it, it holds what others wait for: the blob, and within m_store locks and slots of the host. A
+// thread that waits may hold the dynamic loader's lock (an initializer calls a blob) or one of the program's. So
+// nothing is asked then of the loader, of the C library's name services or locale, or of the program's code.
 std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) {
+    const Row at = row(blob);
+    if (const auto entry = found_entry(blob, archs)) return entry;
+    const char* const name = at.manifest.blob(at.index).name;
+    m_store.events().prepare();
+    if (m_store.config().has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
+    const Range range(std::string("lazyck compile ") + name);
     {
         std::unique_lock<std::mutex> lock(m_mutex);
         BlobState& state = m_states[blob];  // references into an unordered_map stay valid
         const std::uint64_t seen = state.attempts;
         while (state.is_busy && state.owner_pid == getpid()) {
             if (state.owner == std::this_thread::get_id()) {
-                fail("lazyck: blob '" + visible(row(blob).manifest.blob(row(blob).index).name) +
-                     "' was called while this thread compiles it");
+                fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
             }
             m_changed->wait(lock);
         }
@@ -527,8 +533,7 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         m_changed->notify_all();
     };
     try {
-        const Row at = row(blob);
-        entry = std::make_shared<const Entry>(m_store.obtain(at.manifest, at.index, archs));
+        entry = std::make_shared<const Entry>(m_store.make(at.manifest, at.index, archs));
     } catch (const CompileError& e) {
         failure = std::make_shared<const CompileError>(e);
         is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
@@ -539,6 +544,25 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
     settle();
     if (failure) throw CompileError(*failure);  // of the public type, whatever kind it was
     return entry;
+}
+
+// What this process has or a cache holds; null where it is to be compiled, or somebody is at it.
+std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& archs) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const BlobState& state = m_states[blob];
+        if (state.entry) return state.entry;
+        if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
+        if (state.is_busy && state.owner_pid == getpid()) return nullptr;
+    }
+    const Row at = row(blob);
+    std::optional<Entry> found = m_store.find(at.manifest, at.index, archs);
+    if (!found) return nullptr;
+    const auto entry = std::make_shared<const Entry>(std::move(*found));
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    BlobState& state = m_states[blob];
+    if (!state.entry) state.entry = entry;
+    return state.entry;
 }
 
 // The next call looks again: the file that could not be loaded may be another one by then.
@@ -624,6 +648,7 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
         if (m_record.empty()) store_slots(description, state.functions);
     }
     if (!is_first) return;
+    m_store.events().prepare();
     event.seconds = now_seconds() - event.start;
     m_store.events().tell(event, m_store.history(at.manifest));
 }

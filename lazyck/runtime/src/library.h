@@ -57,7 +57,7 @@ class Library {
     void speculate(const std::string& path);
 
     bool forbid_jit(bool is_forbidden) { return m_store.forbid_jit(is_forbidden); }
-    void set_listener(Events::Listener listener) { m_store.events().set_listener(std::move(listener)); }
+    void set_listener(Events::Callback listener) { m_store.events().set_listener(std::move(listener)); }
 
     // Forgets the failures that later calls would be answered with; returns of how many blobs.
     int clear_failures();
@@ -100,6 +100,7 @@ class Library {
     bool is_loaded(BlobId blob);
     void make_ready(BlobId blob);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
+    std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs);
     void* open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();

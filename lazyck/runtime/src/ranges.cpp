@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "config.h"
+#include "environment.h"
+#include "lasting.h"
 
 namespace lazyck::rt {
 
@@ -47,20 +48,16 @@ std::vector<Ranges> find_ranges() {
     return found;
 }
 
-// On the heap and kept: threads may compile to the very end.
-const std::vector<Ranges>& ranges() {
-    static const auto* const s_ranges = new std::vector<Ranges>(find_ranges());
-    return *s_ranges;
-}
+Lasting<std::vector<Ranges>> g_ranges;
 
 }  // namespace
 
-void begin_range(const std::string& name) {
-    for (const Ranges& each : ranges()) each.push(name.c_str());
+Range::Range(const std::string& name) {
+    for (const Ranges& each : g_ranges.get(find_ranges)) each.push(name.c_str());
 }
 
-void end_range() {
-    for (const Ranges& each : ranges()) each.pop();
+Range::~Range() {
+    for (const Ranges& each : g_ranges.get(find_ranges)) each.pop();
 }
 
 }  // namespace lazyck::rt

@@ -5,8 +5,14 @@
 
 namespace lazyck::rt {
 
-// Begins a range on the calling thread; ranges nest. Nothing where no such library is found.
-void begin_range(const std::string& name);
-void end_range();
+// A range on the calling thread, from the object's begin to its end; ranges nest. Nothing where no such library is
+// found. It enters the dynamic loader and the profiler's code: to be made and ended while no lock is held.
+class Range {
+ public:
+    explicit Range(const std::string& name);
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+    ~Range();
+};
 
 }  // namespace lazyck::rt

@@ -66,6 +66,15 @@ void check_source(const BlobRow& blob) {
     }
 }
 
+// A privileged program can be started through a link beside a bundle that its caller wrote.
+void check_way(const BlobRow& blob, const std::string& path) {
+    const std::string stranger = stranger_on_way(path);
+    if (stranger.empty()) return;
+    fail("lazyck: refusing to compile blob '" + visible(blob.name) + "' in a privileged program from '" + path +
+             "': " + stranger + "; install the bundle as root",
+         {blob.name, "", ""});
+}
+
 // Moves a damaged entry out of the way, under the blob's lock.
 void quarantine(const std::string& path, const std::string& problem) {
     const std::string name = file_name_of(path);
@@ -125,8 +134,15 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     if (m_caches) return m_caches;
     Strings tiers = m_config.cache_path;
     for (const std::string& root : m_places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
-    m_caches = std::make_shared<Caches>(m_given.empty() ? m_config.cache_dir : m_given, name_of(manifest), tiers);
+    const std::string& given = m_given.empty() ? m_config.cache_dir : m_given;
+    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers);
     return m_caches;
+}
+
+void Store::close() {
+    m_events.close();
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_caches) m_caches->close();
 }
 
 void Store::set_cache_dir(const std::string& path) {
@@ -197,11 +213,15 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    if (std::optional<Entry> found = find(manifest, index, archs)) return std::move(*found);
+    return make(manifest, index, archs);
+}
+
+std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const Strings symbols = symbols_of(manifest, blob);
     const auto caches = this->caches(manifest);
-    EntryLookup found;
     for (const auto& cache : caches->to_read()) {
         EntryLookup here;
         try {
@@ -220,33 +240,57 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
             here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
             return std::move(here.entry);
         }
-        if (here.state != EntryState::damaged) continue;
-        if (cache->is_tier()) {
+        if (here.state == EntryState::damaged && cache->is_tier()) {
             const std::string path = cache->entry_path(key);
             say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over");
         }
-        found = std::move(here);
     }
+    return std::nullopt;
+}
+
+Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    const BlobRow blob = manifest.blob(index);
+    const EntryKey key = key_of(manifest, blob, archs);
+    const Strings symbols = symbols_of(manifest, blob);
+    const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    if (m_is_jit_forbidden && !m_config.has_remote) fail_frozen(blob, key, *caches->own(), found);
+    if (m_is_jit_forbidden && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
     return compile_somewhere(manifest, blob, key, symbols, *caches);
 }
 
 Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache) {
     check_source(blob);
-    if (blob.source[0] == '/') return {m_places.roots[0], blob.source, false};
+    if (blob.source[0] == '/') return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, false};
     std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
     const std::string library = file_name_of(manifest.library());
     const std::string archive = archive_path(root, library);
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
+        if (is_privileged()) check_way(blob, archive);
         // What lies in a cache may have been cleared up in part, or torn by a power cut. What happens to it later is
-        // found after the compile, as in any bundle.
+        // found at the compile, as in any bundle.
         const auto is_good = [&](const std::string& there) {
-            return m_contents->find_change(there, manifest, blob).empty();
+            return m_contents->find_fault(there, manifest, blob).empty();
         };
         root = m_archives->unpacked(archive, library, blob.source, cache, is_good);
     }
     return {root, root + "/" + blob.source, true};
+}
+
+void Store::check_source_of(const Source& source, const ManifestView& manifest, const BlobRow& blob) {
+    const auto refuse = [&](const std::string& reason, const std::string& remedy) {
+        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': " + reason + "\n  " + remedy,
+             {blob.name, "", ""});
+    };
+    if (!is_file(source.path))
+        refuse("its source '" + source.path + "' is not there", LAZYCK_ENV_ROOT " names the library's bundle");
+    if (is_privileged()) check_way(blob, source.path);
+    const std::string fault = source.is_in_bundle ? m_contents->find_fault(source.root, manifest, blob) : "";
+    if (!fault.empty()) {
+        refuse(
+            "the bundle is not as it was when the library was built: " + fault,
+            "what is made of it must not go into the cache under a key that says otherwise; install the library again,"
+            " or build it again with the change");
+    }
 }
 
 std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -263,6 +307,7 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
                                  const std::string& directory) {
     const BlobRow blob = manifest.blob(index);
     const Source source = source_of(manifest, blob, *caches(manifest)->own());
+    check_source_of(source, manifest, blob);
     PreambleRequest request;
     request.recipe = manifest.recipe(blob.recipe);
     request.values.source = source.path;
@@ -330,12 +375,13 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
         return std::move(found.entry);
     }
     if (remote) tell_wait(event, "the remote caches", remote_begin, cache);
-    if (m_is_jit_forbidden) fail_frozen(blob, key, cache, found);
+    if (m_is_jit_forbidden) fail_frozen(blob, key, cache);
     CompileRequest request;
     request.blob = blob.name;
     request.arch_label = key.arch_label();
     request.recipe = manifest.recipe(blob.recipe);
     const Source source = source_of(manifest, blob, cache);
+    check_source_of(source, manifest, blob);
     request.root = source.root;
     request.source = source.path;
     // With a launcher the command is one that it knows: what it keeps is found by the command.
@@ -355,7 +401,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     };
     const double slot_begin = now_seconds();
     const HeldSlot slot(*m_jobs);
-    CompileSlot shared(cache.slots_dir(), m_config.jobs, needed, what);
+    CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
     tell_wait(event, "a compile slot", slot_begin, cache);
     request.started = [&](pid_t compiler) { shared.started(compiler); };
     request.ended = [&](const Outcome& outcome) {
@@ -431,7 +477,8 @@ void Store::bound(Cache& cache) {
     }
 }
 
-void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache, const EntryLookup& found) const {
+void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const {
+    const EntryLookup found = look_up_entry(cache, key, {});
     Strings command = {"lazyck", "prebuild", "build", "--manifest", m_places.library};
     if (!key.archs.empty()) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
     command.emplace_back(blob.name);

@@ -50,8 +50,15 @@ class Store {
     // `may_stand_in`: where the cache cannot be written, compile into another place, for this process's own use.
     Store(const Config& config, Places places, bool may_stand_in = false);
 
-    // The verified entry of blob `index` for `archs`, compiled if need be and allowed. Throws CompileError.
+    // The verified entry of blob `index` for `archs`, compiled if need be and allowed: what `find` finds, else what
+    // `make` makes. Throws CompileError.
     Entry obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // The same if a cache has it.
+    std::optional<Entry> find(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // The same where none has it: after a second look under the blob's lock, compiled. Asks nothing of the dynamic
+    // loader, nor of the C library's name services or locale, nor of code of the program, while it holds a lock or
+    // slot.
+    Entry make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
     // Whether a cache has it; `path` is where it is, or would be in the user's own.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
@@ -81,6 +88,9 @@ class Store {
     // Where events of this library are written down; "" where there is no cache.
     std::string history(const ManifestView& manifest);
 
+    // At the end: writes what is to be written, and removes what was for this process alone.
+    void close();
+
     // Handlers of fork. What other threads were changing is made anew in the child, and their slots are free there.
     void before_fork();
     void after_fork_in_parent();
@@ -99,6 +109,8 @@ class Store {
     };
     // The sources of an archived bundle are unpacked in `cache`.
     Source source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
+    // Throws CompileError unless it may be compiled from.
+    void check_source_of(const Source& source, const ManifestView& manifest, const BlobRow& blob);
     Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                             const Strings& symbols, Caches& caches);
     Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
@@ -107,8 +119,7 @@ class Store {
                                            Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
-    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache,
-                                  const EntryLookup& found) const;
+    [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;
 
     const Config m_config;
     const Places m_places;
