@@ -11,6 +11,7 @@ import pytest
 from support import Lazyck
 
 from lazyck import abi
+from lazyck.manifest import Manifest, decode
 from lazyck.postbuild.bundle import (
     Contents,
     Places,
@@ -119,15 +120,21 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
     assert key() == key()
 
 
+def empty(library: str) -> Manifest:
+    return Manifest(library, f"{library}.so", "", "", (), (), ())
+
+
 def test_a_new_bundle_replaces_the_old_one_of_the_same_library_only(tmp_path: Path) -> None:
     source = tmp_path / "a.cpp"
     source.write_text("int a;")
     for library in ("libx", "liby"):
-        write(tmp_path / "root", {f"{library}/tree/old.cpp": str(source)}, b"old", library)
-    size = write(tmp_path / "root", {"libx/tree/new.cpp": str(source)}, b"new", "libx")
+        write(tmp_path / "root", {f"{library}/tree/old.cpp": str(source)}, empty(library))
+    manifest, size = write(tmp_path / "root", {"libx/tree/new.cpp": str(source)}, empty("libx"))
     contents = (tmp_path / "root/libx/contents").read_bytes()
     assert contents == b"lazyck contents 1\0" + hashlib.sha256(b"int a;").hexdigest().encode() + b" libx/tree/new.cpp\0"
-    assert size == 6 + 3 + len(contents)
+    assert decode(manifest, "libx").contents == hashlib.sha256(contents).hexdigest()
+    assert (tmp_path / "root/libx/manifest").read_bytes() == manifest
+    assert size == 6 + len(manifest) + len(contents)
     found = sorted(str(p.relative_to(tmp_path / "root")) for p in (tmp_path / "root").rglob("*") if p.is_file())
     assert found == [
         *(f"libx/{name}" for name in ("contents", "manifest", "tree/new.cpp")),

@@ -286,8 +286,7 @@ def test_sources_of_a_later_build_never_answer_for_an_older_module(build: Build,
     change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "100")
     shutil.rmtree(project / "build")
     built = build(project)
-    refused = python(old, "import kernels; print(kernels.scale(64, 1)); kernels.scale(32, 1)")
-    assert refused.stdout == "64.5\n"
+    refused = python(old, "import kernels; kernels.scale(32, 1)")
     assert "is of another build" in refused.stderr
     assert "LAZYCK_ROOT" in refused.stderr
     assert built.call("import kernels; print(kernels.scale(32, 1))").stdout == "132.0\n"
