@@ -282,17 +282,14 @@ lazy = lazyck.load(sys.argv[1])
 heard = []
 if sys.argv[2] == "call":
     with lazy.on_event(lambda event: heard.append((event.kind, event.blob, event.has_ended))):
-        lazy.prefetch(["one", "two"], wait=False)
+        job = lazy.prefetch(["one", "two"], wait=False)
         time.sleep(0.3)  # the prefetch compiles, and its listener wants the GIL
         assert kept._Z8use_bothi(1) == 5
     assert ("compile", "one", True) in heard and ("load", "two", True) in heard, heard
 else:
-    # The program ends while a prefetch compiles and its listener is at work, and that takes a while.
-    class Late:
-        def __del__(self, sleep=time.sleep):
-            sleep(2)
-    late = Late()
-    lazy.prefetch(["one", "two"], wait=False)
+    # The program ends while a prefetch compiles, whose end its listener wants to hear of when Python is gone.
+    ctypes.pythonapi.Py_AtExit(ctypes.CDLL(sys.argv[3]).rest)
+    job = lazy.prefetch(["one", "two"], wait=False)
     def listen():
         with lazy.on_event(lambda event: time.sleep(0.01)):
             time.sleep(60)
@@ -305,10 +302,16 @@ print("end")
 @pytest.mark.parametrize("how", ["call", "exit"])
 def test_listener_in_python_meets_no_deadlock(lib: LazyLibrary, tmp_path: Path, how: str) -> None:
     slowly(lib, tmp_path / "go")
+    (tmp_path / "rest.c").write_text("#include <unistd.h>\nvoid rest(void) { sleep(2); }\n")
+    run(["cc", "-shared", "-fPIC", tmp_path / "rest.c", "-o", tmp_path / "rest.so"])
     env = {**os.environ, **lib.env, "LAZYCK_JOBS": "2"}
     for _ in range(1 if how == "call" else 3):
         done = subprocess.run(
-            [sys.executable, "-c", LISTEN, lib.library, how], env=env, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", LISTEN, lib.library, how, tmp_path / "rest.so"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert (done.returncode, done.stdout) == (0, "end\n"), done
 
