@@ -34,7 +34,7 @@ CXX_FLAGS = (
     "-Wall",
     "-Wextra",
 )
-# As far as the compiler knows them. Outline atomics would bring a constructor, and nothing shall run at load.
+# As far as the compiler knows them. Outline atomics would bring a constructor, and only error_stream.cpp's may run.
 MACHINE_FLAGS = {
     # What the runtime calls is bound as the library is loaded, in some 50 µs, and not one by one in the first call.
     "x86_64": ("-fcf-protection=full", "-fno-plt"),

@@ -430,7 +430,8 @@ def test_reader_of_messages_that_is_gone_ends_no_program(lib: LazyLibrary) -> No
 
 
 REUSED = {
-    "a file before the first line": "close(2); open(argv[1], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);",
+    "a file before the first line": "close(2); open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0600);",
+    "a stream before the first line": 'std::fclose(stderr); std::fopen(argv[1], "w");',
     "a file after the first line": "if (one(1) != 2) return 1; close(2); open(argv[1], O_WRONLY | O_CREAT, 0600);",
     "a database": "close(2); open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);",
     "what is only read": "open(argv[1], O_WRONLY | O_CREAT, 0600); close(2); open(argv[1], O_RDONLY);",
@@ -443,6 +444,18 @@ def test_lines_do_not_go_where_descriptor_2_leads_by_then(lib: LazyLibrary, tmp_
     done = lib.call(program(lib, body), tmp_path / "data")
     assert done.returncode == 0
     assert (tmp_path / "data").read_text() == ""
+
+
+def test_file_that_got_the_number_of_no_standard_error_hears_no_lines(lib: LazyLibrary, tmp_path: Path) -> None:
+    body = "int main(int, char** argv) { return open(argv[1], O_WRONLY | O_CREAT, 0600) == 2 && two(1) == 3 ? 0 : 1; }"
+    done = lib.call("/bin/sh", "-c", '"$@" 2>&-', "sh", program(lib, body), tmp_path / "data")
+    assert (done.returncode, (tmp_path / "data").read_text()) == (0, "")
+
+
+def test_standard_error_that_is_a_file_gets_the_lines(lib: LazyLibrary, tmp_path: Path) -> None:
+    main = program(lib, "int main() { return two(1) == 3 ? 0 : 1; }")
+    assert lib.call("/bin/sh", "-c", '"$1" 2>"$2"', "sh", main, tmp_path / "log").returncode == 0
+    assert "compiled two" in (tmp_path / "log").read_text()
 
 
 def test_connection_that_got_number_2_hears_no_lines(lib: LazyLibrary) -> None:

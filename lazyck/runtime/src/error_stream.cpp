@@ -1,7 +1,8 @@
 // What is told apart: a descriptor that comes through an exec, as standard error does, cannot be one that closes at an
-// exec; a terminal, a pipe or a log that is appended to is not what a program opens for its data; and what was there at
-// the first line is taken for what it was from the start. (A file that was opened under number 2 before the first line,
-// to be written from its beginning and to live through an exec, looks like `2>file` and is taken for that.)
+// exec; a terminal, a pipe or a log that is appended to is not what a program opens for its data; and a file that was
+// descriptor 2 when the library was loaded is what the program was started with. That is looked at by a constructor,
+// the only code of the runtime that runs at load (one system call): at the first line it is too late, since `2>file`
+// and a file that the program opened in its place look the same.
 #include "error_stream.h"
 
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <cstdint>
 
 #include "files.h"
-#include "lasting.h"
 
 namespace lazyck::rt {
 
@@ -34,7 +34,10 @@ bool are_same(const Identity& a, const Identity& b) {
     return a.is_open && b.is_open && a.device == b.device && a.inode == b.inode;
 }
 
-Lasting<Identity> g_first;
+Identity g_at_load;
+
+// Before the constructors of the program, which may open files.
+__attribute__((constructor(101))) void note_error_stream() { g_at_load = identity_of(k_number); }
 
 // Connections of a program's own; that to a log service is a local one.
 bool is_local(int socket) {
@@ -47,7 +50,6 @@ bool is_local(int socket) {
 
 bool is_error_stream() {
     const Identity now = identity_of(k_number);
-    const bool is_first = are_same(g_first.get([&] { return now; }), now);
     struct stat st;
     const int flags = fcntl(k_number, F_GETFL);
     if (!now.is_open || fstat(k_number, &st) != 0 || flags < 0 || (flags & O_ACCMODE) == O_RDONLY) return false;
@@ -59,7 +61,7 @@ bool is_error_stream() {
         case S_IFSOCK:
             return is_local(k_number);
         case S_IFREG:
-            return is_first || (flags & O_APPEND) != 0 || are_same(now, identity_of(k_output));
+            return are_same(now, g_at_load) || (flags & O_APPEND) != 0 || are_same(now, identity_of(k_output));
         default:
             return false;
     }
