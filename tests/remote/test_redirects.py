@@ -18,6 +18,12 @@ BODY = b"the code" * 5000
 Tls = tuple[ssl.SSLContext, Path]
 
 
+USES = {"digital_signature": True, "key_cert_sign": True, "crl_sign": True}
+UNUSED = (
+    "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     """A server's certificate for this machine, and the file that makes a client believe it."""
@@ -43,6 +49,8 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
         if by:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         if by is None:
+            # without it Python 3.13's strict checks refuse an authority
+            builder = builder.add_extension(x509.KeyUsage(**dict.fromkeys(UNUSED, False), **USES), critical=True)
             authority.append((subject, key))
         pem = serialization.Encoding.PEM
         private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
