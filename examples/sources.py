@@ -25,6 +25,28 @@ class Source:
     sha256: str
 
 
+FLASH_ATTN = Source(
+    "flash-attn==2.8.3.post2",
+    "flash_attn-2.8.3.post2.tar.gz",
+    "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
+)
+MAMBA = Source(
+    "mamba-ssm==2.3.2.post1",
+    "mamba_ssm-2.3.2.post1.tar.gz",
+    "104cc47e9101e5401a675fa2b784f2952b9b037f3b1dd83b5ac544394e95d028",
+)
+LLAMA_CPP = Source(
+    "llama-cpp-python==0.3.16",
+    "llama_cpp_python-0.3.16.tar.gz",
+    "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6",
+)
+GSPLAT = Source(
+    "gsplat==1.5.3",
+    "gsplat-1.5.3.tar.gz",
+    "343f080c470e891ba3c697c03bdf0952cb982d1d535fdc24adb23c2cb4fba906",
+)
+
+
 def fetch(source: Source, work: Path) -> Path:
     """The unpacked archive below `work`, fetched unless the archive is there already. Ends the program if it is another
     one."""

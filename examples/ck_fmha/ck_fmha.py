@@ -28,15 +28,10 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent), str(REPOSITORY)]
 
-from sources import Source, check, cpu_of_children, fetch  # noqa: E402
+from sources import FLASH_ATTN, check, cpu_of_children, fetch  # noqa: E402
 
 from lazyck.interceptor.log import read_log  # noqa: E402
 
-SOURCE = Source(
-    "flash-attn==2.8.3.post2",
-    "flash_attn-2.8.3.post2.tar.gz",
-    "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
-)
 ARCH = "gfx942"
 OPTDIM = "32,64,128,256"
 BLOBS = "*/blob/*_d[0-9]*.cpp"  # the four dispatchers, generated beside the blobs, are *_api.cpp
@@ -375,7 +370,7 @@ def main() -> None:
         sys.exit(f"a real HIP compiler is missing; as root: {rocm_home.missing_packages()}")
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    ck = fetch(SOURCE, work) / "csrc" / "composable_kernel"
+    ck = fetch(FLASH_ATTN, work) / "csrc" / "composable_kernel"
     build = work / (("all-dims" if args.all_dims else "optdim") + (f"-{args.only}" if args.only else ""))
     build.mkdir(exist_ok=True)
     home = rocm_home.make(work / "rocm", ARCH)

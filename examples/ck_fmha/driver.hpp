@@ -1,4 +1,5 @@
-// What the two drivers share: device memory, the sizes of the one problem that they pose, and the way a call ends.
+// What the two drivers share: device memory, the sizes of the one problem that they pose, its tensors in files, and the
+// way a call ends.
 #pragma once
 #include <hip/hip_runtime.h>
 
@@ -6,7 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 constexpr int k_batch = 1, k_heads = 2, k_seqlen = 256;
 constexpr int k_mask_top_left = 1;  // CK's mask_enum::mask_top_left: causal
@@ -22,13 +27,46 @@ inline void* device_buffer(std::size_t bytes) {
 
 inline std::size_t elements(int hdim) { return std::size_t{k_batch} * k_seqlen * k_heads * hdim; }
 
+inline std::size_t rows() { return std::size_t{k_batch} * k_heads * k_seqlen; }
+
 inline void* tensor(int hdim) { return device_buffer(2 * elements(hdim)); }  // fp16
 
 inline void* float_tensor(int hdim, int copies = 1) { return device_buffer(sizeof(float) * copies * elements(hdim)); }
 
-inline void* float_per_row(int copies = 1) {
-    return device_buffer(sizeof(float) * copies * k_batch * k_heads * k_seqlen);
-}
+inline void* float_per_row(int copies = 1) { return device_buffer(sizeof(float) * copies * rows()); }
+
+// A directory of tensors, as the bytes that they have on the device: what a call is given, and what it leaves. Without
+// one the device's memory is left as it is, and nothing is read back.
+class Tensors {
+ public:
+    explicit Tensors(const char* directory) : m_directory(directory == nullptr ? "" : directory) {}
+
+    void load(void* device, const char* name, std::size_t bytes) const {
+        if (m_directory.empty()) return;
+        std::vector<char> host(bytes);
+        std::ifstream in(path(name), std::ios::binary);
+        if (!in.read(host.data(), static_cast<std::streamsize>(bytes)))
+            throw std::runtime_error("reading " + path(name));
+        check(hipMemcpy(device, host.data(), bytes, hipMemcpyHostToDevice), name);
+    }
+
+    void save(const void* device, const char* name, std::size_t bytes) const {
+        if (m_directory.empty()) return;
+        std::vector<char> host(bytes);
+        check(hipMemcpy(host.data(), device, bytes, hipMemcpyDeviceToHost), name);
+        std::ofstream out(path(name), std::ios::binary);
+        if (!out.write(host.data(), static_cast<std::streamsize>(bytes)))
+            throw std::runtime_error("writing " + path(name));
+    }
+
+ private:
+    static void check(hipError_t error, const char* name) {
+        if (error != hipSuccess) throw std::runtime_error(std::string(name) + ": " + hipGetErrorString(error));
+    }
+    std::string path(const char* name) const { return m_directory + "/" + name; }
+
+    std::string m_directory;
+};
 
 // Shapes and strides that all of CK's attention arguments have: [batch, seqlen, heads, head dim], dense.
 template <typename Args>
@@ -96,7 +134,8 @@ Args backward_args(int hdim) {
     args.dq_ptr = tensor(hdim);
     args.dk_ptr = tensor(hdim);
     args.dv_ptr = tensor(hdim);
-    args.dq_acc_ptr = float_tensor(hdim);
+    args.dq_acc_ptr = float_tensor(hdim);  // added to
+    if (hipMemset(args.dq_acc_ptr, 0, sizeof(float) * elements(hdim)) != hipSuccess) std::exit(2);
     args.d_ptr = float_per_row();
     args.stride_do = args.stride_dq = args.stride_dk = args.stride_dv = args.stride_dq_acc = row;
     args.nhead_stride_do = args.nhead_stride_dq = args.nhead_stride_dk = args.nhead_stride_dv = hdim;
@@ -113,12 +152,12 @@ Args backward_args(int hdim) {
     return args;
 }
 
-// Calls `variant(head dim)`, which returns CK's time or a negative number, and gives the process's status: 0, 3 where
-// no kernel fitted, 4 for an exception.
+// Calls `variant(head dim, tensors)`, which returns CK's time or a negative number, and gives the process's status: 0,
+// 3 where no kernel fitted, 4 for an exception.
 template <typename Variant>
-int report(Variant variant, const char* hdim) {
+int report(Variant variant, const char* hdim, const char* directory) {
     try {
-        const float r = variant(std::atoi(hdim));
+        const float r = variant(std::atoi(hdim), Tensors(directory));
         std::printf("returned %g\n", r);
         return r < 0 ? 3 : 0;
     } catch (const std::exception& e) {

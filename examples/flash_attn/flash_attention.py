@@ -18,13 +18,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "torch_cuda")]
 
 import extension as ext  # noqa: E402
-from sources import Source  # noqa: E402
+from sources import FLASH_ATTN  # noqa: E402
 
-SOURCE = Source(
-    "flash-attn==2.8.3.post2",
-    "flash_attn-2.8.3.post2.tar.gz",
-    "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
-)
+BLOBS = "*/csrc/flash_attn/src/flash_*_sm80.cu"
 KINDS = {"fwd": "flash_fwd_hdim", "split": "flash_fwd_split_hdim", "bwd": "flash_bwd_hdim"}  # 24 of each
 CALLED = "flash_fwd_hdim64_fp16_sm80"
 SAMPLES = ("flash_bwd_hdim64_fp16_sm80", "flash_fwd_split_hdim64_fp16_sm80", "flash_bwd_hdim128_bf16_causal_sm80")
@@ -47,7 +43,7 @@ def main() -> None:
     parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
     options = parser.parse_args()
     variables = {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTN_CUDA_ARCHS": options.arch}
-    project = ext.Extension(SOURCE, "flash_attn_2_cuda", "*/csrc/flash_attn/src/flash_*_sm80.cu", variables)
+    project = ext.Extension(FLASH_ATTN, "flash_attn_2_cuda", (BLOBS,), variables)
     place = ext.prepare(project, options.work.resolve(), options.arch)
     wall, cpu = ext.build(place)
     summary = ext.check_symbols(place, 72, 72, "void flash::run_mha_")

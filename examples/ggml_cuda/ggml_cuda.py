@@ -25,13 +25,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from sources import Source, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
+from sources import LLAMA_CPP, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
 
-SOURCE = Source(
-    "llama-cpp-python==0.3.16",
-    "llama_cpp_python-0.3.16.tar.gz",
-    "34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6",
-)
 BLOBS = ["*/template-instances/*.cu", "*/ggml-cuda/[!g]*.cu", "*/ggml-cuda/g[!g]*.cu"]
 CALL = """
 import ctypes, sys, time
@@ -84,10 +79,14 @@ BACKENDS = {
 
 
 def cublas(work: Path) -> Path:
-    """A directory with cuBLAS's headers, and its libraries under the names that a linker looks for: the wheel has only
-    those that a loader does."""
-    venv = make_venv(work / "venv", ["nvidia-cublas==13.0.2.14"])
-    (wheel,) = venv.glob("lib/python3*/site-packages/nvidia/cu13")
+    """A directory with cuBLAS's headers, and its libraries under the names that a linker looks for: the wheel, this
+    Python's or one that is fetched, has only those that a loader does."""
+    own = [Path(d, "nvidia", "cu13") for d in sys.path]
+    wheels = [wheel for wheel in own if (wheel / "lib" / "libcublas.so.13").is_file()]
+    if not wheels:
+        venv = make_venv(work / "venv", ["nvidia-cublas==13.0.2.14"])
+        wheels = [*venv.glob("lib/python3*/site-packages/nvidia/cu13")]
+    wheel = wheels[0]
     home = work / "cublas"
     shutil.rmtree(home, ignore_errors=True)
     (home / "lib").mkdir(parents=True)
@@ -98,15 +97,26 @@ def cublas(work: Path) -> Path:
     return home
 
 
-def configure_and_build(source: Path, build: Path, backend: Backend, generator: str, home: Path | None) -> list[str]:
-    """The project's own two commands, as one; `home` has cuBLAS, where that is needed."""
+def configure_and_build(
+    source: Path, build: Path, backend: Backend, generator: str, home: Path | None, target: str = "", *more: str
+) -> list[str]:
+    """The project's own two commands, as one, with `more` options for the first; `home` has cuBLAS, where that is
+    needed. `target` is the backend's library unless it is named."""
     configure = [
         "cmake", "-S", str(source), "-B", str(build), "-G", generator, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
-        "-DGGML_CUDA_FA_ALL_QUANTS=ON", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *backend.configure,
+        "-DGGML_CUDA_FA_ALL_QUANTS=ON", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *backend.configure, *more,
     ]  # fmt: skip
     if home is not None:
         configure += [f"-DCMAKE_LIBRARY_PATH={home / 'lib'}", f"-DCMAKE_CUDA_FLAGS=-I{home / 'include'}"]
-    make = ["cmake", "--build", str(build), "--target", backend.target, "--parallel", str(os.cpu_count() or 1)]
+    make = [
+        "cmake",
+        "--build",
+        str(build),
+        "--target",
+        target or backend.target,
+        "--parallel",
+        str(os.cpu_count() or 1),
+    ]
     return ["sh", "-c", f"{shlex.join(configure)} >configure.log && {shlex.join(make)} >build.log"]
 
 
@@ -161,7 +171,7 @@ def main() -> None:
     options = parser.parse_args()
     backend = BACKENDS["hip" if options.hip else "cuda"]
     work = options.work.resolve()
-    source = fetch(SOURCE, work) / "vendor" / "llama.cpp"
+    source = fetch(LLAMA_CPP, work) / "vendor" / "llama.cpp"
     home = None if options.hip else cublas(work)
     build, tmp, cache = work / "build", work / "tmp", work / "cache"
     for directory in (build, tmp, cache):

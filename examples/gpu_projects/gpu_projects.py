@@ -16,7 +16,6 @@ import random
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,14 @@ HERE = Path(__file__).resolve().parent
 TORCH_CUDA = HERE.parent / "torch_cuda"
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
-from sources import REPOSITORY, Source, check, cpu_of_children, fetch, lazyck, make_venv, summaries  # noqa: E402
+from cuda_headers import headers  # noqa: E402
+from sources import GSPLAT, REPOSITORY, Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
 from lazyck.check.ahead import present  # noqa: E402
 from lazyck.postbuild import ahead_link, state  # noqa: E402
 from lazyck.postbuild.eager import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 
-# what torch's and the projects' headers want beside nvcc's own, where the toolkit was installed without it
-WHEELS = ("cublas", "cusparse", "cusolver", "curand", "cufft", "nvjitlink", "nvtx")
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
 
 
@@ -74,11 +72,7 @@ PROJECTS = {
         {"FORCE_ONLY_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "9.0"},
     ),
     "gsplat": Project(
-        Source(
-            "gsplat==1.5.3",
-            "gsplat-1.5.3.tar.gz",
-            "343f080c470e891ba3c697c03bdf0952cb982d1d535fdc24adb23c2cb4fba906",
-        ),
+        GSPLAT,
         ("*/gsplat/cuda/*.cu", "*/gsplat/cuda/*.cpp"),
         f"{_SETUP} --inplace",
         _TORCH
@@ -147,29 +141,6 @@ def say(text: str) -> None:
     print(f"gpu_projects: {text}", flush=True)
 
 
-def headers(work: Path, cuda_home: str) -> Path:
-    """A directory of the headers that the toolkit at `cuda_home` lacks, out of NVIDIA's wheels of its release."""
-    into = work / "headers"
-    if not into.is_dir() and not Path(cuda_home, "include", "cusparse.h").is_file():
-        pip = make_venv(work / "headers-venv", []) / "bin" / "pip"
-        wheels = work / "wheels"
-        names = [f"nvidia-{name}" for name in WHEELS]
-        subprocess.run([pip, "download", "-q", "--no-deps", "-d", wheels, *names], check=True)
-        fresh = work / "headers.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        for wheel in sorted(wheels.glob("*.whl")):
-            with zipfile.ZipFile(wheel) as found:
-                for name in found.namelist():
-                    before, include, rest = name.partition("/include/")
-                    if include and rest and not name.endswith("/") and before.startswith("nvidia/"):
-                        target = fresh / rest
-                        target.parent.mkdir(parents=True, exist_ok=True)
-                        target.write_bytes(found.read(name))
-        fresh.rename(into)
-    into.mkdir(exist_ok=True)
-    return into
-
-
 def compile_library(source: Path, output: Path, *words: str) -> None:
     """Make a shared library of one C++ file."""
     argv = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", str(source), "-o", str(output), *words]
@@ -229,8 +200,8 @@ def build(place: Place) -> dict[str, Any]:
     command = ["sh", "-c", place.project.build]
     lazyck("build", "full", *options, "--", *command, cwd=place.source, env=place.environment)
     found = list(summaries(place.tmp).values())
-    total = {key: sum(int(s[key]) for s in found) for key in ("deferred", "lazy", "symbols")}  # type: ignore[call-overload]
-    own = sum(float(s["cpu_seconds"]) for s in found)  # type: ignore[arg-type]
+    total = {key: sum(int(str(s[key])) for s in found) for key in ("deferred", "lazy", "symbols")}
+    own = sum(float(str(s["cpu_seconds"])) for s in found)
     eager: list[Any] = [e for s in found for e in s["eager"]]  # type: ignore[attr-defined]
     return {**total, "eager": eager, "own": own, "libraries": len(found)}
 

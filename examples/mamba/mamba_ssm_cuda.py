@@ -17,15 +17,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "torch_cuda")]
 
 import extension as ext  # noqa: E402
-from sources import Source  # noqa: E402
+from sources import MAMBA  # noqa: E402
 
 from lazyck.postbuild.embedded import read_manifest  # noqa: E402
 
-SOURCE = Source(
-    "mamba-ssm==2.3.2.post1",
-    "mamba_ssm-2.3.2.post1.tar.gz",
-    "104cc47e9101e5401a675fa2b784f2952b9b037f3b1dd83b5ac544394e95d028",
-)
+BLOBS = "*/csrc/selective_scan/selective_scan_[fb]wd_*.cu"
 CALLED = "selective_scan_fwd_fp32"
 
 
@@ -37,8 +33,7 @@ def main() -> None:
     parser.add_argument("--no-call", action="store_true", help="build and check only")
     parser.add_argument("--row", type=Path, help="write the row of docs/projects.md here, as JSON")
     options = parser.parse_args()
-    blobs = "*/csrc/selective_scan/selective_scan_[fb]wd_*.cu"
-    project = ext.Extension(SOURCE, "selective_scan_cuda", blobs, {"MAMBA_FORCE_BUILD": "TRUE"})
+    project = ext.Extension(MAMBA, "selective_scan_cuda", (BLOBS,), {"MAMBA_FORCE_BUILD": "TRUE"})
     place = ext.prepare(project, options.work.resolve(), options.arch)
     wall, cpu = ext.build(place)
     summary = ext.check_symbols(place, 9, 12, "void selective_scan_")

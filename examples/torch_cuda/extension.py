@@ -33,11 +33,12 @@ REQUIREMENTS = ("torch", "ninja", "packaging", "psutil", "setuptools", "wheel")
 
 @dataclass(frozen=True)
 class Extension:
-    """A project: its archive, its extension module, its blobs, and the variables that its setup.py reads."""
+    """A project: its archive, its extension module (or the file, where that has its own name), its blobs (patterns),
+    and the variables that its setup.py reads."""
 
     source: Source
     module: str
-    blobs: str
+    blobs: tuple[str, ...]
     variables: Mapping[str, str]
 
 
@@ -62,7 +63,8 @@ class Place:
 
     @property
     def library(self) -> Path:
-        return self.source / (self.extension.module + sysconfig.get_config_var("EXT_SUFFIX"))
+        module = self.extension.module
+        return self.source / (module if module.endswith(".so") else f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}")
 
 
 def say(text: str) -> None:
@@ -70,9 +72,9 @@ def say(text: str) -> None:
     print(f"{Path(sys.argv[0]).stem}: {text}", flush=True)
 
 
-def prepare(extension: Extension, work: Path, arch: str) -> Place:
-    """Fetch and unpack; find out about torch and CUDA. Calls compile for `arch`. Ends the program where something is
-    missing."""
+def prepare(extension: Extension, work: Path, arch: str, source: Path | None = None) -> Place:
+    """Fetch and unpack, unless `source` has it; find out about torch and CUDA. Calls compile for `arch`. Ends the
+    program where something is missing."""
     missing = [name for name in REQUIREMENTS if find_spec(name) is None]
     if missing:
         sys.exit(f"this Python lacks {', '.join(missing)}: {sys.executable} -m pip install {' '.join(missing)}")
@@ -81,7 +83,7 @@ def prepare(extension: Extension, work: Path, arch: str) -> Place:
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
         sys.exit(f"no nvcc found (looked at {by_name('cuda').searched()})")
-    source = fetch(extension.source, work)
+    source = source or fetch(extension.source, work)
     libraries = [str(Path(torch.__file__).parent / "lib"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))]
     if torch.version.cuda is None:
         libraries.insert(0, str(work / "stand-ins"))
@@ -102,9 +104,9 @@ def prepare(extension: Extension, work: Path, arch: str) -> Place:
 # -- building ----------------------------------------------------------------------------------------
 
 
-def build(place: Place) -> tuple[float, float]:
+def build(place: Place, checked: int = CHECKED) -> tuple[float, float]:
     """`lazyck build full` around setup.py; wall and CPU seconds. Ends the program if the library is another one than
-    setup.py makes ahead of time."""
+    setup.py makes ahead of time, by `checked` of its blobs; 0 for no comparison."""
     for old in (place.source / "build", place.tmp):
         shutil.rmtree(old, ignore_errors=True)
     place.library.unlink(missing_ok=True)
@@ -113,14 +115,27 @@ def build(place: Place) -> tuple[float, float]:
         stand_ins.make(place.stand_ins)
         command += ["-I", str(HERE / "include"), "-L", str(place.stand_ins)]
     begun, cpu = time.monotonic(), cpu_of_children()
-    options = ["--toolchain", "cuda", "--blobs", place.extension.blobs, "--tmp-dir", place.tmp]
-    lazyck("build", "full", *options, "--", *command, cwd=place.source, env=place.environment)
+    options = [word for pattern in place.extension.blobs for word in ("--blobs", pattern)]
+    lazyck(
+        "build",
+        "full",
+        "--toolchain",
+        "cuda",
+        *options,
+        "--tmp-dir",
+        place.tmp,
+        "--",
+        *command,
+        cwd=place.source,
+        env=place.environment,
+    )
     wall, cpu = time.monotonic() - begun, cpu_of_children() - cpu
     if not place.has_cuda_torch:
         lacking = stand_ins.undefined(place.library, place.environment)
         say(f"stand-ins for {len(lacking)} functions of libc10_cuda and libtorch_cuda, which this torch lacks")
         stand_ins.make(place.stand_ins, lacking)
-    check(place.tmp, CHECKED, cwd=place.source, env=place.environment)
+    if checked:
+        check(place.tmp, checked, cwd=place.source, env=place.environment)
     return wall, cpu
 
 
@@ -221,9 +236,9 @@ def compare_on_gpu(place: Place, script: Path, needs: tuple[str, ...]) -> str:
 def sample(place: Place, stem: str) -> float:
     """CPU seconds of one blob, compiled as setup.py would have had it compiled."""
     (recorded,) = (place.source / "build").glob(f"temp.*/**/{stem}.o")
-    (blob,) = elf.deferred_records(str(recorded))
+    (blob,), _ = elf.deferred_records(str(recorded))
     cpu = cpu_of_children()
-    argv = writing_to(blob, place.work / "sample.o")  # type: ignore[arg-type]
+    argv = writing_to(blob, place.work / "sample.o")
     with (place.work / "sample.log").open("w") as log:  # some ask ptxas to be verbose
         subprocess.run(argv, cwd=blob.call.cwd, env=place.environment, check=True, stdout=log, stderr=log)
     seconds = cpu_of_children() - cpu
