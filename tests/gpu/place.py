@@ -1,0 +1,82 @@
+"""Where a stage works, and how it runs commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu.machine import Machine
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = REPOSITORY / "examples"
+_SHOWN = 1500  # characters of a failed command's output
+
+
+class StageError(Exception):
+    """A command that a stage needs has failed; the text says which and how."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The directory of one stage, the machine, and what came along: `parcel` has sources and wheels. `is_short`: only
+    what takes a minute or two, for CI. `jobs`: how many compiles may run at a time."""
+
+    name: str
+    root: Path
+    parcel: Path
+    machine: Machine
+    is_short: bool
+    jobs: int
+
+    @property
+    def work(self) -> Path:
+        """The stage's own directory."""
+        made = self.root / self.name
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+    def beside(self, name: str) -> Place:
+        """The place of another stage, whose build this one uses."""
+        return Place(name, self.root, self.parcel, self.machine, self.is_short, self.jobs)
+
+    def environment(self, cache: str = "cache", **more: str) -> dict[str, str]:
+        """This process's, with the compiler's home, a cache of the stage's own, and the archs of the GPU to build
+        for."""
+        m = self.machine
+        path = os.pathsep.join([str(Path(sys.executable).parent), f"{m.home}/bin", os.environ["PATH"]])
+        made = {**os.environ, "PATH": path, "LAZYCK_CACHE_DIR": str(self.work / cache), "MAX_JOBS": str(self.jobs)}
+        if m.platform == "cuda":
+            libraries = [f"{m.home}/lib64", f"{m.home}/lib", *filter(None, [os.environ.get("LD_LIBRARY_PATH", "")])]
+            made |= {"CUDA_HOME": m.home, "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+        else:
+            made["ROCM_PATH"] = m.home
+        if not m.gpu:
+            made["LAZYCK_ARCHS"] = m.arch
+        return {**made, **more}
+
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        fails: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. Raises `StageError` if it fails, unless it may (`fails`)."""
+        words = [str(w) for w in argv]
+        environment = self.environment() if env is None else env
+        done = subprocess.run(words, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and not fails:
+            said = (done.stdout + done.stderr)[-_SHOWN:]
+            raise StageError(f"{' '.join(words)[:300]} ended with status {done.returncode}: {said}")
+        return done
+
+    def lazyck(
+        self, *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run this checkout's lazyck."""
+        return self.run([sys.executable, "-m", "lazyck", *words], cwd=cwd, env=env)

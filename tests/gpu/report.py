@@ -1,0 +1,58 @@
+"""What a stage saw: claims, each written down at once, so that a run that is cut short still counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SEEN, MISSED, BLIND = "seen", "not so", "not seen"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that was looked at: whether it is so (`SEEN`), is not (`MISSED`), or could not be seen here (`BLIND`),
+    with figures or the reason."""
+
+    text: str
+    state: str
+    detail: str = ""
+
+
+class Report:
+    """Where a stage writes its claims: a file of one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begun = time.monotonic()
+
+    def saw(self, text: str, detail: object = "") -> None:
+        """It is as claimed."""
+        self._write(Claim(text, SEEN, str(detail)))
+
+    def missed(self, text: str, detail: object = "") -> None:
+        """It is not as claimed."""
+        self._write(Claim(text, MISSED, str(detail)))
+
+    def blind(self, text: str, why: str) -> None:
+        """It cannot be seen here."""
+        self._write(Claim(text, BLIND, why))
+
+    def check(self, text: str, is_so: bool, detail: object = "") -> bool:
+        """It is as claimed if `is_so`, which is returned."""
+        (self.saw if is_so else self.missed)(text, detail)
+        return is_so
+
+    def _write(self, claim: Claim) -> None:
+        with self._path.open("a") as out:
+            out.write(json.dumps(asdict(claim)) + "\n")
+        seconds = time.monotonic() - self._begun
+        detail = f" ({claim.detail.splitlines()[0][:200]})" if claim.detail else ""
+        print(f"{self._path.stem}: {seconds:.0f} s: {claim.state}: {claim.text}{detail}", flush=True)
+
+
+def read(path: Path) -> list[Claim]:
+    """The claims that were written so far."""
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return [Claim(**json.loads(line)) for line in lines]

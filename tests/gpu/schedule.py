@@ -1,0 +1,163 @@
+"""Runs the stages: builds side by side, proofs one at a time, each in a process of its own with its own time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from gpu.report import BLIND, MISSED, Claim, read
+from gpu.stage import Stage
+
+_GRACE = 5  # seconds from SIGTERM to SIGKILL
+_CORES_OF_A_BUILD = 4
+STAGE_COMMAND = (sys.executable, "-m", "gpu.stage")  # with the root, the stage's name, and build or prove
+
+
+@dataclass
+class Outcome:
+    """What is known of one stage so far: the phases' seconds, by name, what it claims, and why it ended early."""
+
+    shows: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def state(self) -> str:
+        """In one word, for tables."""
+        states = {c.state for c in self.claims}
+        if self.trouble or MISSED in states:
+            return "failed"
+        if not states:
+            return "not run"
+        return ("nothing to see" if states == {BLIND} else "in part") if BLIND in states else "passed"
+
+
+class Schedule:
+    """One run of `stages` below `root`, at most `limit` seconds."""
+
+    def __init__(
+        self, stages: Sequence[Stage], root: Path, limit: float, cores: int, command: Sequence[str] = STAGE_COMMAND
+    ) -> None:
+        self.outcomes = {stage.name: Outcome(stage.shows) for stage in stages}
+        self._stages, self._root, self._command = stages, root, command
+        self._changed: Callable[[], None] = lambda: None
+        self._deadline = time.monotonic() + limit
+        self._at_once = max(1, cores // _CORES_OF_A_BUILD)
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run(self, changed: Callable[[], None]) -> None:
+        """All stages; those that must be alone on the machine after the builds of all others have ended. `changed` is
+        called whenever more is known."""
+        self._changed = changed
+        waiting: queue.SimpleQueue[Stage] = queue.SimpleQueue()
+        built: queue.SimpleQueue[tuple[Stage, bool]] = queue.SimpleQueue()
+        for stage in self._stages:
+            waiting.put(stage)
+
+        def build() -> None:
+            while True:
+                try:
+                    stage = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                built.put((stage, self._phase(stage, "build", stage.build_seconds)))
+
+        for _ in range(self._at_once):
+            threading.Thread(target=build, daemon=True).start()
+        alone = []
+        for _ in self._stages:
+            stage, is_built = built.get()
+            if is_built and stage.is_alone:
+                alone.append(stage)
+            elif is_built:
+                self._phase(stage, "prove", stage.seconds)
+        for stage in alone:
+            self._phase(stage, "prove", stage.seconds)
+
+    def stop(self) -> None:
+        """End what runs; nothing begins afterwards."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._children)
+        for child in running:
+            _end(child)
+
+    def _left(self, stage: Stage, phase: str) -> float:
+        """Seconds for this phase: what is left of the whole without what others need that have to be alone."""
+        others = (s for s in self._stages if s.is_alone and (s is not stage or phase == "build"))
+        waiting = (s for s in others if "prove" not in (o := self.outcomes[s.name]).seconds and not o.trouble)
+        return self._deadline - time.monotonic() - sum(s.seconds for s in waiting)
+
+    def _phase(self, stage: Stage, phase: str, limit: float) -> bool:
+        """Run one phase of a stage in a process of its own; whether it came to its end."""
+        outcome = self.outcomes[stage.name]
+        limit = min(limit, self._left(stage, phase))
+        begun = time.monotonic()
+        if limit <= 1:
+            outcome.trouble = f"{phase}: no time was left"
+            self._changed()
+            return False
+        log = self._root / f"{stage.name}.{phase}.log"
+        argv = [*self._command, str(self._root), stage.name, phase]
+        with log.open("wb") as out:
+            with self._lock:
+                if self._stopped:
+                    return False
+                child = subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+                self._children.add(child)
+            status: int | None = None
+            while status is None and time.monotonic() - begun < limit:
+                try:
+                    status = child.wait(min(1.0, max(0.1, limit - (time.monotonic() - begun))))
+                except subprocess.TimeoutExpired:
+                    self._note(stage)
+            if status is None:
+                _end(child)
+        with self._lock:
+            self._children.discard(child)
+        outcome.seconds[phase] = round(time.monotonic() - begun, 1)
+        if status is None:
+            outcome.trouble = f"{phase}: stopped after {limit:.0f} s"
+        elif status != 0:
+            said = log.read_text(errors="replace").strip().splitlines()[-12:]
+            outcome.trouble = f"{phase}: status {status}: " + "\n".join(said)[-1500:]
+        self._note(stage)
+        return status == 0
+
+    def _note(self, stage: Stage) -> None:
+        self.outcomes[stage.name].claims = read(self._root / f"{stage.name}.jsonl")
+        self._changed()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a stage with all that it started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, sign)
+        try:
+            child.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        if sign == signal.SIGKILL:
+            return
+
+
+def save(path: Path, head: dict[str, object], outcomes: dict[str, Outcome]) -> None:
+    """Write `gpu.json`, whole or not at all."""
+    stages = {name: {"state": o.state, **asdict(o)} for name, o in outcomes.items()}
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps({**head, "stages": stages}, indent=1) + "\n")
+    fresh.replace(path)

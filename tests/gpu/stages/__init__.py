@@ -1,0 +1,16 @@
+"""The stages, in the order of their worth: each module has one, `STAGE`."""
+
+CUDA = (
+    "attention",
+    "flash_attn",
+    "ggml",
+    "handles",
+    "graphs",
+    "errors",
+    "archs",
+    "extensions",
+    "torch_graphs",
+    "steady",
+    "sanitizer",
+)
+HIP = ("attention", "composable_kernel")

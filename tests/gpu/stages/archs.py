@@ -1,0 +1,61 @@
+"""Several archs: entries of two, a build that has PTX only, and entries that are of another arch than the device."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gpu.place import Place
+from gpu.report import Report
+from gpu.stage import Stage
+from gpu.stages import launches
+
+PROOF = "streams and threads"
+OTHER = "80"  # an arch that is not the device's
+
+
+def build(place: Place, report: Report) -> None:
+    """The library for the device's arch, and one with PTX alone."""
+    launches.build(place, "shared")
+    launches.build_in(place, place.work / "ptx", "lazy", "shared", f"arch=compute_{OTHER},code=compute_{OTHER}")
+
+
+def entries(place: Place, cache: str) -> list[Path]:
+    """The entries of a cache of ours."""
+    return sorted((place.work / cache).rglob("*.so"))
+
+
+def prove(place: Place, report: Report) -> None:
+    """Each case in a cache of its own."""
+    why, own = place.machine.blind(), place.machine.arch
+    expected = "threads: 0 right, 0 wrong, 8 refused\n" if why else "threads: 8 right, 0 wrong, 0 refused\n"
+
+    def say(text: str, is_so: bool, lines: str) -> None:
+        report.check(text, is_so and lines == expected, " ".join(lines.split()))
+        if why:
+            report.blind(f"{text}: it computes", why)
+
+    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-two", LAZYCK_ARCHS=f"{OTHER},{own}")
+    say(f"LAZYCK_ARCHS={OTHER},{own}: an entry has both", f"for {OTHER}" in said and own in said, lines)
+    lines, said = launches.prove_of(place, place.work / "ptx" / "liblaunches.so", PROOF)
+    say("a build with PTX alone is compiled for the device", f"for {own}" in said, lines)
+    # the other arch's entry first; the device's own is compiled all the same
+    launches.prove(place, "lazy", "shared", PROOF, "cache-wrong", LAZYCK_ARCHS=OTHER)
+    wrong = entries(place, "cache-wrong")
+    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-wrong")
+    both = entries(place, "cache-wrong")
+    say("an entry of another arch is not taken for the device's", f"for {own}" in said and len(both) == 2, lines)
+    (right,) = set(both) - set(wrong)
+    shutil.copyfile(wrong[0], right)
+    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-wrong")
+    say("one that lies in the place of the device's is thrown away", "compiled scale" in said, lines)
+
+
+STAGE = Stage(
+    "archs",
+    "`LAZYCK_ARCHS` with two, a build of PTX alone, an entry for the wrong arch is never loaded",
+    build_seconds=180,
+    seconds=60,
+    build=build,
+    prove=prove,
+)

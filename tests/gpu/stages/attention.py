@@ -1,0 +1,108 @@
+"""The attention example: every variant computes, cold, cached and without a compiler. For CUDA and for HIP."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from gpu.place import EXAMPLES, Place
+from gpu.report import Report
+from gpu.stage import Stage
+
+CALLS = Path(__file__).with_name("attention_calls.py")
+VARIANTS = 360
+SHORT = ("*_d32_fp32_batch_causal_nobias", "*_d64_fp16_group_window_alibi")
+COLD = ("d64_fp16_batch_causal_nobias", "d128_bf16_group_window_alibi", "d32_fp32_batch_nomask_nobias")
+NO_DRIVER = "CUDA driver version is insufficient"
+
+
+def library(place: Place) -> Path:
+    """The lazy library that `build` makes."""
+    return place.work / "install" / "libattention.so"
+
+
+def build(place: Place, report: Report) -> None:
+    """The example's own ninja, under lazyck; then every variant is prebuilt, into a cache of its own."""
+    is_hip = place.machine.platform == "hip"
+    archs = place.machine.arch if is_hip else f"sm_{place.machine.arch}"
+    words = ["--build-dir", str(place.work / "build"), "--gpu-archs", archs, *([] if is_hip else ["--backend", "cuda"])]
+    words += [word for name in SHORT if place.is_short for word in ("--filter", name)]
+    place.run([sys.executable, EXAMPLES / "attention" / "configure.py", *words])
+    lazily = ["--gpu-archs", place.machine.arch, "--toolchain", "rocm" if is_hip else "cuda"]
+    dirs: list[str | Path] = ["--tmp-dir", place.work / "tmp", "--install-dir", place.work / "install"]
+    ninja: list[str | Path] = [sys.executable, "-m", "ninja", "-C", place.work / "build", "--quiet"]
+    place.lazyck("build", "full", *lazily, *dirs, "--", *ninja)
+    shown = place.lazyck("inspect", library(place)).stdout
+    expected = 2 * len(SHORT) if place.is_short else VARIANTS
+    report.check(f"{expected} variants are lazy", f"{expected} lazy with" in shown and " 0 eager" in shown)
+    variants: list[str | Path] = [
+        "--all",
+        "--manifest",
+        library(place),
+        "--gpu-archs",
+        place.machine.arch,
+        "--jobs",
+        str(place.jobs),
+    ]
+    done = place.lazyck("prebuild", "build", *variants, env=place.environment("cache-prebuilt"))
+    made = len(list((place.work / "cache-prebuilt").rglob("*.so")))
+    report.check(f"{expected} variants are prebuilt", made == expected, f"{made}; {done.stdout.splitlines()[-1:]}")
+
+
+def call(place: Place, cache: str, cases: tuple[str, ...], **more: str) -> tuple[dict[str, float], str, str]:
+    """Call forward and backward of `cases` (of all, if there are none) in a process of its own: the largest error of
+    each, as a share of what is allowed; what lazyck said; and the CUDA or HIP error it ended with."""
+    argv: list[str | Path] = [sys.executable, CALLS, library(place), *cases]
+    done = place.run(argv, env=place.environment(cache, **more), fails=True)
+    if done.returncode == 0:
+        errors: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return errors, done.stderr, ""
+    return {}, done.stderr, (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+
+
+def prove(place: Place, report: Report) -> None:
+    """Cold, cached, frozen."""
+    cases = tuple(name.removeprefix("*_") for name in SHORT) if place.is_short else COLD
+    cold, said, error = call(place, "cache-cold", cases)
+    compiled = len(re.findall(r"^\[lazyck\] compiled ", said, re.M))
+    if not place.machine.gpu:
+        # a name is asked of the blob, without any memory of the device
+        asked = [place.run([sys.executable, CALLS, library(place), "--name"], fails=True) for _ in range(2)]
+        has_reached = "attn_bwd_d64" in asked[0].stdout and "compiled attn_bwd" in asked[0].stderr
+        report.check(
+            "a first call compiles its variant, loads it, and runs its host code", has_reached, asked[0].stderr
+        )
+        is_cached = asked[1].stdout == asked[0].stdout and not asked[1].stderr
+        report.check("a second process compiles nothing", is_cached, asked[1].stderr)
+        report.check("a launch asks for the driver", NO_DRIVER in error, error)
+        for what in ("forward and backward agree with NumPy, cold, cached and frozen", "all variants are called"):
+            report.blind(what, "no GPU")
+        return
+    text = f"{len(cases)} variants, forward and backward"
+    _check(report, f"{text}: cold, compiled at their first calls, they agree with NumPy", cold, len(cases), error)
+    report.check("each was compiled once", compiled == 2 * len(cases), f"{compiled} compiles")
+    cached, said, error = call(place, "cache-cold", cases)
+    report.check("a second process compiles nothing", "compiled" not in said, said[:200])
+    _check(report, f"{text}: cached, they agree", cached, len(cases), error)
+    everything = cases if place.is_short else ()
+    count = len(cases) if place.is_short else VARIANTS // 2
+    frozen, said, error = call(place, "cache-prebuilt", everything, LAZYCK_DISABLE_JIT="1")
+    _check(report, f"all {2 * count} variants, prebuilt and with LAZYCK_DISABLE_JIT=1, agree", frozen, count, error)
+
+
+def _check(report: Report, text: str, errors: dict[str, float], count: int, error: str) -> None:
+    worst = max(errors.values(), default=float("inf"))
+    is_right = len(errors) == count and worst <= 1
+    report.check(text, is_right, error or f"largest error {worst:.2f} of what is allowed, {len(errors)} pairs")
+
+
+STAGE = Stage(
+    "attention",
+    "the attention example agrees with NumPy, forward and backward: cold, cached, frozen; all 360 variants called",
+    build_seconds=300,
+    seconds=120,
+    build=build,
+    prove=prove,
+)

@@ -1,0 +1,105 @@
+"""Extensions of torch by other people, lazily, against their references."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gpu import parcel
+from gpu.place import EXAMPLES, Place
+from gpu.report import Report
+from gpu.stage import Stage
+
+sys.path.insert(0, str(EXAMPLES / "torch_cuda"))
+
+import extension as ext
+from cuda_headers import headers
+
+REFERENCES = Path(__file__).with_name("references.py")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What lazyck and a setup.py are told: the module, the blobs, variables; and the blobs that are called (all, if
+    none is named), which are compiled before, side by side."""
+
+    module: str
+    blobs: str
+    called: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+BUILDS = {
+    "mamba": Build(
+        "selective_scan_cuda",
+        "*/csrc/selective_scan/selective_scan_[fb]wd_*.cu",
+        ("selective_scan_fwd_fp32", "selective_scan_bwd_fp32_real"),
+        {"MAMBA_FORCE_BUILD": "TRUE"},
+    ),
+    "gsplat": Build("gsplat/csrc.so", "*/gsplat/cuda/csrc/*.cu"),
+    "exllamav2": Build("exllamav2_ext", "*/exllamav2_ext/cuda/*.cu"),
+}
+
+
+def extension(place: Place, name: str) -> ext.Place:
+    """An extension's sources, in an environment to build and call it."""
+    wanted, arch = BUILDS[name], place.machine.arch
+    variables = {"TORCH_CUDA_ARCH_LIST": f"{arch[:-1]}.{arch[-1]}", **wanted.variables}
+    project = ext.Extension(parcel.PROJECTS[name].source, wanted.module, (wanted.blobs,), variables)
+    found = ext.prepare(project, place.work / f"{name}-work", arch, parcel.unpack(place, name))
+    environment = {**found.environment, "MAX_JOBS": str(place.jobs), "LAZYCK_CACHE_DIR": str(place.work / "cache")}
+    environment["CPATH"] = os.pathsep.join([str(headers(place.work, place.machine.home)), os.environ.get("CPATH", "")])
+    if place.machine.gpu:
+        del environment["LAZYCK_ARCHS"]
+    return replace(found, environment=environment)
+
+
+def build(place: Place, report: Report) -> None:
+    """Each by its own setup.py."""
+    for name in BUILDS:
+        made = extension(place, name)
+        wall, cpu = ext.build(made, checked=0)
+        shown = place.lazyck("inspect", made.library).stdout
+        counts = re.search(r"(\d+) lazy with (\d+) symbols, (\d+) eager", shown)
+        is_lazy = counts is not None and int(counts[1]) > 0 and counts[3] == "0"
+        detail = f"{counts[0] if counts else shown[:200]}; {wall:.0f} s, {cpu:.0f} CPU"
+        report.check(f"{name}: all of its blobs are lazy", is_lazy, detail)
+        if not place.machine.blind(torch=True):
+            words: list[str | Path] = ["--manifest", made.library, "--gpu-archs", place.machine.arch]
+            words += ["--jobs", str(place.jobs), *(BUILDS[name].called or ["--all"])]
+            place.lazyck("prebuild", "build", *words, env=made.environment)
+
+
+def prove(place: Place, report: Report) -> None:
+    """Kernels of each agree."""
+    for name in BUILDS:
+        text = f"{name}: forward and backward agree with its reference"
+        if why := place.machine.blind(torch=True):
+            report.blind(text, why)
+            continue
+        made = extension(place, name)
+        done = place.run([sys.executable, REFERENCES, name], cwd=made.source, env=made.environment, fails=True)
+        if done.returncode != 0:
+            report.missed(text, (done.stdout + done.stderr)[-400:])
+            continue
+        errors: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        compiled = done.stderr.count("] compiled ")  # besides those that were prebuilt
+        worst = max(errors, key=lambda k: errors[k])
+        figures = f"worst: {worst}, {errors[worst]:.2f} of what is allowed"
+        detail = f"{len(errors)} results; {figures}; {compiled} blobs compiled in the call"
+        report.check(text, errors[worst] <= 1, detail)
+
+
+STAGE = Stage(
+    "extensions",
+    "Mamba's selective scan, gsplat and exllamav2 agree with their references",
+    build_seconds=300,
+    seconds=200,
+    build=build,
+    prove=prove,
+)

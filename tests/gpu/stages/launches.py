@@ -1,0 +1,94 @@
+"""What the stages of tests/gpu/programs share: the library, built lazily and ahead of time, with either CUDA runtime,
+and its proofs, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from gpu.place import Place, StageError
+from gpu.report import Report
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+BLOBS = 7
+_PROVE = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+sys.exit(library.prove(sys.argv[2].encode()))
+"""
+
+
+def library(place: Place, how: str, cudart: str) -> Path:
+    """The library that was built `how`, `lazy` or `ahead`: one for all stages."""
+    return place.beside("launches").work / f"{how}-{cudart}" / "liblaunches.so"
+
+
+def build(place: Place, cudart: str) -> None:
+    """Build the project both ways, unless another stage has. Raises `StageError`."""
+    gencode = f"arch=compute_{place.machine.arch},code=sm_{place.machine.arch}"
+    for how in ("lazy", "ahead"):
+        made = library(place, how, cudart)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(made.parent.with_suffix(".lock")):
+            if not made.is_file():
+                build_in(place, made.parent, how, cudart, gencode)
+
+
+def build_in(place: Place, where: Path, how: str, cudart: str, gencode: str) -> None:
+    """Build the project in the directory `where`. Raises `StageError`."""
+    where.mkdir(parents=True, exist_ok=True)
+    words = ["sh", str(PROGRAMS / "build.sh"), gencode, cudart]
+    if how == "ahead":
+        place.run(words, cwd=where)
+        return
+    options: list[str | Path] = ["--toolchain", "cuda", "--blobs", "*/blob/*.cu", "--tmp-dir", where / "tmp"]
+    place.lazyck("build", "full", *options, "--", *words, cwd=where)
+    shown = place.lazyck("inspect", where / "liblaunches.so").stdout
+    if f"{BLOBS} lazy with" not in shown or " 0 eager" not in shown:
+        raise StageError(f"not all of {BLOBS} blobs are lazy: {shown}")
+
+
+def prove(place: Place, how: str, cudart: str, name: str, cache: str = "cache", **more: str) -> tuple[str, str]:
+    """What the proof `name` prints, with its end where that was not status 0; and what lazyck says."""
+    return prove_of(place, library(place, how, cudart), name, cache, **more)
+
+
+def prove_of(place: Place, made: Path, name: str, cache: str = "cache", **more: str) -> tuple[str, str]:
+    """The same of one library."""
+    argv: list[str | Path] = [sys.executable, "-c", _PROVE, made, name]
+    done = place.run(argv, env=place.environment(cache, **more), fails=True)
+    end = f"ended with {done.returncode}: {done.stderr[-300:]}\n" if done.returncode else ""
+    return done.stdout + end, done.stderr
+
+
+def compare(place: Place, report: Report, cudart: str, names: Sequence[str]) -> None:
+    """The proofs `names`, lazily and ahead of time: the same lines. Without a GPU they end in the driver's absence, and
+    only that this is the same call in both is seen."""
+    why = place.machine.blind()
+    for name in names:
+        ahead, _ = prove(place, "ahead", cudart, name)
+        lazy, said = prove(place, "lazy", cudart, name)
+        text = f"{name}, {cudart} runtime: the same results, errors and handles as ahead of time"
+        if lazy != ahead:
+            report.missed(text, first_difference(lazy, ahead))
+        elif not any((place.work / "cache").rglob("*.so")):
+            report.missed(text, f"nothing was loaded out of the cache: {said}")
+        elif why:
+            report.blind(text, f"{why}: {len(ahead.splitlines())} calls of CUDA end in the same errors in both")
+        else:
+            report.saw(text, " ".join(ahead.split())[:250])
+
+
+def first_difference(lazy: str, ahead: str) -> str:
+    """The first line in which they differ."""
+    pairs = zip([*lazy.splitlines(), "(end)"], [*ahead.splitlines(), "(end)"], strict=False)
+    return next((f"lazily {a!r}, ahead of time {b!r}" for a, b in pairs if a != b), "")
+
+
+def run_many(place: Place, argv: Sequence[str | Path], cache: str = "cache") -> subprocess.CompletedProcess[str]:
+    """A program of this directory, which may fail."""
+    return place.run([sys.executable, *argv], env=place.environment(cache), fails=True)

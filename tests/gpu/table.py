@@ -1,0 +1,52 @@
+"""The results in words: what the command prints at its end, and the part of docs/gpu.md that it makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gpu.report import BLIND, MISSED, SEEN
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+_MARKS = {SEEN: "yes", MISSED: "**NO**", BLIND: "not seen"}
+
+
+def render(results: Path) -> str:
+    """Markdown: the machine, a line for each stage, and below what each of them looked at."""
+    found = json.loads(results.read_text())
+    m: dict[str, Any] = found["machine"]
+    gpu = f"{m['gpu']} ({m['arch']}, driver {m['driver']})" if m["gpu"] else f"no GPU; built for {m['arch']}"
+    memory = f"{m['cores']} cores, {m['memory_gb']} GB"
+    torch = f"torch {m['torch']}" if m["torch"] else f"no torch for {m['platform']}"
+    lines = [
+        f"Made by `{found['command']}` on {found['date'][:10]}, at {found['commit']}, in {found['seconds']} s: {gpu}; "
+        f"{memory}; {m['compiler']}; {torch}; Python {m['python']}; {m['system']}.",
+        "",
+        "| stage | shows | result | seconds: build, proof |",
+        "|---|---|---|---|",
+    ]
+    for name, stage in found["stages"].items():
+        seconds = ", ".join(f"{stage['seconds'][p]:.0f}" for p in ("build", "prove") if p in stage["seconds"])
+        lines.append(f"| `{name}` | {stage['shows']} | {stage['state']} | {seconds or '-'} |")
+    lines += ["", "| stage | looked at | so? | figures, or why not |", "|---|---|---|---|"]
+    for name, stage in found["stages"].items():
+        for claim in stage["claims"]:
+            lines.append(f"| `{name}` | {claim['text']} | {_MARKS[claim['state']]} | {_cell(claim['detail'])} |")
+        if stage["trouble"]:
+            lines.append(f"| `{name}` | ran to its end | **NO** | {_cell(stage['trouble'])} |")
+    return "\n".join(lines)
+
+
+def with_results(page: str, results: Path) -> str:
+    """`page` with what `render` makes between its two marks. Raises `ValueError` if it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{render(results)}\n\n{END}{after}"
+
+
+def _cell(text: str) -> str:
+    """One line that a table can hold."""
+    return " ".join(text.split()).replace("|", "\\|")[:300]

@@ -1,0 +1,159 @@
+"""How a proof is run: with limits that hold, and results that count when it is cut short."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))
+
+from gpu import stages  # noqa: E402
+from gpu.place import Place  # noqa: E402
+from gpu.report import BLIND, Claim, Report  # noqa: E402
+from gpu.schedule import Outcome, Schedule, save  # noqa: E402
+from gpu.stage import Stage, load  # noqa: E402
+from gpu.table import with_results  # noqa: E402
+
+# What stands for `python -m gpu.stage`: a stage's name says what its phases do.
+SCRIPT = """
+import os, subprocess, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from gpu.report import Report
+root, name, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+report = Report(root / f"{{name}}.jsonl")
+with (root / "order").open("a") as out:
+    out.write(f"{{name}} {{phase}} {{time.monotonic()}}\\n")
+if phase == "prove":
+    report.saw("it is so", "a figure")
+if name == "fails" and phase == "prove":
+    sys.exit("what went wrong")
+if name == "breaks" and phase == "build":
+    sys.exit("no compiler")
+if name == "hangs" and phase == "prove":
+    child = subprocess.Popen(["sleep", "1000"])
+    (root / "child").write_text(str(child.pid))
+    time.sleep(1000)
+if name.startswith("slow") and phase == "build":
+    time.sleep(2)
+with (root / "order").open("a") as out:
+    out.write(f"{{name}} {{phase}}-end {{time.monotonic()}}\\n")
+"""
+
+
+def nothing(place: Place, report: Report) -> None: ...
+
+
+def stage(name: str, seconds: int = 30, is_alone: bool = False) -> Stage:
+    return Stage(name, f"what {name} shows", 30, seconds, nothing, nothing, is_alone)
+
+
+def run(tmp_path: Path, chosen: list[Stage], limit: float = 60, cores: int = 8) -> Schedule:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=str(TESTS)))
+    schedule = Schedule(chosen, tmp_path, limit, cores, (sys.executable, str(script)))
+    schedule.run(lambda: save(tmp_path / "gpu.json", {"machine": {}}, schedule.outcomes))
+    return schedule
+
+
+def times(tmp_path: Path) -> dict[str, float]:
+    lines = (line.rpartition(" ") for line in (tmp_path / "order").read_text().splitlines())
+    return {what: float(when) for what, _, when in lines}
+
+
+def test_a_stage_that_fails_stops_no_other_and_says_why(tmp_path: Path) -> None:
+    done = run(tmp_path, [stage("fails"), stage("breaks"), stage("works")])
+    assert {name: o.state for name, o in done.outcomes.items()} == {
+        "fails": "failed",
+        "breaks": "failed",
+        "works": "passed",
+    }
+    assert "what went wrong" in done.outcomes["fails"].trouble
+    assert done.outcomes["breaks"].trouble == "build: status 1: no compiler"
+    assert "breaks prove" not in times(tmp_path)
+    written = json.loads((tmp_path / "gpu.json").read_text())["stages"]
+    assert written["fails"]["claims"] == [{"text": "it is so", "state": "seen", "detail": "a figure"}]
+
+
+def test_a_stage_is_ended_at_its_limit_with_what_it_started(tmp_path: Path) -> None:
+    done = run(tmp_path, [stage("hangs", seconds=2), stage("works")])
+    assert done.outcomes["hangs"].trouble == "prove: stopped after 2 s"
+    assert done.outcomes["hangs"].claims == [Claim("it is so", "seen", "a figure")]
+    assert done.outcomes["works"].state == "passed"
+    state = Path("/proc", (tmp_path / "child").read_text(), "stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_measures_time_is_alone_and_has_its_time(tmp_path: Path) -> None:
+    done = run(tmp_path, [stage("measures", seconds=3, is_alone=True), stage("slow1"), stage("slow2")])
+    assert {o.state for o in done.outcomes.values()} == {"passed"}
+    when = times(tmp_path)
+    assert when["measures prove"] > max(when["slow1 prove-end"], when["slow2 prove-end"])
+    assert abs(when["slow1 build"] - when["slow2 build"]) < 2, "builds run side by side"
+    (tmp_path / "late").mkdir()
+    late = run(tmp_path / "late", [stage("slow", seconds=20), stage("measures", seconds=5, is_alone=True)], 14, 1)
+    assert late.outcomes["measures"].state == "passed"
+
+
+def test_the_whole_has_a_limit(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done = run(tmp_path, [stage("hangs", seconds=1000), stage("works")], limit=4)
+    assert time.monotonic() - begun < 30
+    assert done.outcomes["hangs"].trouble.startswith("prove: stopped after")
+    assert done.outcomes["works"].trouble == "prove: no time was left"
+
+
+def test_results_of_a_run_that_is_ended_count(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "gpu", "attention", "--work", str(tmp_path / "work"), "--hip", "--short"]
+    env = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "ROCM_PATH": f"{TESTS.parent}/scripts/fake_rocm_home"}
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
+        while not (tmp_path / "work" / "attention.build.log").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert json.loads((tmp_path / "work" / "gpu.json").read_text())["machine"]["gpu"] == "a stand-in on the CPU"
+
+
+def test_every_stage_is_there_and_fits_the_limit() -> None:
+    for names in (stages.CUDA, stages.HIP):
+        assert sum(load(name).seconds for name in names if load(name).is_alone) < 200
+        assert all(load(name).name == name for name in names)
+
+
+def test_outcomes_in_one_word() -> None:
+    blind, seen, missed = Claim("a", BLIND), Claim("b", "seen"), Claim("c", "not so")
+    for claims, word in (
+        ([], "not run"),
+        ([blind], "nothing to see"),
+        ([blind, seen], "in part"),
+        ([seen], "passed"),
+        ([seen, blind, missed], "failed"),
+    ):
+        assert Outcome("", claims=claims).state == word
+
+
+def test_a_page_gets_the_results_between_its_marks(tmp_path: Path) -> None:
+    machine = {
+        "gpu": "", "arch": "90", "driver": "", "cores": 2, "memory_gb": 8, "torch": "", "platform": "cuda",
+        "compiler": "nvcc 13", "python": "3.11", "system": "Debian",
+    }  # fmt: skip
+    head = {"command": "scripts/gpu", "date": "2026-01-02T00:00:00", "commit": "abc", "seconds": 3, "machine": machine}
+    outcome = Outcome("that it | works", {"build": 1.0}, [Claim("one", "not so", "a\nb | c")])
+    save(tmp_path / "gpu.json", head, {"one": outcome})
+    page = with_results("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n", tmp_path / "gpu.json")
+    assert page.startswith(
+        "before\n<!-- results: begin -->\n\nMade by `scripts/gpu` on 2026-01-02, at abc, in 3 s: no GPU"
+    )
+    assert "| `one` | one | **NO** | a b \\| c |" in page and "old" not in page and page.endswith("after\n")
+    with pytest.raises(ValueError, match="results: begin"):
+        with_results("no marks", tmp_path / "gpu.json")
