@@ -187,7 +187,7 @@ def call(place: Place, driver: Path) -> tuple[dict[str, Any], float, str]:
         sys.exit(f"the call failed: {done.stdout}{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     spent = cpu_of_children() - cpu
-    said = "".join(f"{line}\n" for line in done.stderr.splitlines() if line.startswith("lazyck"))
+    said = "".join(f"{line}\n" for line in done.stderr.splitlines() if line.startswith("[lazyck]"))
     say(f"call: {answer['seconds']:.3f} s ({spent:.0f} s CPU in all); {answer['said'] or 'launched'}")
     return answer, spent, said
 
