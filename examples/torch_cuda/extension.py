@@ -91,7 +91,7 @@ def prepare(extension: Extension, work: Path, arch: str, source: Path | None = N
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "LD_LIBRARY_PATH": os.pathsep.join([*libraries, *filter(None, [os.environ.get("LD_LIBRARY_PATH", "")])]),
-        "PYTHONPATH": str(source),
+        "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
         "CUDA_HOME": found.home,
         "LAZYCK_CACHE_DIR": str(work / "cache"),
         "LAZYCK_ARCHS": arch,

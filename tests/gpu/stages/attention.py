@@ -46,9 +46,9 @@ def build(place: Place, report: Report) -> None:
         "--jobs",
         str(place.jobs),
     ]
-    done = place.lazyck("prebuild", "build", *variants, env=place.environment("cache-prebuilt"))
+    place.lazyck("prebuild", "build", *variants, env=place.environment("cache-prebuilt"))
     made = len(list((place.work / "cache-prebuilt").rglob("*.so")))
-    report.check(f"{expected} variants are prebuilt", made == expected, f"{made}; {done.stdout.splitlines()[-1:]}")
+    report.check(f"{expected} variants are prebuilt", made == expected, f"{made}")
 
 
 def call(place: Place, cache: str, cases: tuple[str, ...], **more: str) -> tuple[dict[str, float], str, str]:
