@@ -25,19 +25,23 @@ STAGE_COMMAND = (sys.executable, "-m", "gpu.stage")  # with the root, the stage'
 
 @dataclass
 class Outcome:
-    """What is known of one stage so far: the phases' seconds, by name, what it claims, and why it ended early."""
+    """What is known of one stage so far: the phases' seconds, by name, what it claims, and why it ended early;
+    `is_cut`: because its time was over."""
 
     shows: str
     seconds: dict[str, float] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     trouble: str = ""
+    is_cut: bool = False
 
     @property
     def state(self) -> str:
         """In one word, for tables."""
         states = {c.state for c in self.claims}
-        if self.trouble or MISSED in states:
+        if MISSED in states or (self.trouble and not self.is_cut):
             return "failed"
+        if self.is_cut:
+            return "cut short"
         if not states:
             return "not run"
         return ("nothing to see" if states == {BLIND} else "in part") if BLIND in states else "passed"
@@ -107,7 +111,7 @@ class Schedule:
         limit = min(limit, self._left(stage, phase))
         begun = time.monotonic()
         if limit <= 1:
-            outcome.trouble = f"{phase}: no time was left"
+            outcome.trouble, outcome.is_cut = f"{phase}: no time was left", True
             self._changed()
             return False
         log = self._root / f"{stage.name}.{phase}.log"
@@ -130,7 +134,7 @@ class Schedule:
             self._children.discard(child)
         outcome.seconds[phase] = round(time.monotonic() - begun, 1)
         if status is None:
-            outcome.trouble = f"{phase}: stopped after {limit:.0f} s"
+            outcome.trouble, outcome.is_cut = f"{phase}: stopped after {limit:.0f} s", True
         elif status != 0:
             said = log.read_text(errors="replace").strip().splitlines()[-12:]
             outcome.trouble = f"{phase}: status {status}: " + "\n".join(said)[-1500:]

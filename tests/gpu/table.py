@@ -34,7 +34,8 @@ def render(results: Path) -> str:
         for claim in stage["claims"]:
             lines.append(f"| `{name}` | {claim['text']} | {_MARKS[claim['state']]} | {_cell(claim['detail'])} |")
         if stage["trouble"]:
-            lines.append(f"| `{name}` | ran to its end | **NO** | {_cell(stage['trouble'])} |")
+            mark = _MARKS[BLIND] if stage["is_cut"] else _MARKS[MISSED]
+            lines.append(f"| `{name}` | it ran to its end | {mark} | {_cell(stage['trouble'])} |")
     return "\n".join(lines)
 
 

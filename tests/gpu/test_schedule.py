@@ -140,6 +140,9 @@ def test_outcomes_in_one_word() -> None:
         ([seen, blind, missed], "failed"),
     ):
         assert Outcome("", claims=claims).state == word
+    assert Outcome("", claims=[seen], trouble="status 1").state == "failed"
+    assert Outcome("", claims=[seen], trouble="too long", is_cut=True).state == "cut short"
+    assert Outcome("", claims=[missed], trouble="too long", is_cut=True).state == "failed"
 
 
 def test_a_page_gets_the_results_between_its_marks(tmp_path: Path) -> None:
