@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -80,3 +81,16 @@ class Place:
     ) -> subprocess.CompletedProcess[str]:
         """Run this checkout's lazyck."""
         return self.run([sys.executable, "-m", "lazyck", *words], cwd=cwd, env=env)
+
+    def blobs(self, library: Path) -> tuple[int, int]:
+        """How many blobs of a library are lazy, and how many eager. Raises `StageError` if lazyck does not say."""
+        shown = self.lazyck("inspect", library).stdout
+        found = re.search(r"(\d+) lazy with \d+ symbols, (\d+) eager", shown)
+        if found is None:
+            raise StageError(f"lazyck inspect {library} does not say how many blobs are lazy: {shown[:300]}")
+        return int(found[1]), int(found[2])
+
+    def prebuild(self, library: Path, *names: str, env: Mapping[str, str]) -> None:
+        """Compile blobs of a library for the machine's arch, side by side; `--all` for all."""
+        words = ["--gpu-archs", self.machine.arch, "--jobs", str(self.jobs), *names]
+        self.lazyck("prebuild", "build", "--manifest", library, *words, env=env)

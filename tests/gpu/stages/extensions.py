@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -64,15 +63,11 @@ def build(place: Place, report: Report) -> None:
     for name in BUILDS:
         made = extension(place, name)
         wall, cpu = ext.build(made, checked=0)
-        shown = place.lazyck("inspect", made.library).stdout
-        counts = re.search(r"(\d+) lazy with (\d+) symbols, (\d+) eager", shown)
-        is_lazy = counts is not None and int(counts[1]) > 0 and counts[3] == "0"
-        detail = f"{counts[0] if counts else shown[:200]}; {wall:.0f} s, {cpu:.0f} CPU"
-        report.check(f"{name}: all of its blobs are lazy", is_lazy, detail)
+        lazy, eager = place.blobs(made.library)
+        detail = f"{lazy} lazy, {eager} eager; {wall:.0f} s, {cpu:.0f} CPU"
+        report.check(f"{name}: all of its blobs are lazy", lazy > 0 and eager == 0, detail)
         if not place.machine.blind(torch=True):
-            words: list[str | Path] = ["--manifest", made.library, "--gpu-archs", place.machine.arch]
-            words += ["--jobs", str(place.jobs), *(BUILDS[name].called or ["--all"])]
-            place.lazyck("prebuild", "build", *words, env=made.environment)
+            place.prebuild(made.library, *(BUILDS[name].called or ["--all"]), env=made.environment)
 
 
 def prove(place: Place, report: Report) -> None:

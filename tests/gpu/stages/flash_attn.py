@@ -95,8 +95,7 @@ def first_call(place: Place, lazy: ext.Place, report: Report) -> None:
 
 def prebuild(place: Place, lazy: ext.Place) -> None:
     """The other files of the sample."""
-    words: list[str | Path] = ["--manifest", lazy.library, "--gpu-archs", place.machine.arch, "--jobs", str(place.jobs)]
-    place.lazyck("prebuild", "build", *words, *(n for n in CALLED if n != FIRST), env=lazy.environment)
+    place.prebuild(lazy.library, *(n for n in CALLED if n != FIRST), env=lazy.environment)
 
 
 def prove(place: Place, report: Report) -> None:

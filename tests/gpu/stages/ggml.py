@@ -69,15 +69,13 @@ def build(place: Place, report: Report) -> None:
     begun = time.monotonic()
     build_one(place, "lazy")
     lazy = library(place, "lazy")
-    shown = place.lazyck("inspect", lazy).stdout
     seconds = f"built in {time.monotonic() - begun:.0f} s, with the program of tests"
-    report.check("173 of 174 sources are lazy", "173 lazy with" in shown and " 0 eager" in shown, seconds)
+    report.check("173 of 174 sources are lazy", place.blobs(lazy) == (173, 0), seconds)
     if place.machine.blind():
         error = ggml_cuda.call(lazy, ggml_cuda.BACKENDS["cuda"], place.work / "cublas", place.work / "cache-call")
         report.check("a first call reaches its launch", error[1] == 35, f"{error[0]:.1f} s, ends in {error[1]}")
         return
-    words: list[str | Path] = ["--manifest", lazy, "--gpu-archs", place.machine.arch, "--jobs", str(place.jobs)]
-    place.lazyck("prebuild", "build", *words, *SOURCES)
+    place.prebuild(lazy, *SOURCES, env=place.environment())
     build_one(place, "ahead")
 
 

@@ -47,9 +47,8 @@ def build_in(place: Place, where: Path, how: str, cudart: str, gencode: str) -> 
         return
     options: list[str | Path] = ["--toolchain", "cuda", "--blobs", "*/blob/*.cu", "--tmp-dir", where / "tmp"]
     place.lazyck("build", "full", *options, "--", *words, cwd=where)
-    shown = place.lazyck("inspect", where / "liblaunches.so").stdout
-    if f"{BLOBS} lazy with" not in shown or " 0 eager" not in shown:
-        raise StageError(f"not all of {BLOBS} blobs are lazy: {shown}")
+    if (found := place.blobs(where / "liblaunches.so")) != (BLOBS, 0):
+        raise StageError(f"not all of {BLOBS} blobs are lazy: {found[0]} are, {found[1]} are not")
 
 
 def prove(place: Place, how: str, cudart: str, name: str, cache: str = "cache", **more: str) -> tuple[str, str]:
