@@ -13,6 +13,7 @@ import pytest
 from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
 from support import REPOSITORY, Lazyck
 
+from lazyck import abi
 from lazyck.prebuild.ninja_program import find_ninja
 from lazyck.toolchains import CUDA, Found
 from lazyck.toolchains.check import State
@@ -95,6 +96,26 @@ def test_flags_of_the_environment_are_part_of_the_key(tmp_path: Path, lazyck: La
     assert before.index("-DN=1") < before.index("-O2") and after.index("-DN=1") > after.index("-O2")
     assert '-DS="x y"' in after and not any("sm_80" in word for word in after)
     assert not set(first) & set(second)
+
+
+def test_variables_that_nvcc_hands_to_its_passes_are_the_builds_own(tmp_path: Path, lazyck: Lazyck) -> None:
+    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+    used = '#include "more.h"\n#ifndef NAMED\n#error NAMED is what INCLUDES says\n#endif\n'
+    (work / "more").mkdir()
+    (work / "more/more.h").write_text("")
+    for source in (work / "blob").iterdir():
+        source.write_text(used + source.read_text())
+    given = {"INCLUDES": f"-DNAMED=1 -I{work}/more", "SYSTEM_INCLUDES": "-DOTHER=1", "CUDAFE_FLAGS": "-DF=1"}
+    given["PTXAS_FLAGS"] = "-O1"
+    build(lazyck, work, {**env, **given})
+    library = work / "build/libcudaops.so"
+    (recipe,) = inspected(lazyck, library)["recipes"]  # type: ignore[misc]
+    assert recipe["env"].pop("INCLUDES").startswith(f"-DNAMED=1 -I{abi.PH_ROOT}/libcudaops/tree/")
+    assert recipe["env"] == {name: value for name, value in given.items() if name != "INCLUDES"}
+    shutil.rmtree(work / "more")
+    # neither what the job lacks nor what it has reaches an entry
+    job = {**env, "PTXAS_FLAGS": "--no-such-option", "CUDAFE_FLAGS": "-DF=2", "SYSTEM_INCLUDES": "-Dint=broken"}
+    assert call(program(work, library), job) in REACHED_CUDA
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def header_directories(
     words: Sequence[str], cwd: str, toolchain: Toolchain, variables: Iterable[tuple[str, str]]
 ) -> set[str]:
     """Where the options `words` of a compile, and its `variables`, have headers looked for."""
+    variables = tuple(variables)
     found = {
         absolute(value, cwd) for name, value in variables if name in toolchain.header_env for value in value.split(":")
     }
@@ -142,6 +143,8 @@ def header_directories(
             found.add(absolute(item.value or "", cwd))
         else:
             found.update(os.path.normpath(path) for word in item.words for path in HEADER_PATH.findall(word))
+    given = (word for _, value in variables for word in value.split())
+    found.update(os.path.normpath(path) for word in given for path in HEADER_PATH.findall(word))
     return found
 
 
@@ -172,8 +175,10 @@ def map_env(
             mapped = places.header_word if name in toolchain.header_env else places.word
             # an empty one is the working directory, which at run time is another one
             yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
+        elif value.startswith("/"):
+            yield name, places.word(value)
         else:
-            yield name, places.word(value) if value.startswith("/") else value
+            yield name, " ".join(_map_inside(word, places) for word in value.split(" "))
 
 
 def absolute(path: str, cwd: str) -> str:

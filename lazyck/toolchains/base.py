@@ -186,8 +186,9 @@ class Toolchain(ABC):
         return item.name in self._dropped
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
-        """The flag-carrying variables that go with `base_words`: those whose words are not in there."""
-        return tuple((k, v) for k, v in cmd.call.env if k not in self.option_env)
+        """The flag-carrying variables that go with `base_words`: those whose words are not in there. A shim of `c++`
+        records those of all toolchains that it may follow, of which this one's own compilers read only some."""
+        return tuple((k, v) for k, v in cmd.call.env if k in self.flag_env and k not in self.option_env)
 
     def tool_env(self, cmd: CompileCommand, env: Mapping[str, str], *, for_base: bool = False) -> dict[str, str]:
         """`env` with the flag-carrying variables as they were when the build called the compiler; `for_base`: as they

@@ -58,6 +58,15 @@ class CudaToolchain(Toolchain):
         "NVCC_PREPEND_FLAGS",
         "NVCC_APPEND_FLAGS",
         "NVCC_CCBIN",
+        # nvcc.profile adds to these, so nvcc hands what a build has set to its host compiler, cudafe++, ptxas and links
+        "INCLUDES",
+        "SYSTEM_INCLUDES",
+        "CUDAFE_FLAGS",
+        "PTXAS_FLAGS",
+        "LIBRARIES",
+        # read by a host compiler that is clang
+        "CCC_OVERRIDE_OPTIONS",
+        "CLANG_NO_DEFAULT_CONFIG",
         "CPATH",
         "C_INCLUDE_PATH",
         "CPLUS_INCLUDE_PATH",

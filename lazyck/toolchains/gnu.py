@@ -191,6 +191,7 @@ class GnuToolchain(Toolchain):
         "CPLUS_INCLUDE_PATH",
         "OBJC_INCLUDE_PATH",
         "CCC_OVERRIDE_OPTIONS",
+        "CLANG_NO_DEFAULT_CONFIG",
         "COMPILER_PATH",
         "GCC_EXEC_PREFIX",
         "LIBRARY_PATH",

@@ -32,9 +32,24 @@ class RocmToolchain(GnuToolchain):
         "HIPCC_COMPILE_FLAGS_APPEND",
         "HIPCC_LINK_FLAGS_APPEND",
         "HIP_PLATFORM",
+        "HIP_COMPILE_CXX_AS_HIP",
+        "HIP_CLANG_HCC_COMPAT_MODE",
+        "HIP_COMPILER",
+        "HIP_RUNTIME",
         "HIP_CLANG_FLAGS",
+        "HIP_CLANG_PATH",
+        "HIP_ROCCLR_HOME",
+        "HIP_LIB_PATH",
+        "HSA_PATH",
         "HIP_DEVICE_LIB_PATH",
         "DEVICE_LIB_PATH",
+        # clang looks for HIP's headers and device libraries here
+        "ROCM_PATH",
+        "HIP_PATH",
+        # read by clang-offload-bundler
+        "OFFLOAD_BUNDLER_COMPRESS",
+        "OFFLOAD_BUNDLER_COMPRESSION_LEVEL",
+        "OFFLOAD_BUNDLER_IGNORE_ENV_VAR",
     )
     append_env = ("HIPCC_COMPILE_FLAGS_APPEND",)
     arch_env = ("GPU_ARCHS", "PYTORCH_ROCM_ARCH", "AMDGPU_TARGETS", "HCC_AMDGPU_TARGET")

@@ -81,6 +81,28 @@ def test_the_platform_that_only_the_compiles_were_told_is_the_blobs_own(lazyck: 
     assert_calls_reach_hip(build)
 
 
+def test_variables_that_only_the_build_had_decide_what_a_first_call_compiles(lazyck: Lazyck, tmp_path: Path) -> None:
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob/mode.cpp").write_text(
+        "#ifdef __HIP__\n#define HIP 1\n#else\n#define HIP 0\n#endif\n"
+        "#ifndef __HIP_HCC_COMPAT_MODE__\n#define __HIP_HCC_COMPAT_MODE__ 0\n#endif\n"
+        'extern "C" int mode() { return 10 * HIP + __HIP_HCC_COMPAT_MODE__; }\n'
+    )
+    (tmp_path / "main.cpp").write_text('extern "C" int mode();\nextern "C" int call() { return mode(); }\n')
+    given = {"HIP_COMPILE_CXX_AS_HIP": "0", "HIP_CLANG_HCC_COMPAT_MODE": "1", "ROCM_PATH": "/usr"}
+    compile_all = "for f in main blob/mode; do hipcc --offload-arch=gfx90a -fPIC -c $f.cpp -o $f.o; done"
+    (tmp_path / "build.sh").write_text(f"set -e\n{compile_all}\nc++ -shared main.o blob/mode.o -o libx.so\n")
+    env = {"PATH": SYSTEM_PATH, "HIP_PLATFORM": "amd", **given}
+    done = lazyck("build", "full", "--gpu-archs", "gfx90a", "--", "sh", "build.sh", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (recipe,) = inspect(lazyck, tmp_path / "libx.so")["recipes"]
+    assert {name: recipe["env"].get(name) for name in given} == given
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').call())"
+    jobs = {**os.environ, "HIP_CLANG_HCC_COMPAT_MODE": "0", "HIP_CLANG_PATH": "/nowhere", "ROCM_PATH": "/nowhere"}
+    called = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=jobs, capture_output=True, text=True)
+    assert (called.returncode, called.stdout) == (0, "1\n"), called.stderr
+
+
 def test_rocm_5_by_hip_path_alone(lazyck: Lazyck, tmp_path: Path) -> None:
     home = rocm5(tmp_path / "opt/rocm-5.2.3")
     env = {"HIP_PATH": f"{home}/hip", "HIP_PLATFORM": "amd"}
