@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library, run
+from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run
 
 from lazyck import abi
+from lazyck.runtime.build import CXX_FLAGS
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}
@@ -150,11 +152,26 @@ extern "C" int FUNCTION(void* stream, int* status) {
     return captured() == 906 && stream == nullptr ? 906 : 0;  // another stream than the default one
 }
 """
+# The classes lie in memory as PyTorch's do: a device of two bytes, then a number of eight.
 TORCH = r"""
-namespace c10 { namespace LOWER {
-struct UPPERStream { long id; signed char device, type; void* stream() const; };
-UPPERStream getCurrentUPPERStream(signed char) { return {77, 0, 1}; }
-void* UPPERStream::stream() const { return reinterpret_cast<void*>(id + device); }
+namespace c10 {
+struct Device { signed char type, index; };
+class Stream {
+    Device device;
+    long id;
+ public:
+    Stream(Device d, long number) : device(d), id(number) {}
+    void* handle() const { return reinterpret_cast<void*>(device.type == 1 && device.index == 2 ? id : 0); }
+};
+namespace LOWER {
+class UPPERStream {
+    Stream own;
+ public:
+    explicit UPPERStream(Stream stream) : own(stream) {}
+    void* stream() const;
+};
+UPPERStream getCurrentUPPERStream(signed char) { return UPPERStream(Stream({1, 2}, ID)); }
+void* UPPERStream::stream() const { return own.handle(); }
 }}
 """
 
@@ -164,18 +181,48 @@ void* UPPERStream::stream() const { return reinterpret_cast<void*>(id + device);
     [
         ("cuda", CUDA, "cuStreamIsCapturing", ("cuda", "CUDA")),
         ("rocm", HIP_R0600, "hipStreamIsCapturing", ("hip", "HIP")),
+        ("rocm", HIP_R0600, "hipStreamIsCapturing", ("cuda", "CUDA")),  # PyTorch 2.11 and later
     ],
 )
 @pytest.mark.parametrize("captured", ["0", "77", "906"])
 def test_first_call_during_a_capture_is_an_error_that_names_blob_and_prebuild(
     tmp_path: Path, objects_dir: Path, toolchain: str, device: str, function: str, names: tuple[str, str], captured: str
 ) -> None:
-    torch = TORCH.replace("LOWER", names[0]).replace("UPPER", names[1])
+    torch = TORCH.replace("LOWER", names[0]).replace("UPPER", names[1]).replace("ID", "77")
     lib = build(tmp_path, objects_dir, toolchain, device + CAPTURES.replace("FUNCTION", function) + torch, 0, ["90"])
     done = lib.call(tmp_path / "main", env={"TEST_CAPTURED": captured})
     assert done.returncode == 3
-    assert f"blob 'other' is called for the first time while a {names[1]} stream is being captured" in done.stdout
+    runtime = {"cuda": "CUDA", "rocm": "HIP"}[toolchain]
+    assert f"blob 'other' is called for the first time while a {runtime} stream is being captured" in done.stdout
     assert f"lazyck prebuild build --manifest {lib.library} other" in done.stdout
     assert not lib.entries()
     assert lib.call(tmp_path / "main").returncode == 0
     assert lib.call(tmp_path / "main", env={"TEST_CAPTURED": "5"}).returncode == 0, "a stream of which nobody knows"
+
+
+CAPTURING = r"""
+#include "capture.h"
+#include <cstdio>
+int main() { std::puts(lazyck::rt::capturing_runtime("rocm").c_str()); }
+"""
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+@pytest.mark.parametrize("torch_by", [CXX, CLANG])
+@pytest.mark.parametrize("runtime_by", [CXX, CLANG])
+def test_pytorch_s_stream_comes_back_whole(
+    tmp_path: Path, runtime_by: str | None, torch_by: str | None, level: str
+) -> None:
+    if runtime_by is None or torch_by is None:
+        pytest.skip("needs clang++")
+    number = 0x7123456789AB  # both halves count
+    torch = TORCH.replace("LOWER", "cuda").replace("UPPER", "CUDA").replace("ID", str(number))
+    (tmp_path / "torch.cpp").write_text(CAPTURES.replace("FUNCTION", "hipStreamIsCapturing") + torch)
+    run([torch_by, level, "-shared", "-fPIC", tmp_path / "torch.cpp", "-o", tmp_path / "libtorch.so"])
+    (tmp_path / "main.cpp").write_text(CAPTURING)
+    sources = [tmp_path / "main.cpp", SOURCES / "capture.cpp"]
+    program = tmp_path / "main"
+    run([runtime_by, *CXX_FLAGS, level, "-iquote", SOURCES, *sources, "-o", program, "-Wl,--no-as-needed",
+         tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip
+    for captured, expected in ((number, "HIP\n"), (number & 0xFFFFFFFF, "\n"), (5, "\n")):
+        assert run([program], env={**os.environ, "TEST_CAPTURED": str(captured)}).stdout == expected

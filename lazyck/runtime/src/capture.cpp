@@ -14,33 +14,35 @@ constexpr int k_implicit = 906;  // asking the default stream would spoil anothe
 
 using IsCapturing = int(void* stream, int* status);
 
-// What PyTorch's getCurrentCUDAStream returns, in registers.
+// What PyTorch's getCurrentCUDAStream returns: a class of 16 bytes, which come back in two registers. They are passed
+// on as they are, so it does not matter here which of the class's members lies in which word.
 struct TorchStream {
-    std::int64_t id;
-    std::int8_t device, type;
+    std::uint64_t words[2];
 };
+
+struct TorchNames {
+    const char* current;  // c10::cuda::getCurrentCUDAStream(signed char)
+    const char* stream;   // c10::cuda::CUDAStream::stream() const
+};
+
+constexpr TorchNames k_torch_cuda = {"_ZN3c104cuda20getCurrentCUDAStreamEa", "_ZNK3c104cuda10CUDAStream6streamEv"};
+constexpr TorchNames k_torch_hip = {"_ZN3c103hip19getCurrentHIPStreamEa", "_ZNK3c103hip9HIPStream6streamEv"};
 
 struct Runtime {
     const char* name;
     const char* is_capturing;
     std::initializer_list<const char*> libraries;
     const char* torch_library;
-    const char* torch_current;  // c10::cuda::getCurrentCUDAStream(signed char)
-    const char* torch_stream;   // c10::cuda::CUDAStream::stream() const
+    std::initializer_list<TorchNames> torch;
 };
 
-const Runtime k_cuda = {"CUDA",
-                        "cuStreamIsCapturing",
-                        {"libcuda.so.1"},
-                        "libc10_cuda.so",
-                        "_ZN3c104cuda20getCurrentCUDAStreamEa",
-                        "_ZNK3c104cuda10CUDAStream6streamEv"};
+const Runtime k_cuda = {"CUDA", "cuStreamIsCapturing", {"libcuda.so.1"}, "libc10_cuda.so", {k_torch_cuda}};
+// PyTorch's own names in ROCm's builds were those of HIP, and since 2.11 are those of CUDA.
 const Runtime k_hip = {"HIP",
                        "hipStreamIsCapturing",
                        {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
                        "libc10_hip.so",
-                       "_ZN3c103hip19getCurrentHIPStreamEa",
-                       "_ZNK3c103hip9HIPStream6streamEv"};
+                       {k_torch_hip, k_torch_cuda}};
 
 // Of what is loaded already: who captures has loaded it.
 void* loaded(const char* name, std::initializer_list<const char*> libraries) {
@@ -55,15 +57,18 @@ void* loaded(const char* name, std::initializer_list<const char*> libraries) {
 
 // PyTorch's stream of this thread; the default one where there is no PyTorch.
 void* torch_stream(const Runtime& runtime) {
-    void* const current = loaded(runtime.torch_current, {runtime.torch_library});
-    void* const stream = loaded(runtime.torch_stream, {runtime.torch_library});
-    if (current == nullptr || stream == nullptr) return nullptr;
-    try {
-        const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
-        return reinterpret_cast<void* (*)(const TorchStream*)>(stream)(&found);
-    } catch (...) {
-        return nullptr;  // it finds no device, so nothing is captured
+    for (const TorchNames& names : runtime.torch) {
+        void* const current = loaded(names.current, {runtime.torch_library});
+        void* const stream = loaded(names.stream, {runtime.torch_library});
+        if (current == nullptr || stream == nullptr) continue;
+        try {
+            const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
+            return reinterpret_cast<void* (*)(const TorchStream*)>(stream)(&found);
+        } catch (...) {
+            return nullptr;  // it finds no device, so nothing is captured
+        }
     }
+    return nullptr;
 }
 
 }  // namespace
