@@ -226,3 +226,77 @@ def test_pytorch_s_stream_comes_back_whole(
          tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip
     for captured, expected in ((number, "HIP\n"), (number & 0xFFFFFFFF, "\n"), (5, "\n")):
         assert run([program], env={**os.environ, "TEST_CAPTURED": str(captured)}).stdout == expected
+
+
+# Two devices, of which each thread chooses one for itself; device 0 is a thread's until it does.
+TWO_HIP = r"""
+#include <cstring>
+static thread_local int current = 0;
+extern "C" void choose(int d) { current = d; }
+extern "C" int hipGetDevice(int* d) { *d = current; return STATUS; }
+extern "C" int hipGetDevicePropertiesR0600(char* p, int d) { std::strcpy(p + 1160, d ? "gfx942" : "gfx90a"); return 0; }
+"""
+TWO_CUDA = r"""
+static thread_local int current = 0;
+extern "C" void choose(int d) { current = d; }
+extern "C" int cudaGetDevice(int* d) { *d = current; return STATUS; }
+extern "C" int cudaDeviceGetAttribute(int* v, int a, int d) { *v = a == 75 ? (d ? 9 : 8) : 0; return 0; }
+"""
+TWO_BY_DRIVER = r"""
+static thread_local int current = -1;
+extern "C" void choose(int d) { current = d; }
+extern "C" int cuInit(unsigned) { return STATUS; }
+extern "C" int cuCtxGetDevice(int* d) { *d = current; return current < 0 ? 201 : 0; }
+extern "C" int cuDeviceGet(int* d, int ordinal) { *d = ordinal; return 0; }
+extern "C" int cuDeviceGetAttribute(int* v, int a, int d) { *v = a == 75 ? (d ? 9 : 8) : 0; return 0; }
+"""
+PREFETCHING = r"""
+#include "demo.h"
+#include "lazyck.h"
+#include <unistd.h>
+#include <string>
+extern "C" void choose(int);
+int main(int, char** argv) {
+    const std::string way = argv[1];
+    choose(1);
+    if (way == "prefetch") lazyck_prefetch("*");
+    if (way == "job") {
+        const char* blobs[] = {"arch", "other"};
+        lazyck_job_wait(lazyck_job_start(blobs, 2, 2), -1, nullptr);
+    }
+    if (way == "call") other();
+    lazyck_stats stats = {};
+    stats.size = sizeof stats;
+    for (int i = 0; i < 600 && stats.loaded < 2; ++i) {
+        usleep(50000);
+        lazyck_get_stats(&stats);
+    }
+    return stats.loaded == 2 ? 0 : 3;
+}
+"""
+
+
+@pytest.mark.parametrize("way", ["prefetch", "job", "profile", "neighbours"])
+@pytest.mark.parametrize(
+    ("toolchain", "device", "expected"),
+    [("rocm", TWO_HIP, "gfx942"), ("cuda", TWO_CUDA, "90"), ("cuda", TWO_BY_DRIVER, "90")],
+    ids=["hip", "cuda", "driver"],
+)
+def test_what_is_made_ready_in_the_background_is_for_the_device_of_whoever_asked(
+    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, expected: str, way: str
+) -> None:
+    lib = build(tmp_path, objects_dir, toolchain, device, 0, ["90"])
+    main = lib.program(PREFETCHING, "prefetching", libs=["-L" + str(tmp_path), "-ldevice"])
+    profile = tmp_path / "profile"
+    profile.write_text("# lazyck profile 1: \n")
+    env = {"LAZYCK_JOBS": "4", "LAZYCK_MEM_PER_JOB": "1M"}
+    if way in ("profile", "neighbours"):
+        recorded = lib.call(
+            tmp_path / "main", env={"LAZYCK_RECORD": str(profile), "LAZYCK_CACHE_DIR": str(tmp_path / "r")}
+        )
+        assert recorded.returncode == 0, recorded
+        env["LAZYCK_PREFETCH" if way == "profile" else "LAZYCK_SPECULATE"] = str(profile)
+        way = "call"
+    done = lib.call(main, way, env=env)
+    assert done.returncode == 0, done
+    assert arch_directories(lib) == [expected]

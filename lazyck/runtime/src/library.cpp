@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -221,7 +222,7 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
 void* Library::resolve(std::uint32_t slot) {
     const BlobId blob = blob_of_slot(slot);
     expect_neighbours(blob);  // while this one is compiled
-    make_ready(blob);
+    make_ready({blob, nullptr});
     return function_for_call(blob, slot);
 }
 
@@ -355,7 +356,7 @@ bool Library::is_cached(const std::string& name) {
         if (name != blob_name(i)) continue;
         const Row at = row(first_blob() + i);
         std::string path;
-        const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
+        const Strings archs = archs_here(first_blob() + i);
         return is_loaded(first_blob() + i) || m_store.is_cached(at.manifest, at.index, archs, path);
     }
     fail("lazyck: " + m_path + " has no blob '" + visible(name) + "'");
@@ -365,6 +366,32 @@ std::unordered_map<std::string, Library::BlobId> Library::ids_by_name() const {
     std::unordered_map<std::string, BlobId> ids;
     for (BlobId i = 0; i < blob_count(); ++i) ids.emplace(blob_name(i), first_blob() + i);
     return ids;
+}
+
+// What a blob is compiled for if this thread calls it now.
+Strings Library::archs_here(BlobId blob) {
+    const Row at = row(blob);
+    return archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
+}
+
+// What is to be made ready by other threads, for the device that this thread uses: each thread chooses a device for
+// itself, and those of lazyck choose none.
+std::vector<Library::Wanted> Library::wanted_here(const std::vector<BlobId>& blobs) {
+    std::vector<Wanted> all;
+    std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
+    for (const BlobId blob : blobs) {
+        const Row at = row(blob);
+        const auto place = known.try_emplace({&at.manifest, at.manifest.blob(at.index).recipe});
+        if (place.second) {
+            try {
+                place.first->second = std::make_shared<const Strings>(archs_here(blob));
+            } catch (const CompileError&) {
+                // Nothing says an arch, which whoever makes the blob ready finds out, too.
+            }
+        }
+        all.push_back({blob, place.first->second});
+    }
+    return all;
 }
 
 void Library::speculate(const std::string& path) {
@@ -388,12 +415,18 @@ void Library::speculate(const std::string& path) {
 
 // At a call: what is likely to come next is made ready meanwhile.
 void Library::expect_neighbours(BlobId blob) {
+    std::vector<BlobId> neighbours;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         const auto found = m_neighbours.find(blob);
         if (found == m_neighbours.end()) return;
-        m_expected.insert(m_expected.end(), found->second.begin(), found->second.end());
+        neighbours = std::move(found->second);
         m_neighbours.erase(found);
+    }
+    const std::vector<Wanted> wanted = wanted_here(neighbours);
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        m_expected.insert(m_expected.end(), wanted.begin(), wanted.end());
         if (m_is_expecting || m_expected.empty()) return;
         m_is_expecting = true;
     }
@@ -407,16 +440,16 @@ void Library::expect_neighbours(BlobId blob) {
 // wrong.
 void Library::make_expected_ready() {
     while (true) {
-        BlobId blob;
+        Wanted next;
         {
             const std::lock_guard<std::mutex> guard(m_mutex);
             m_is_expecting = !m_expected.empty();
             if (!m_is_expecting) return;
-            blob = m_expected.front();
+            next = m_expected.front();
             m_expected.pop_front();
         }
         try {
-            if (is_at_hand(blob) || (m_store.config().jobs > 1 && !m_store.is_jit_forbidden())) make_ready(blob);
+            if (is_at_hand(next) || (m_store.config().jobs > 1 && !m_store.is_jit_forbidden())) make_ready(next);
         } catch (const std::exception&) {
             // The call that needs it, if there will be one, is told.
         }
@@ -448,27 +481,25 @@ std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>&
                              "'): recorded with another build of it?");
     }
     stay_loaded();
-    const auto work = [this, blobs](std::size_t i, bool may_compile) {
-        if (!may_compile && !is_at_hand(blobs[i])) return false;
-        make_ready(blobs[i]);
+    const auto work = [this, wanted = wanted_here(blobs)](std::size_t i, bool may_compile) {
+        if (!may_compile && !is_at_hand(wanted[i])) return false;
+        make_ready(wanted[i]);
         return true;
     };
     return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work);
 }
 
 // Whether making it ready takes no compiler and no wait for one.
-bool Library::is_at_hand(BlobId blob) {
+bool Library::is_at_hand(const Wanted& wanted) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
-        const BlobState& state = m_states[blob];
+        const BlobState& state = m_states[wanted.blob];
         if (state.is_loaded || state.entry) return true;
         if (state.is_busy) return false;
     }
-    const Row at = row(blob);
+    const Row at = row(wanted.blob);
     std::string path;
-    return m_store.is_cached(at.manifest, at.index,
-                             archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true),
-                             path);
+    return m_store.is_cached(at.manifest, at.index, wanted.archs ? *wanted.archs : archs_here(wanted.blob), path);
 }
 
 bool Library::is_loaded(BlobId blob) {
@@ -476,13 +507,13 @@ bool Library::is_loaded(BlobId blob) {
     return m_states[blob].is_loaded;
 }
 
-void Library::make_ready(BlobId blob) {
-    if (is_loaded(blob)) return;
-    const Row at = row(blob);
+void Library::make_ready(const Wanted& wanted) {
+    if (is_loaded(wanted.blob)) return;
+    const Row at = row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
-    const Strings archs = archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
-    const std::shared_ptr<const Entry> entry = obtain(blob, archs);
-    load(blob, *entry, archs.empty() ? "any" : join(archs, "+"));
+    const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
+    const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs);
+    load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
 // What is in a cache is taken by whoever asks for it. What has to be compiled, one thread compiles at a time: those
@@ -659,8 +690,9 @@ int Library::prefetch(const char* pattern) {
         if (fnmatch(pattern, blob_name(i), 0) == 0) chosen.push_back(first_blob() + i);
     }
     if (chosen.empty()) fail("lazyck: no blob of " + m_path + " matches '" + pattern + "'");
-    for_each_in_parallel(chosen.size(), m_store.config().jobs, [&](std::size_t i) { make_ready(chosen[i]); });
-    return static_cast<int>(chosen.size());
+    const std::vector<Wanted> wanted = wanted_here(chosen);
+    for_each_in_parallel(wanted.size(), m_store.config().jobs, [&](std::size_t i) { make_ready(wanted[i]); });
+    return static_cast<int>(wanted.size());
 }
 
 int Library::clear_failures() {

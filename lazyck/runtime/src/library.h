@@ -90,6 +90,12 @@ class Library {
         std::uint32_t index;
     };
 
+    // A blob, and what it is compiled for; null: for the device of the thread that makes it ready.
+    struct Wanted {
+        BlobId blob = 0;
+        std::shared_ptr<const Strings> archs;
+    };
+
     Library(const Config& config, std::string path);
     static void before_fork();
     static void after_fork_in_parent();
@@ -98,13 +104,15 @@ class Library {
     Row row(BlobId blob) const;
     BlobId blob_of_slot(std::uint32_t slot) const;
     bool is_loaded(BlobId blob);
-    void make_ready(BlobId blob);
+    Strings archs_here(BlobId blob);
+    std::vector<Wanted> wanted_here(const std::vector<BlobId>& blobs);
+    void make_ready(const Wanted& wanted);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
     std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs);
     void* open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();
-    bool is_at_hand(BlobId blob);
+    bool is_at_hand(const Wanted& wanted);
     void forget(BlobId blob, const Entry& entry);
     void* function_for_call(BlobId blob, std::uint32_t slot);
     void store_slots(const BlobRow& description, const std::vector<void*>& functions);
@@ -136,7 +144,7 @@ class Library {
     bool m_is_sampled = false;
     std::unique_ptr<Prefetch> m_prefetch;                          // of LAZYCK_PREFETCH
     std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of those that were not called yet
-    std::deque<BlobId> m_expected;                                 // to be made ready, the likeliest first
+    std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
     bool m_is_expecting = false;                                   // a thread does that
 };
 
