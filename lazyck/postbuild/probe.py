@@ -256,7 +256,7 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
         text = _own_text(group, source, output.with_suffix(".ii"))
-        if why := cxx_place.reason(text):
+        if why := cxx_place.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
             return Answer(eager=why)
         own = instances(text)
     by_itself = _is_plain(group)

@@ -222,7 +222,12 @@ def _probe_cluster(
             answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data", own_initializers=True)
             answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
     answers.instances = {s: instances(split.texts[s]) for s in cluster.sources if s in split.texts} | answers.instances
-    bound = {s: why for s in cluster.sources if (why := cxx_place.reason(split.texts.get(s, "")))}
+    takes_late_managed = group.toolchain.takes_late_managed
+    if not takes_late_managed and answers.texts and _headers_declare_managed(answers.texts[-1], split.texts.values()):
+        for source in cluster.sources:
+            answers.doubts.setdefault(source, Doubt("may use a managed variable of a header"))
+    places = ((s, split.texts.get(s, "")) for s in cluster.sources)
+    bound = {s: why for s, t in places if (why := cxx_place.reason(t, takes_late_managed=takes_late_managed))}
     answers.eager |= bound
     for source in bound:
         answers.doubts.pop(source, None)
@@ -261,6 +266,12 @@ def _recall(group: Group, split: probe_text.Split, answers: Answers, learnt: Map
     for source, key in keys.items():
         if key in learnt and (known := from_json(learnt[key])):
             answers.known[source] = known
+
+
+def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
+    """Whether a preprocessed batch declares managed variables that are not in the sources' `own` texts."""
+    text = batch.read_text(encoding="utf-8", errors="surrogateescape")
+    return cxx_place.declares_managed(text) > sum(map(cxx_place.declares_managed, own))
 
 
 def _defines_something(header: str) -> bool:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lazyck.postbuild import kernels, vtables
+from lazyck.postbuild import cxx_place, kernels, vtables
 from lazyck.postbuild.cxx_instances import Instances
 from lazyck.postbuild.elf import ElfImage, Symbol, asked_for
 from lazyck.postbuild.mangled import template_of
@@ -25,6 +25,7 @@ _HARMLESS = re.compile(
 )
 # nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
+_REGISTERS_MANAGED = "__hipRegisterManagedVar"
 _NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
 
@@ -89,6 +90,8 @@ def judge(
     unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
     weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
+        if s.name == _REGISTERS_MANAGED:
+            return Judgement((), (), cxx_place.MANAGED)
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.name in handles or s.name in known.by_nvcc:

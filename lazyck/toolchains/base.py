@@ -67,6 +67,8 @@ class Toolchain(ABC):
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
     written_in: Literal["c++", "llvm-ir"] = "c++"  # how its sources are probed
     arch_flags: tuple[str, ...] = ()
+    # whether a managed variable works that is registered after kernels were launched
+    takes_late_managed = True
     table: OptionTable
     # whether options that name headers or their directories take several, separated by commas
     lists_paths = False

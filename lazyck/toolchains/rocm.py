@@ -57,6 +57,7 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = rocm_checks.INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
+    takes_late_managed = False  # HIP gives a device their addresses once, at the first launch on it
     host_only = ("--cuda-host-only",)
     # without device code, all files have the same identity (`__hip_cuid_`), and none the handle of that code
     host_only_link = ("-Xlinker", "-z", "-Xlinker", "muldefs", "-Xlinker", "--defsym=__hip_gpubin_handle_=0")

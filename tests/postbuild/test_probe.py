@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench, by_stem, check, reasons
 
-from lazyck.postbuild import elf
+from lazyck.postbuild import cxx_place, elf
 from lazyck.postbuild.probe import probe
 
 
@@ -622,6 +622,35 @@ def test_hip_blobs(tmp_path: Path) -> None:
     assert not alone.eager and by_stem(alone)["table"].symbols == ("_Z1tv",)
     assert by_stem(alone)["inst"].compiled and "c_launch_9" in by_stem(alone)["inst"].symbols
     assert "_Z14plain_kernel_9Pf" in by_stem(alone)["inst"].kernels
+
+
+@pytest.mark.hip
+def test_hip_blobs_with_managed_variables_are_eager(tmp_path: Path) -> None:
+    clang = next((c for c in map(shutil.which, ("clang++-19", "amdclang++")) if c), None)
+    if clang is None or not Path("/usr/include/hip/hip_runtime.h").exists():
+        pytest.skip("no clang++ with HIP's headers in /usr")
+    words = (clang, "-x", "hip", "--rocm-path=/usr", "-nogpulib", "-D__HIP_PLATFORM_AMD__=1", "--offload-arch=gfx90a")
+    include = "#include <hip/hip_runtime.h>\n"
+    kernel = (
+        "__global__ void count_{0}(int* p) {{ *p += {1}; }}\n"
+        "int launch_{0}(int* p) {{ count_{0}<<<1, 1>>>(p); return {1}; }}\n"
+    )
+    own = Bench(tmp_path / "own", words, "rocm")
+    header = Bench(tmp_path / "header", words, "rocm")
+    for bench in (own, header):
+        bench.at.mkdir()
+    found = own.probe(
+        managed=f"{include}__managed__ int counter;\n" + kernel.format("a", "counter"),
+        plain=include + kernel.format("b", "1"),
+        by_itself=f"{include}__managed__ int counter;\n" + kernel.format("c", "counter + __COUNTER__"),
+    )
+    assert [p.blob.stem for p in found.probed] == ["plain"]
+    assert reasons(found) == dict.fromkeys(("managed", "by_itself"), cxx_place.MANAGED)
+    (header.at / "counter.h").write_text("#pragma once\nstatic __managed__ int counter;\n")
+    include += '#include "counter.h"\n'
+    found = header.probe(uses=include + kernel.format("a", "counter"), passes=include + kernel.format("b", "1"))
+    assert [p.blob.stem for p in found.probed] == ["passes"]
+    assert reasons(found) == {"uses": cxx_place.MANAGED}
 
 
 @pytest.mark.cuda
