@@ -225,7 +225,7 @@ def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str],
             int fd;
             CheckedFile file = checked(i, &fd);
             descriptors.insert(fd);
-            void* handle = file.load(g_moments, alone, reason);
+            void* handle = file.load(g_moments, alone, nullptr, reason);
             if (!handle || number(handle) != i) ++wrong;
         }
         std::printf("%zu descriptor, %d wrong %s\n", descriptors.size(), wrong, reason.c_str());
@@ -250,7 +250,8 @@ def test_one_file_loaded_by_many_threads_is_mapped_once(unit: Callable[[str], st
                 std::string reason;
                 std::mutex others;
                 for (--waiting; waiting > 0;) {}
-                handles[t] = t % 2 ? own.load(others, alone, reason) : shared.load(moments, alone, reason);
+                handles[t] =
+                    t % 2 ? own.load(others, alone, nullptr, reason) : shared.load(moments, alone, nullptr, reason);
             });
             for (auto& t : threads) t.join();
             for (void* h : handles) wrong += !h || h != handles[0] || number(h) != i;
@@ -271,7 +272,7 @@ def test_file_whose_descriptor_the_program_closed_is_not_mistaken(unit: Callable
         const int other = open((g_where + "/1.so").c_str(), O_RDONLY);
         dup2(other, fd);
         std::string reason;
-        const bool is_refused = file.load(g_moments, alone, reason) == nullptr;
+        const bool is_refused = file.load(g_moments, alone, nullptr, reason) == nullptr;
         std::printf("%d %s\n", is_refused, reason.c_str() + g_where.size());
     }
     """)

@@ -3,37 +3,22 @@
 // /tmp, /var/tmp or /dev/shm: nobody can have prepared that one.
 #include "caches.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "config.h"
 #include "lazyck_abi.h"
 #include "messages.h"
-#include "staging.h"
 
 namespace lazyck::rt {
 
 namespace {
 
 constexpr char k_remedy[] = "set " LAZYCK_ENV_CACHE_DIR " to a directory that can be written";
-
-// Opens `path` if names in it are safe from others: it is ours or root's, no link, and either nobody else can write to
-// it or, as in /tmp, nobody can move what belongs to others. Else empty.
-UniqueFd open_that_keeps_names(const std::string& path) {
-    struct stat st;
-    if (path.empty() || path[0] != '/') return UniqueFd();
-    UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!fd || fstat(fd.get(), &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0)) return UniqueFd();
-    const bool is_safe = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
-    return is_safe ? std::move(fd) : UniqueFd();
-}
 
 // The one of the user's session; nullptr when there is none, or its place is not the user's alone.
 std::shared_ptr<Cache> session_cache(const std::string& name) {
@@ -130,15 +115,7 @@ void Caches::forget_bad_places() {
 
 void Caches::close() {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    for (Private& place : m_private) {
-        const std::string& root = place.cache->root();
-        const UniqueFd parent = open_file(directory_of(root), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-        const UniqueFd fd = parent ? open_at(parent.get(), file_name_of(root), O_RDONLY | O_DIRECTORY) : UniqueFd();
-        if (place.process != getpid() || !fd) continue;
-        place.hold = UniqueFd();
-        if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-        remove_tree(parent.get(), file_name_of(root));
-    }
+    for (Private& each : m_private) remove_private_place(each.place);
 }
 
 void Caches::begin_again() {
@@ -148,7 +125,7 @@ void Caches::begin_again() {
 }
 
 std::shared_ptr<Cache> Caches::next_stand_in() {
-    const Strings parents = {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
+    const Strings parents = private_parents();
     if (m_next == 0) {
         ++m_next;
         if (const auto session = session_cache(m_name)) return session;
@@ -163,16 +140,16 @@ std::shared_ptr<Cache> Caches::next_stand_in() {
 }
 
 std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
-    for (const Private& place : m_private) {
-        if (place.parent == parent) return place.cache;
+    for (const Private& each : m_private) {
+        if (each.place.parent == parent) return each.cache;
     }
-    const UniqueFd directory = open_that_keeps_names(parent);
+    const UniqueFd directory = open_private_parent(parent);
     if (!directory) return nullptr;
-    remove_left_over(directory.get(), m_name + "-");
-    std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
-    if (mkdtemp(root.data()) == nullptr) return nullptr;
-    m_private.push_back({parent, std::make_shared<Cache>(root), hold_directory(root), getpid()});
-    return m_private.back().cache;
+    std::optional<PrivatePlace> place = make_private_place(directory.get(), parent, m_name);
+    if (!place) return nullptr;
+    const auto cache = std::make_shared<Cache>(place->root);
+    m_private.push_back({std::move(*place), cache});
+    return cache;
 }
 
 bool Caches::is_private(const std::shared_ptr<Cache>& cache) const {

@@ -8,7 +8,7 @@
 
 #include "cache.h"
 #include "failure.h"
-#include "files.h"
+#include "private_place.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -40,10 +40,8 @@ class Caches {
 
  private:
     struct Private {
-        std::string parent;
+        PrivatePlace place;
         std::shared_ptr<Cache> cache;
-        UniqueFd hold;
-        pid_t process;  // that made it
     };
 
     std::shared_ptr<Cache> next_stand_in();

@@ -99,7 +99,7 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
     return "";
 }
 
-void* CheckedFile::load(std::mutex& moments, const Before& before, std::string& reason) {
+void* CheckedFile::load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason) {
     std::shared_ptr<const UniqueFd> file;
     {
         const std::lock_guard<std::mutex> guard(moments);
@@ -112,18 +112,19 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, std::string& 
         reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
         return nullptr;
     }
-    UniqueFd memory;
+    UniqueFd copy;
     const std::string why_copied = reason_to_copy(file->get());
-    if (!why_copied.empty()) {
-        memory = copy_to_memory(file->get());
-        if (!memory || fstat(memory.get(), &st) != 0) {
+    if (named_copy && (!why_copied.empty() || has_blank_in_path(file->get()))) copy = named_copy(file->get());
+    if (!copy && !why_copied.empty()) copy = copy_to_memory(file->get());
+    if (copy || !why_copied.empty()) {
+        if (!copy || fstat(copy.get(), &st) != 0) {
             const int error = errno;
             reason = m_path + ": its file system " + why_copied +
                      ", and there is no memory file to copy it to: " + system_text(error);
             return nullptr;
         }
     }
-    const std::string name = loader_name(memory ? memory.get() : file->get(), st);
+    const std::string name = loader_name(copy ? copy.get() : file->get(), st);
     void* handle = nullptr;
     if (!name.empty()) {
         handle = open_library(before(name), name, reason);
@@ -131,7 +132,7 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, std::string& 
             const std::size_t at = reason.find(name);
             if (at != std::string::npos) reason.replace(at, name.size(), m_path);
         }
-    } else if (memory) {
+    } else if (!why_copied.empty()) {
         reason = m_path + ": its file system " + why_copied + ", and without /proc a copy in memory has no name";
     } else {
         handle = load_by_path(before, reason);

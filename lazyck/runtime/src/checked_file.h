@@ -25,9 +25,12 @@ class CheckedFile {
     // the loader's reason. Several threads may call it: the file is mapped once. `moments` is theirs together, held for
     // moments and never while the dynamic loader works; the caller's, since a handler of fork has to know it. `before`
     // is told the name by which the loader will know the file, and answers with the loaded libraries in which what the
-    // file refers to is looked up first (see company.h).
+    // file refers to is looked up first (see company.h). `named_copy`,
+    // if there is one, makes the copy that is loaded where the file's own name would not do for a GPU runtime that
+    // opens what a blob is mapped from (see named_copies.h).
     using Before = std::function<Strings(const std::string& name)>;
-    void* load(std::mutex& moments, const Before& before, std::string& reason);
+    using NamedCopy = std::function<UniqueFd(int fd)>;
+    void* load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason);
 
  private:
     void* load_by_path(const Before& before, std::string& reason) const;

@@ -607,7 +607,7 @@ void Library::forget(BlobId blob, const Entry& entry) {
 // the list has what all of them use, as when a linker takes the first of several definitions. It stands in the list
 // before it is loaded, since no lock is held while the loader works: another thread that loads a blob behind it makes
 // the loader load both, and its own call then finds it loaded.
-void* Library::open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason) {
+void* Library::open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason) {
     std::string listed;
     const auto before = [&](const std::string& name) {
         if (!entry.has_header_state) return Strings();
@@ -622,7 +622,10 @@ void* Library::open_blob(const ManifestView& manifest, const Entry& entry, std::
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
-    void* const handle = entry.file->load(m_mutex, before, reason);
+    CheckedFile::NamedCopy named_copy;
+    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == "rocm")
+        named_copy = [this](int fd) { return m_store.named_copies().make(fd); };
+    void* const handle = entry.file->load(m_mutex, before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(m_mutex);
         m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
@@ -644,7 +647,7 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     event.size = entry.file->size();
     event.start = now_seconds();
     std::string reason;
-    void* const handle = open_blob(at.manifest, entry, reason);
+    void* const handle = open_blob(at.manifest, description, entry, reason);
     if (handle == nullptr) {
         forget(blob, entry);
         fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),

@@ -109,7 +109,7 @@ class Library {
     void make_ready(const Wanted& wanted);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
     std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs);
-    void* open_blob(const ManifestView& manifest, const Entry& entry, std::string& reason);
+    void* open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();
     bool is_at_hand(const Wanted& wanted);

@@ -1,5 +1,6 @@
 #include "memory_file.h"
 
+#include <limits.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -9,6 +10,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace lazyck::rt {
@@ -38,24 +40,34 @@ std::string reason_to_copy(int fd) {
     return "";
 }
 
+bool has_blank(const std::string& path) { return path.find_first_of(" \t\n") != std::string::npos; }
+
+bool has_blank_in_path(int fd) {
+    char path[PATH_MAX];
+    const ssize_t size = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
+    return size > 0 && has_blank({path, static_cast<std::size_t>(size)});
+}
+
 UniqueFd make_memory_file() {
     int made = create_memory_file(k_may_execute);
     if (made < 0 && errno == EINVAL) made = create_memory_file(0);
     return UniqueFd(made);
 }
 
-UniqueFd copy_to_memory(int fd) {
-    UniqueFd memory = make_memory_file();
+bool copy_file(int from, int to) {
     std::vector<char> buffer(1 << 16);
-    off_t at = 0;
-    while (memory) {
-        const ssize_t n = pread(fd, buffer.data(), buffer.size(), at);
+    for (off_t at = 0;;) {
+        const ssize_t n = pread(from, buffer.data(), buffer.size(), at);
         if (n < 0 && errno == EINTR) continue;
-        if (n == 0) break;
-        if (n < 0 || !write_all(memory.get(), {buffer.data(), static_cast<std::size_t>(n)})) return UniqueFd();
+        if (n == 0) return true;
+        if (n < 0 || !write_all(to, {buffer.data(), static_cast<std::size_t>(n)})) return false;
         at += n;
     }
-    return memory;
+}
+
+UniqueFd copy_to_memory(int fd) {
+    UniqueFd memory = make_memory_file();
+    return memory && copy_file(fd, memory.get()) ? std::move(memory) : UniqueFd();
 }
 
 }  // namespace lazyck::rt

@@ -121,6 +121,7 @@ Store::Store(const Config& config, Places places, bool may_stand_in)
       m_events(config.trace),
       m_is_jit_forbidden(config.is_jit_disabled),
       m_jobs(std::make_unique<JobSlots>(config.jobs)),
+      m_copies(std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME)),
       m_may_stand_in(may_stand_in) {}
 
 std::string Store::name_of(const ManifestView& manifest) const {
@@ -141,6 +142,7 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
 
 void Store::close() {
     m_events.close();
+    m_copies->close();
     const std::lock_guard<std::mutex> guard(m_mutex);
     if (m_caches) m_caches->close();
 }
@@ -171,8 +173,10 @@ void Store::after_fork_in_child() {
     static_cast<void>(m_archives.release());
     static_cast<void>(m_jobs.release());
     static_cast<void>(new std::shared_ptr<Caches>(m_caches));
+    static_cast<void>(m_copies.release());
     m_contents = std::make_unique<Contents>();
     m_archives = std::make_unique<Archives>();
+    m_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     m_jobs = std::make_unique<JobSlots>(m_config.jobs);
     m_caches.reset();
     m_mutex.unlock();

@@ -17,6 +17,7 @@
 #include "entry.h"
 #include "events.h"
 #include "manifest_view.h"
+#include "named_copies.h"
 #include "remote.h"
 
 namespace lazyck::rt {
@@ -99,6 +100,7 @@ class Store {
     const Config& config() const { return m_config; }
     Counters& counters() { return m_counters; }
     Events& events() { return m_events; }
+    NamedCopies& named_copies() { return *m_copies; }
 
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
@@ -131,8 +133,9 @@ class Store {
     std::unique_ptr<JobSlots> m_jobs;
     std::mutex m_mutex;                // held for moments only
     std::shared_ptr<Caches> m_caches;  // made at the first use
-    std::string m_given;               // by set_cache_dir
-    std::string m_preamble;            // a directory; "": none
+    std::unique_ptr<NamedCopies> m_copies;
+    std::string m_given;     // by set_cache_dir
+    std::string m_preamble;  // a directory; "": none
     const bool m_may_stand_in;
 };
 
