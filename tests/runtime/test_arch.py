@@ -300,3 +300,31 @@ def test_what_is_made_ready_in_the_background_is_for_the_device_of_whoever_asked
     done = lib.call(main, way, env=env)
     assert done.returncode == 0, done
     assert arch_directories(lib) == [expected]
+
+
+SINGLE = r"""
+#include "demo.h"
+#include <cstdlib>
+extern "C" void choose(int);
+int main(int, char** argv) {
+    choose(std::atoi(argv[1]));
+    return use() == 1 ? 0 : 3;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "current", "expected"),
+    [
+        (["gfx90a", "gfx942"], "0", "gfx90a"),
+        (["gfx90a:xnack-", "gfx942"], "1", "gfx90a+gfx942"),
+        (["gfx942", "gfx950"], "1", "gfx942"),  # ahead of time, too, there is no code for device 0
+    ],
+)
+def test_a_hip_blob_has_code_for_the_devices_before_the_current_one(
+    tmp_path: Path, objects_dir: Path, built: list[str], current: str, expected: str
+) -> None:
+    lib = build(tmp_path, objects_dir, "rocm", TWO_HIP, 0, built)
+    done = lib.call(lib.program(SINGLE, "single", libs=["-L" + str(tmp_path), "-ldevice"]), current)
+    assert done.returncode == 0, done
+    assert arch_directories(lib) == [expected]

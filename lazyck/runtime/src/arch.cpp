@@ -126,11 +126,21 @@ std::string capability(GetAttribute* attribute, int device) {
     return std::to_string(major) + std::to_string(minor);
 }
 
-std::string ask_hip() {
+// The current device's arch, and those of the devices before it that are among `built`: HIP looks for the code of one
+// device after the other, and stops at the first one without any. What the build has none for fails ahead of time, too.
+Strings ask_hip(const Strings& built) {
     int device = 0;
     GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip);
-    if (get_device == nullptr || get_device(&device) != 0) return "";
-    return g_hip_answers.get(device, hip_arch);
+    if (get_device == nullptr || get_device(&device) != 0) return {};
+    Strings archs = {g_hip_answers.get(device, hip_arch)};
+    if (archs[0].empty()) return {};
+    for (int before = 0; before < device; ++before) {
+        const std::string arch = g_hip_answers.get(before, hip_arch);
+        if (std::find(built.begin(), built.end(), arch) != built.end()) archs.push_back(arch);
+    }
+    std::sort(archs.begin(), archs.end());
+    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
+    return archs;
 }
 
 // The driver, for a library whose CUDA runtime is linked in and thus invisible.
@@ -206,20 +216,19 @@ std::string advice_on_arch(const std::string& message, const Strings& archs) {
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
     if (!manifest.has_arch_flags(recipe)) return {machine_name(manifest.machine())};
     if (!asked.empty()) return asked;
-    const Strings built = manifest.archs();
+    const Strings built = parse_archs(join(manifest.archs(), ";"), "archs of the build");
     if (may_ask) {
         const std::string toolchain = manifest.recipe_toolchain(recipe);
-        std::string arch;
-        if (toolchain == "rocm") arch = ask_hip();
-        if (toolchain == "cuda") arch = as_built(ask_cuda(), built);
-        if (!arch.empty()) return {arch};
+        Strings present;
+        if (toolchain == "rocm") present = ask_hip(built);
+        if (toolchain == "cuda") present = {as_built(ask_cuda(), built)};
+        if (!present.empty() && !present[0].empty()) return present;
     }
-    const Strings archs = parse_archs(join(built, ";"), "archs of the build");
-    if (archs.empty()) {
+    if (built.empty()) {
         fail("lazyck: no GPU answers, and the build of " + std::string(manifest.library()) +
              " names no archs; set " LAZYCK_ENV_ARCHS ", such as " LAZYCK_ENV_ARCHS "=gfx942 or 90");
     }
-    return archs;
+    return built;
 }
 
 }  // namespace lazyck::rt

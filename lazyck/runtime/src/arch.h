@@ -10,8 +10,9 @@
 namespace lazyck::rt {
 
 // What blobs of recipe row `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if
-// `may_ask`, else the archs of the build. A recipe without arch flags makes host code: the name of the library's
-// machine. Takes the dynamic loader's lock. Throws CompileError when nothing says an arch.
+// `may_ask` (and what the build has for the AMD devices before it), else the archs of the build. A recipe without arch
+// flags makes host code: the name of the library's machine. Takes the dynamic loader's lock. Throws CompileError when
+// nothing says an arch.
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
 
 // What to tell the user beside `message`, a compiler's error, if it is about `archs` themselves; else "".
