@@ -71,9 +71,13 @@ PROJECTS = {
 
 def commit(parcel: Path) -> str:
     """The commit of this checkout, or where there is no git, of the one that made the parcel."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True)
+    if shutil.which("git"):
+        git = ["git", "describe", "--always", "--dirty"]
+        done = subprocess.run(git, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
     noted = parcel / "commit"
-    return done.stdout.strip() or (noted.read_text().strip() if noted.is_file() else "unknown")
+    return noted.read_text().strip() if noted.is_file() else "unknown"
 
 
 def unpack(place: Place, name: str, into: str = "") -> Path:
