@@ -20,6 +20,7 @@ from gpu.stage import Stage
 
 _GRACE = 5  # seconds from SIGTERM to SIGKILL
 _CORES_OF_A_BUILD = 4
+_CORES = 16  # for which stages say how long their builds may take
 STAGE_COMMAND = (sys.executable, "-m", "gpu.stage")  # with the root, the stage's name, and build or prove
 
 
@@ -58,6 +59,7 @@ class Schedule:
         self._changed: Callable[[], None] = lambda: None
         self._deadline = time.monotonic() + limit
         self._at_once = max(1, cores // _CORES_OF_A_BUILD)
+        self._scale = max(1.0, _CORES / cores)
         self._children: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -77,7 +79,7 @@ class Schedule:
                     stage = waiting.get_nowait()
                 except queue.Empty:
                     return
-                built.put((stage, self._phase(stage, "build", stage.build_seconds)))
+                built.put((stage, self._phase(stage, "build", stage.build_seconds * self._scale)))
 
         for _ in range(self._at_once):
             threading.Thread(target=build, daemon=True).start()
