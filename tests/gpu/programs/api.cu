@@ -138,7 +138,8 @@ const std::map<std::string, std::string (*)()> k_proofs = {
     {"more threads than its bounds", launch_past_its_bounds},
     {"replays", replayed_graph},
     {"blocking stream", [] { return first_call_in_capture<1>(cudaStreamDefault, cudaStreamCaptureModeGlobal); }},
-    {"non-blocking stream", [] { return first_call_in_capture<2>(cudaStreamNonBlocking, cudaStreamCaptureModeGlobal); }},
+    {"non-blocking stream",
+     [] { return first_call_in_capture<2>(cudaStreamNonBlocking, cudaStreamCaptureModeGlobal); }},
     {"thread's capture", [] { return first_call_in_capture<3>(cudaStreamDefault, cudaStreamCaptureModeThreadLocal); }},
     {"relaxed capture", [] { return first_call_in_capture<4>(cudaStreamDefault, cudaStreamCaptureModeRelaxed); }},
 };

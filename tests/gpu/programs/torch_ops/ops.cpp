@@ -1,9 +1,9 @@
 // Two operators of torch, registered as extensions do; nothing in it knows of lazyck.
+#include "ops.hpp"
+
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
-
-#include "ops.hpp"
 
 namespace {
 
