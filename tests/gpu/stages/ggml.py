@@ -85,7 +85,10 @@ def run(place: Place, how: str, operation: str, cache: str) -> tuple[dict[str, s
     argv += ["-p", OPERATIONS[operation]] if OPERATIONS[operation] else []
     done = place.run(argv, env=environment(place, how, cache), fails=True)
     lines = (_CASE.match(_COLOURS.sub("", line)) for line in done.stdout.splitlines())
-    return {found[1]: found[2] for found in lines if found}, done.stderr[-2000:]
+    # of a failure the last word only: figures of the error may stand before it
+    states = {found[1]: found[2].strip() for found in lines if found}
+    ended = {name: "FAIL" if state.endswith("FAIL") else state for name, state in states.items()}
+    return ended, done.stderr[-2000:]
 
 
 def prove(place: Place, report: Report) -> None:
