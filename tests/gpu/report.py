@@ -53,6 +53,6 @@ class Report:
 
 
 def read(path: Path) -> list[Claim]:
-    """The claims that were written so far."""
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return [Claim(**json.loads(line)) for line in lines]
+    """The claims that were written so far; a line that is being written is none yet."""
+    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    return [Claim(**json.loads(line)) for line in lines if line.endswith("\n")]

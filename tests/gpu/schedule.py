@@ -61,12 +61,12 @@ class Schedule:
         self._at_once = max(1, cores // _CORES_OF_A_BUILD)
         self._scale = max(1.0, _CORES / cores)
         self._children: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
+        self._lock, self._noting = threading.Lock(), threading.Lock()
         self._stopped = False
 
     def run(self, changed: Callable[[], None]) -> None:
         """All stages; those that must be alone on the machine after the builds of all others have ended. `changed` is
-        called whenever more is known."""
+        called whenever more is known, by one thread at a time."""
         self._changed = changed
         waiting: queue.SimpleQueue[Stage] = queue.SimpleQueue()
         built: queue.SimpleQueue[tuple[Stage, bool]] = queue.SimpleQueue()
@@ -79,7 +79,11 @@ class Schedule:
                     stage = waiting.get_nowait()
                 except queue.Empty:
                     return
-                built.put((stage, self._phase(stage, "build", stage.build_seconds * self._scale)))
+                is_built = False
+                try:
+                    is_built = self._phase(stage, "build", stage.build_seconds * self._scale)
+                finally:
+                    built.put((stage, is_built))
 
         for _ in range(self._at_once):
             threading.Thread(target=build, daemon=True).start()
@@ -114,7 +118,7 @@ class Schedule:
         begun = time.monotonic()
         if limit <= 1:
             outcome.trouble, outcome.is_cut = f"{phase}: no time was left", True
-            self._changed()
+            self._note(stage)
             return False
         log = self._root / f"{stage.name}.{phase}.log"
         argv = [*self._command, str(self._root), stage.name, phase]
@@ -144,8 +148,9 @@ class Schedule:
         return status == 0
 
     def _note(self, stage: Stage) -> None:
-        self.outcomes[stage.name].claims = read(self._root / f"{stage.name}.jsonl")
-        self._changed()
+        with self._noting:
+            self.outcomes[stage.name].claims = read(self._root / f"{stage.name}.jsonl")
+            self._changed()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -164,6 +169,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def save(path: Path, head: dict[str, object], outcomes: dict[str, Outcome]) -> None:
     """Write `gpu.json`, whole or not at all."""
     stages = {name: {"state": o.state, **asdict(o)} for name, o in outcomes.items()}
-    fresh = path.with_suffix(".new")
+    fresh = path.with_suffix(f".{threading.get_ident()}")  # a handler of a signal may write beside another thread
     fresh.write_text(json.dumps({**head, "stages": stages}, indent=1) + "\n")
     fresh.replace(path)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(TESTS))
 
 from gpu import stages  # noqa: E402
 from gpu.place import Place  # noqa: E402
-from gpu.report import BLIND, Claim, Report  # noqa: E402
+from gpu.report import BLIND, Claim, Report, read  # noqa: E402
 from gpu.schedule import Outcome, Schedule, save  # noqa: E402
 from gpu.stage import Stage, load  # noqa: E402
 from gpu.table import with_results  # noqa: E402
@@ -109,6 +109,29 @@ def test_the_whole_has_a_limit(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 30
     assert done.outcomes["hangs"].trouble.startswith("prove: stopped after")
     assert done.outcomes["works"].is_cut and "prove" not in done.outcomes["works"].seconds
+
+
+def test_what_is_known_is_written_by_one_thread_at_a_time(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=str(TESTS)))
+    schedule = Schedule([stage(f"works{i}") for i in range(6)], tmp_path, 60, 24, (sys.executable, str(script)))
+    inside: list[int] = []
+
+    def changed() -> None:
+        inside.append(1)
+        time.sleep(0.05)
+        assert len(inside) == 1, "two at a time"
+        inside.pop()
+
+    schedule.run(changed)
+    assert {o.state for o in schedule.outcomes.values()} == {"passed"} and not inside
+
+
+def test_a_claim_that_is_being_written_is_none_yet(tmp_path: Path) -> None:
+    report = tmp_path / "one.jsonl"
+    Report(report).saw("first", "a figure")
+    report.write_text(report.read_text() + '{"text": "seco')
+    assert read(report) == [Claim("first", "seen", "a figure")]
 
 
 def test_results_of_a_run_that_is_ended_count(tmp_path: Path) -> None:
