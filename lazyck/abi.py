@@ -25,9 +25,30 @@ SYMBOL_TRAMPOLINE = "lazyck_trampoline"
 # is what blobs call it by, so that no other library's function of that name is bound in its place.
 PRIVATE_MARK = ".lazyck."
 
+# -- host units and kernel units ----------------------------------------------------------------------
+# What a host unit registers in the place of device code: this, and its name.
+HOST_UNIT_MARK = "LAZYCKU1"
+# What the library of a kernel has where only all kernels of its source together can be had: this, and why.
+WHOLE_SOURCE_MARK = "LAZYCKW1"
+# Of a host unit: what it registers, and what was read for it.
+KERNELS_SECTION = ".lazyck.kernels"
+KERNELS_VERSION = "lazyck kernels 1"
+# The name under which the library of a whole source's device code has it, beside its kernels' names.
+IMAGE_SYMBOL = "lazyck_image"
+# How a wrapped function is told a handle: by an argument, by what an argument points to, by a graph node's parameters.
+HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE = range(3)
+# The order of a GPU runtime's own functions in a library's table (see postbuild/handles.py).
+REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
+REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
+SYMBOL_WRAPPED = "lazyck_wrapped"
+SYMBOL_REGISTERING = "lazyck_registering"
+# A power of two: how many handles the wrappers know to be ready without looking them up.
+READY_HANDLES = 4096
+SYMBOL_READY = "lazyck_ready"
+
 # -- versions ---------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 4
+MANIFEST_VERSION = 5
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
 CACHE_VERSION = "v1"
@@ -47,6 +68,7 @@ PH_INPUT = PH + "I"  # object that the link step reads
 PH_ROOT = PH + "R"  # bundle root, no trailing slash
 PH_LIBRARY = PH + "L"  # path of the lazy library itself
 PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
+PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
 PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
 PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
 

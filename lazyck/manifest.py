@@ -21,7 +21,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
                private:L                               names that blobs call by private ones, which no stub has
                contents:S                              SHA-256 of the bundle's list of its contents, which has that of
                                                        each file (see bundle.py); "": laid out by hand, taken as it is
-    blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32
+    blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32 kernel:S
     symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
     recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
     S       := u32, offset of a NUL-terminated string in the string pool
@@ -30,7 +30,10 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
 Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
 alternate name and value. Offsets (`*_at`) count from the start of the header.
 
-History: version 1, the first. 2: machine. 3: private. 4: contents.
+`kernel` is "" for a blob. Rows of device code come behind the blobs: it is the name of their host unit for one that has
+all kernels of a source, and that, a tab, and the kernel's line in the host unit's table for one that has a kernel.
+
+History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel.
 """
 
 from __future__ import annotations
@@ -126,13 +129,15 @@ class Recipe:
 @dataclass(frozen=True)
 class BlobRecord:
     """One lazily compiled blob: unique `name`, `source` relative to the bundle root, index of its recipe,
-    `digest` of all that its compilation reads (hex), and the symbols that go through slots."""
+    `digest` of all that its compilation reads (hex), and the symbols that go through slots. `kernel`: of device code
+    alone, whose (see the grammar)."""
 
     name: str
     source: str
     recipe: int
     digest: str
     symbols: tuple[str, ...]
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,13 +168,18 @@ class Manifest:
         """(symbol, index of its blob) in the order of the slots."""
         return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]
 
+    @property
+    def functions(self) -> list[str]:
+        """The symbols that have stubs: those of blobs, which come first."""
+        return [symbol for blob in self.blobs if not blob.kernel for symbol in blob.symbols]
+
 
 # What a manifest's text may be altogether: characters, and times the size of the file.
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
 _HEADER = struct.Struct("<8s23I")
-_BLOB = struct.Struct("<6I")
+_BLOB = struct.Struct("<7I")
 _SYMBOL = struct.Struct("<2I")
 _RECIPE = struct.Struct("<9I")
 
@@ -211,9 +221,8 @@ def encode(manifest: Manifest) -> bytes:
     blobs, symbols = bytearray(), bytearray()
     first = 0
     for i, b in enumerate(manifest.blobs):
-        blobs += _BLOB.pack(
-            pool.string(b.name), pool.string(b.source), b.recipe, pool.string(b.digest), first, len(b.symbols)
-        )
+        texts = pool.string(b.name), pool.string(b.source), pool.string(b.digest), pool.string(b.kernel)
+        blobs += _BLOB.pack(*texts[:2], b.recipe, texts[2], first, len(b.symbols), texts[3])
         first += len(b.symbols)
         for s in b.symbols:
             symbols += _SYMBOL.pack(pool.string(s), i)
@@ -332,7 +341,7 @@ def _decode(data: bytes) -> Manifest:
         rows = _SYMBOL.iter_unpack(data[symbols_at + b[4] * _SYMBOL.size : symbols_at + (b[4] + b[5]) * _SYMBOL.size])
         if b[2] >= recipe_count:
             raise ValueError(f"blob {i} names recipe {b[2]} of {recipe_count}")
-        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), tuple(text(s) for s, _ in rows)))
+        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), tuple(text(s) for s, _ in rows), text(b[6])))
     return Manifest(
         library=text(h[13]),
         soname=text(h[14]),

@@ -3,7 +3,10 @@ as `settings.json` in the tmp dir; `quick` starts from it too."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,7 +21,8 @@ SETTINGS_VERSION = 1
 class BuildSettings:
     """The options of one `lazyck build full`. Paths are absolute; "" means not given.
 
-    `archs` are those of --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
+    `kernels` are the globs of --kernels, and `blobs` those of --blobs, which count first. `archs` are those of
+    --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
     commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
     mirrors, `composed` a home that lazyck made for the build to the real one that recipes name. `beside`: the build has
     the bundle beside each library, as an install dir has. `says_links`: each link says what it did, since nobody sums
@@ -30,6 +34,8 @@ class BuildSettings:
     name: str = abi.DEFAULT_CACHE_NAME
     root: str = ""
     archs: tuple[str, ...] = ()
+    blobs: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
     env_archs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     jobs: int = 1
     verbose: bool = False
@@ -49,6 +55,15 @@ class BuildSettings:
         """Homes that builds see → the real ones that recipes name."""
         composed = dict(self.composed)
         return {shim: composed.get(home, home) for shim, home in self.shim_homes} | composed
+
+    def grade_of(self, source: str) -> str:
+        """"kernels" for a source whose host code is compiled with the build, else "blob"."""
+        paths = (source, os.path.realpath(source))
+
+        def match(globs: Sequence[str]) -> bool:
+            return any(fnmatch.fnmatchcase(path, glob) for path in paths for glob in globs)
+
+        return "kernels" if match(self.kernels) and not match(self.blobs) else "blob"
 
     def home(self, toolchain: str) -> str:
         """The real home of `toolchain`, or ""."""
@@ -76,7 +91,8 @@ def load_settings(tmp: Path) -> BuildSettings:
             )
         for key in ("homes", "shim_homes", "composed"):
             raw[key] = tuple((a, b) for a, b in raw.get(key, ()))
-        raw["archs"] = tuple(raw["archs"])
+        for key in ("archs", "blobs", "kernels"):
+            raw[key] = tuple(raw.get(key, ()))
         raw["env_archs"] = tuple((name, tuple(archs)) for name, archs in raw["env_archs"])
         return replace(BuildSettings(**raw), tmp_dir=str(tmp))
     except FileNotFoundError as e:

@@ -17,7 +17,7 @@ from lazyck.command import CompileCommand
 from lazyck.errors import CommandError
 from lazyck.postbuild import elf, relink, state
 from lazyck.postbuild.ahead_link import FOLDER, AheadLink, archive_name, object_name
-from lazyck.postbuild.eager import compile_one, writing_to
+from lazyck.postbuild.own_command import compile_one, writing_to
 from lazyck.toolchains import by_name
 
 _HEARTBEAT = 10.0  # seconds between two words on how far the compiles are

@@ -15,7 +15,7 @@ from lazyck.check.ahead import Unit
 from lazyck.check.objects import BlobObject
 from lazyck.errors import ToolchainError
 from lazyck.postbuild import elf
-from lazyck.postbuild.eager import compile_one
+from lazyck.postbuild.own_command import compile_one
 from lazyck.toolchains import by_name
 
 # without weak symbols GCC keeps inline functions to the file, also those that specialize a template explicitly

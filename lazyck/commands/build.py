@@ -32,6 +32,13 @@ def group() -> None:
     "with --aiter-dir, aiter's generated variants]",
 )
 @click.option(
+    "--kernels",
+    multiple=True,
+    metavar="GLOB",
+    help="Further GPU sources, of which host code is compiled with the build and each kernel when it is first used; "
+    "repeatable.",
+)
+@click.option(
     "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
 )
 @click.option(
@@ -87,6 +94,7 @@ def group() -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def full_command(
     blobs: tuple[str, ...],
+    kernels: tuple[str, ...],
     gpu_archs: str,
     toolchain: str,
     tmp_dir: Path | None,
@@ -130,7 +138,10 @@ def full_command(
     if name and ("/" in name or name in (".", "..")):
         raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
     sample = parse_sample(check_sample)
+    blobs = blobs or ("*/blob/*",)
     settings = BuildSettings(
+        blobs=blobs,
+        kernels=kernels,
         tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
@@ -140,7 +151,7 @@ def full_command(
     )
     request = build.BuildRequest(
         tuple(tuple(c) for c in commands),
-        blobs or ("*/blob/*",),
+        (*blobs, *kernels),
         toolchain,
         gpu_archs,
         settings,

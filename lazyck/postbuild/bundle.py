@@ -239,6 +239,23 @@ def make_recipe(
     )
 
 
+def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str, kind: str) -> Recipe:
+    """How `lazyck-unit`, at the place `program` of the bundle, compiles device code of a source that `recipe` compiles
+    whole: by the very same command. It makes the library itself: there is no link step."""
+    items = toolchain.table.split(recipe.compile[1:])
+    command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
+    command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
+    what = abi.PH_KERNEL if kind == "kernel" else "-"
+    words = (f"{abi.PH_ROOT}/{program}", kind, what, abi.PH_SOURCE, abi.PH_OUTPUT, "--", recipe.compile[0], *command)
+    return replace(recipe, compile=words, link=())
+
+
+def compiler_words(recipe: Recipe) -> tuple[str, ...]:
+    """The compiler and its options, whichever program is given them."""
+    words = recipe.compile[recipe.compile.index("--") + 1 :] if not recipe.link else recipe.compile
+    return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
+
+
 class Contents:
     """Digests of files, each read once."""
 
@@ -298,6 +315,8 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
         with open(target, "wb") as out:  # pathlib takes as long as the rest
             out.write(data)
         os.utime(target, (0, 0))  # as what is unpacked
+        if os.access(source, os.X_OK) and "/.lazyck/" in place:
+            os.chmod(target, 0o755)
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
     own.mkdir(parents=True, exist_ok=True)

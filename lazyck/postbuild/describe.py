@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import __version__
+from lazyck import __version__, abi
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import environment
 from lazyck.files import digest, encode
 from lazyck.manifest import BlobRecord, Manifest, Recipe
-from lazyck.postbuild import bundle
+from lazyck.postbuild import bundle, mangled
 from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.host_units import HostUnit, Program
 from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
@@ -39,11 +40,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Description:
-    """The manifest, and the files of the bundle: place → source. `places` says per toolchain where files go."""
+    """The manifest, and the files of the bundle: place → source. `places` says per toolchain where files go. `rows` are
+    those of the manifest that stand for a whole source, with what is known of that."""
 
     manifest: Manifest
     files: Mapping[str, str]
     places: Mapping[str, bundle.Places]
+    rows: tuple[tuple[Probed, BlobRecord], ...]
 
 
 class PrivateNames:
@@ -70,6 +73,8 @@ class PrivateNames:
 
 def describe(
     lazy: Sequence[Probed],
+    units: Sequence[tuple[HostUnit, Probed]],
+    program: Program | None,
     owned: Ownership[CompileCommand],
     private: PrivateNames,
     link: LinkCommand,
@@ -78,18 +83,24 @@ def describe(
     settings: BuildSettings,
     contents: bundle.Contents,
 ) -> Description:
-    """The manifest of the library and what its bundle holds. `contents` knows files that were read before."""
-    places = place_all(lazy, target.name, settings)
-    reached = Reached(lazy, places)
+    """The manifest of the library and what its bundle holds. `contents` knows files that were read before. `program`
+    compiles the kernels of host `units`, each given with what its source reads."""
+    every = [*lazy, *(p for _, p in units)]
+    places = place_all(every, target.name, settings)
+    reached = Reached(every, places)
     files: dict[str, str] = {}
     runtime = f"{target.name}/tree/.lazyck/{target.runtime.name}" if target.runtime else ""
     if target.runtime:
         files[runtime] = str(target.runtime)
-    recipes = Recipes(link, target.soname, places, runtime)
+    place = ""
+    if units and program:
+        place = f"{target.name}/tree/.lazyck/{program.path.name}"
+        files[place] = str(program.path)
+    recipes = Recipes(link, target.soname, places, runtime, place)
     prefix = next(iter(places.values())).prefix if places else "/"
-    names = unique_names([(p.blob, recipes.of(p.blob)) for p in lazy], prefix)
-    blobs = []
-    for p, name in zip(lazy, names, strict=True):
+    names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
+    rows: list[tuple[Probed, BlobRecord]] = []
+    for p, name in zip(lazy, names, strict=False):
         where = places[p.blob.call.toolchain]
         recipe = recipes.of(p.blob)
         source = where.in_bundle(p.blob.source)
@@ -97,25 +108,48 @@ def describe(
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
         key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *private.key(p.blob)), own, read)
         symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
-        blobs.append(BlobRecord(name, source, recipes.index(recipe), key, symbols))
-    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols)))
+    parts: list[BlobRecord] = []
+    for (unit, p), name in zip(units, names[len(lazy) :], strict=True):
+        where = places[p.blob.call.toolchain]
+        source = where.in_bundle(p.blob.source)
+        files[source] = p.blob.source
+        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
+        made_by = program.digest if program else ""
+        whole, one = (recipes.of_device(p.blob, kind) for kind in ("device", "kernel"))
+        symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
+        key = bundle.blob_digest(whole, target.name, (target.machine, made_by), own, read)
+        rows.append((p, BlobRecord(name, source, recipes.index(whole), key, symbols, unit.name)))
+        for kernel in unit.kernels:
+            key = bundle.blob_digest(one, target.name, (target.machine, made_by, kernel.line), own, read)
+            row = f"{name}.{kernel_name(kernel.symbol)}"
+            line = f"{unit.name}\t{kernel.line}"
+            parts.append(BlobRecord(row, source, recipes.index(one), key, (kernel.symbol,), line))
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = places[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
+    blobs = (*(record for _, record in rows), *parts)
     made = Manifest(
         library=target.name,
         soname=target.soname,
         cache_name=settings.name,
         root=target.root,
-        archs=settings.archs or archs_of(lazy, settings, environment()),
+        archs=settings.archs or archs_of(every, settings, environment()),
         recipes=recipes.all(),
-        blobs=tuple(blobs),
-        eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None),
+        blobs=blobs,
+        eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None and e.unit is None),
         creator=f"lazyck {__version__}",
         digest=digest(*(b.digest.encode() for b in blobs)),
         machine=target.machine,
         private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
-    return Description(made, files, places)
+    return Description(made, files, places, tuple(rows))
+
+
+def kernel_name(symbol: str) -> str:
+    """A short name for a kernel, of its function's and a digest of the whole symbol."""
+    name = mangled.last_name(symbol)[:60]
+    return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
 
 
 def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
@@ -167,8 +201,11 @@ class Reached:
 class Recipes:
     """The recipes of a library, each made once per distinct command line."""
 
-    def __init__(self, link: LinkCommand, soname: str, places: Mapping[str, bundle.Places], runtime: str) -> None:
+    def __init__(
+        self, link: LinkCommand, soname: str, places: Mapping[str, bundle.Places], runtime: str, program: str = ""
+    ) -> None:
         self._link, self._soname, self._places, self._runtime = link, soname, places, runtime
+        self._program = program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
 
@@ -185,12 +222,15 @@ class Recipes:
             words = (blob, base, toolchain, identity, self._link, self._soname, where, self._runtime)
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
-            self._index.setdefault(recipe, len(self._index))
         return recipe
+
+    def of_device(self, blob: CompileCommand, kind: str) -> Recipe:
+        """How the device code of `blob` is compiled: "device" for all kernels, "kernel" for one."""
+        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program, kind)
 
     def index(self, recipe: Recipe) -> int:
         """The recipe's number in the manifest."""
-        return self._index[recipe]
+        return self._index.setdefault(recipe, len(self._index))
 
     def all(self) -> tuple[Recipe, ...]:
         """All of them, by number."""

@@ -7,39 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import proc
 from lazyck.command import CompileCommand
 from lazyck.errors import CommandError
 from lazyck.files import digest, encode
+from lazyck.postbuild.host_units import HostUnit, HostUnits
+from lazyck.postbuild.own_command import compile_one, writing_to
 from lazyck.postbuild.store import Store
-from lazyck.toolchains import by_name
-from lazyck.toolchains.base import DEPEND_ROLES
-from lazyck.toolchains.options import Role, join
 
 
 @dataclass(frozen=True)
 class EagerObject:
-    """A blob compiled ahead of time: `error` is the compiler's failure, or None."""
+    """A blob compiled ahead of time: `error` is the compiler's failure, or None. Where `unit` says so, the object is the
+    blob's host unit, and its kernels are compiled when they are first used."""
 
     blob: CompileCommand
     reason: str
     object: Path
     error: CommandError | None
-
-
-def writing_to(blob: CompileCommand, target: Path) -> list[str]:
-    """The project's own command for `blob`, with another output. The shim wrote the depfile: one of this command would
-    name another target."""
-    call = blob.call
-    items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
-    kept = join(i for i in items if i.role is not Role.OUTPUT and i.role not in DEPEND_ROLES)
-    return [*call.argv[: call.prefix], *kept, "-o", str(target)]
-
-
-def compile_one(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> proc.Result:
-    """Make the object of `blob` by the project's own command, with the options `more`."""
-    tool_env = by_name(blob.call.toolchain).tool_env(blob, env)
-    return proc.run([*writing_to(blob, target), *more], cwd=blob.call.cwd, env=proc.anchored(tool_env, blob.call.cwd))
+    unit: HostUnit | None = None
 
 
 def object_key(blob: CompileCommand, content: str) -> str:
@@ -55,15 +40,19 @@ def compile_eagerly(
     jobs: int,
     store: Store,
     keys: Mapping[CompileCommand, str],
+    units: HostUnits,
 ) -> list[EagerObject]:
     """Compile (blob, reason) pairs into `into`, `jobs` at a time; failures are returned, not raised. Objects that
-    `store` has are taken from there; `keys` are those of what compiling the blobs reads."""
+    `store` has are taken from there; `keys` are those of what compiling the blobs reads. A blob that has a host unit is
+    compiled to that."""
     into.mkdir(parents=True, exist_ok=True)
 
     def one(pair: tuple[CompileCommand, str]) -> EagerObject:
         blob, reason = pair
         tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
         target = into / f"{blob.stem[:150]}-{tag}.o"
+        if unit := units.make(blob, target):
+            return EagerObject(blob, reason, target, None, unit)
         key = object_key(blob, keys[blob]) if blob in keys else ""
         with store.turns([key] if key else []):
             if key and store.take_object(key, target):

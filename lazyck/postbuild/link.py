@@ -14,14 +14,16 @@ from pathlib import Path
 
 from lazyck import proc
 from lazyck.command import LinkCommand
-from lazyck.config import runtime_source
-from lazyck.files import encode, write_atomic
+from lazyck.config import runtime_source, tools_dir
+from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import ahead_link, bundle, cudart, elf, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, PrivateNames, Target, describe
+from lazyck.postbuild.handles import wrapped_among
+from lazyck.postbuild.host_units import HostUnit, HostUnits, Program, can_be
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.private_names import plain_name
-from lazyck.postbuild.probe import ProbeResult, Unprobed, probe
+from lazyck.postbuild.probe import Probed, ProbeResult, Unprobed, groups_of, probe
 from lazyck.postbuild.proof import Proof
 from lazyck.postbuild.reach import Demands, Reach
 from lazyck.postbuild.settle import Settled, Settler
@@ -31,6 +33,8 @@ from lazyck.postbuild.words import link_words
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import HOST, by_name
+from lazyck.units.build import build_program
+from lazyck.units.build import source_digest as units_digest
 
 # Options by which a clang is a cross compiler: the runtime, too, is compiled with them.
 _CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
@@ -77,12 +81,15 @@ def link_lazily(
         probed = probe_blobs(inputs, found, directory, settings, store)
         archive, probed = static_runtime(link, inputs, probed, env)
     mentions = Mentions(probed.texts)
-    settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store)
     compiler = runtime_compiler(link, inputs, env)
+    program = unit_program(inputs, settings, compiler, env)
+    units = HostUnits(store, program, env)
+    settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store, units)
     work = directory / "probe"
     reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
     contents = bundle.Contents()
-    proof = Proof([group for group, _ in probed.texts], final, directory, settings, contents)
+    groups = [*(group for group, _ in probed.texts), *groups_of([u.blob for u in probed.eager if can_be(u.blob)])]
+    proof = Proof(groups, final, directory, settings, contents)
     demands = Demands()
     written: Description | None = None
     while True:
@@ -90,22 +97,29 @@ def link_lazily(
             settled = settler.settle(demands.eager, demands.needed)
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
+            with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
             runtime = runtime_of(link, inputs, settled, archive)
             private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
-            made = described(link, inputs, settled, private, directory, settings, compiler, runtime, contents)
-            cases = proof.cases(settled.lazy, made)
+            made = described(
+                link, inputs, settled, with_reads, program, private, directory, settings, compiler, runtime, contents
+            )
+            cases = proof.cases(made)
             finding = proof.foresee(cases)
             if not finding.lacking:
                 if made != written:
-                    bundle_bytes = write(made, inputs, settled, directory, compiler, runtime)
+                    wrapped = wrapped_in(settled, settler)
+                    bundle_bytes = write(made, inputs, settled, directory, compiler, runtime, wrapped)
                     written = made
                 finding = proof.examine(cases)
         if finding.lacking or finding.unproved:
-            unproved = {p.blob: why for p in settled.lazy if (why := finding.unproved.get(p.blob.source))}
+            whole = [*settled.lazy, *with_reads.values()]
+            unproved = {p.blob: why for p in whole if (why := finding.unproved.get(p.blob.source))}
+            units.refuse(unproved)
+            settler.forget_units(unproved)
             demands = replace(demands, eager={**demands.eager, **unproved})
             continue
         with clock.step("link"):
-            st, said = link_once(link, inputs, settled, demands, directory, settings, compiler, env)
+            st, said = link_once(link, inputs, settled, demands, wrapped, directory, settings, compiler, env)
         with clock.step("probe"):
             before = demands
             if settled.lazy:
@@ -129,7 +143,9 @@ def link_lazily(
         output=link.output,
         deferred=len(inputs.blobs) - len(settled.copies),
         lazy=len(settled.lazy),
-        symbols=len(made.manifest.symbols),
+        symbols=len(made.manifest.functions),
+        units=len(settled.units),
+        kernels=sum(len(u.kernels) for u in settled.units),
         spare=len(settled.owned.spare),
         unneeded=len(settled.unneeded),
         eager=made.manifest.eager,
@@ -162,6 +178,8 @@ def probe_blobs(
     inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings, store: Store
 ) -> ProbeResult:
     """The symbols of the link's blobs; none where blobs cannot be loaded, or what is needed of them is not known."""
+    late = [b for b in inputs.blobs if settings.grade_of(b.source) == "kernels"]
+    blobs = [b for b in inputs.blobs if b not in frozenset(late)]
     reason = ""
     if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
         reason = "a statically linked program cannot load blobs at run time"
@@ -172,7 +190,34 @@ def probe_blobs(
     work = directory / "probe"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    return probe(inputs.blobs, work, jobs=settings.jobs, store=store)
+    found_out = probe(blobs, work, jobs=settings.jobs, store=store)
+    return replace(found_out, eager=(*found_out.eager, *(Unprobed(b, BY_KERNEL) for b in late)))
+
+
+BY_KERNEL = "its kernels are compiled one by one, its host code now"
+
+
+def unit_program(
+    inputs: LinkInputs, settings: BuildSettings, compiler: Sequence[str], env: Mapping[str, str]
+) -> Program | None:
+    """What takes the sources of this link apart; None where none of them can be."""
+    if not any(map(can_be, inputs.blobs)):
+        return None
+    store = own_folder(tools_dir(env), "programs") or settings.tmp / "programs"
+    return Program(build_program(store, compiler), units_digest())
+
+
+def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
+    """What each of the `units` reads, as far as it is known: what all of the same directory and options do."""
+    files: dict[tuple[object, ...], set[str]] = {}
+
+    def shared(unit: HostUnit) -> tuple[object, ...]:
+        return by_name(unit.blob.call.toolchain).base_words(unit.blob), unit.blob.call.cwd
+
+    for unit in units:
+        files.setdefault(shared(unit), set()).update(unit.files)
+    read = {key: frozenset(found) for key, found in files.items()}
+    return [Probed(unit.blob, (), read[shared(unit)]) for unit in units]
 
 
 def runtime_of(link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str) -> cudart.Runtime | None:
@@ -218,6 +263,8 @@ def described(
     link: LinkCommand,
     inputs: LinkInputs,
     settled: Settled,
+    units: Mapping[HostUnit, Probed],
+    program: Program | None,
     private: PrivateNames,
     directory: Path,
     settings: BuildSettings,
@@ -229,7 +276,8 @@ def described(
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
     target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
-    return describe(settled.lazy, settled.owned, private, link, target, settled.objects, settings, contents)
+    every = tuple(units.items())
+    return describe(settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents)
 
 
 def write(
@@ -239,13 +287,21 @@ def write(
     directory: Path,
     compiler: Sequence[str],
     runtime: cudart.Runtime | None,
+    wrapped: Sequence[str],
 ) -> int:
     """Lay out the bundle and make the objects that lazyck adds to the link; returns the bundle's size in bytes."""
     data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
-    if settled.lazy:
-        names = [s for s, _ in made.manifest.symbols]
-        text = render_stubs(names, "manifest", inputs.machine, aliases_of(settled, names))
+    if settled.lazy or settled.units:
+        names = made.manifest.functions
+        text = render_stubs(
+            names,
+            "manifest",
+            inputs.machine,
+            aliases_of(settled, names),
+            device_symbols=len(made.manifest.symbols) - len(names),
+            wrapped=wrapped,
+        )
         text += cudart.render_table(runtime) if runtime else ""
     else:
         text = render_note("manifest", inputs.machine)
@@ -253,6 +309,11 @@ def write(
     if inputs.stays:
         relink.assemble(directory, "deferred", render_deferred(), compiler)
     return size
+
+
+def wrapped_in(settled: Settled, settler: Settler) -> tuple[str, ...]:
+    """The functions of GPU runtimes that this link wraps: those that it uses, where it has host units."""
+    return wrapped_among(settler.real().undefined) if settled.units else ()
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
@@ -273,19 +334,21 @@ def link_once(
     inputs: LinkInputs,
     settled: Settled,
     demands: Demands,
+    wrapped: Sequence[str],
     directory: Path,
     settings: BuildSettings,
     compiler: tuple[str, ...],
     env: Mapping[str, str],
 ) -> tuple[state.LinkState, proc.Result]:
     """Link the library into `directory`: with which words, the state says; and what the linker said."""
-    runtime = runtime_source() if settled.lazy else None
+    has_runtime = bool(settled.lazy or settled.units)
+    runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
     places = places_of(link, settings)
     eager_names = [e.object.name for e in settled.compiled]
-    demanded = demands if settled.lazy else None
+    demanded = demands if has_runtime else None
     soname = soname_for(link, inputs, settled)
-    words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded)
+    words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded, wrapped)
     st = state.LinkState(
         library=library_name(link.output),
         file_name=os.path.basename(link.output),

@@ -78,6 +78,16 @@ def is_of_the_standard_library(symbol: str) -> bool:
     )
 
 
+def last_name(symbol: str) -> str:
+    """The name of a function without its scopes, arguments and parameters; a symbol that is not mangled as it is."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        return _names(symbol, _start(symbol))[0][-1]
+    except (_Unreadable, IndexError):
+        return symbol
+
+
 def template_of(symbol: str) -> str:
     """The name of the outermost template of which a function or variable, or a class with a vtable, is an instance or
     a member of one; "" where there is none, or the name is not followed here (statics of functions are not)."""

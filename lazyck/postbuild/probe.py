@@ -24,10 +24,11 @@ from lazyck.postbuild import content_key, cxx_place, demangle, probe_text
 from lazyck.postbuild.answer import Answer
 from lazyck.postbuild.bundle import Contents
 from lazyck.postbuild.cxx_instances import instances
-from lazyck.postbuild.eager import compile_one, object_key
+from lazyck.postbuild.eager import object_key
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.make_rules import rule_files
+from lazyck.postbuild.own_command import compile_one
 from lazyck.postbuild.probe_group import Answers, Doubt, probe_group
 from lazyck.postbuild.probe_ir import probe_ir
 from lazyck.postbuild.probe_object import judge
@@ -108,7 +109,7 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Stor
     Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot be started.
     """
     blobs = list(dict.fromkeys(blobs))
-    groups = _groups(blobs)
+    groups = groups_of(blobs)
     with store.turns(g.key for g in groups if g.key) if store else nullcontext():
         return _probe_all(blobs, groups, work, jobs, store)
 
@@ -188,7 +189,7 @@ def _cpu_seconds() -> float:
 # -- groups --------------------------------------------------------------------------------------------
 
 
-def _groups(blobs: Sequence[CompileCommand]) -> list[Group]:
+def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
     """Blobs by all that decides how their text is read."""
     env = environment()
     members: dict[tuple[object, ...], dict[str, dict[CompileCommand, None]]] = {}

@@ -22,7 +22,15 @@ from lazyck import abi, proc
 from lazyck.config import environment
 from lazyck.files import digest, encode, write_atomic
 from lazyck.manifest import BlobRecord, Recipe
-from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, header_directories, inside
+from lazyck.postbuild.bundle import (
+    HEADER_PATH,
+    Contents,
+    Places,
+    absolute,
+    compiler_words,
+    header_directories,
+    inside,
+)
 from lazyck.postbuild.describe import Description
 from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.header_reach import included_names
@@ -111,9 +119,9 @@ class Proof:
         added = {b: more for i, more in self._added.items() for b in self._blobs_of(i)}
         return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
 
-    def cases(self, lazy: Sequence[Probed], made: Description) -> dict[int, Case]:
+    def cases(self, made: Description) -> dict[int, Case]:
         """What is to be proved of the bundle that `made` describes."""
-        return {i: case for i in range(len(self._groups)) if (case := self._case(i, lazy, made))}
+        return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
         """What an earlier link found of a bundle like this, or a look would find lacking for sure: before it is
@@ -148,9 +156,9 @@ class Proof:
     def _blobs_of(self, i: int) -> Iterator[object]:
         return (command for commands in self._groups[i].sources.values() for command in commands)
 
-    def _case(self, i: int, lazy: Sequence[Probed], made: Description) -> Case | None:
+    def _case(self, i: int, made: Description) -> Case | None:
         members = set(self._blobs_of(i))
-        blobs = tuple((p, r) for p, r in zip(lazy, made.manifest.blobs, strict=True) if p.blob in members)
+        blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
         if not blobs:
             return None
         group = self._groups[i]
@@ -215,7 +223,7 @@ def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
     def expand(word: str) -> str:
         return word.replace(abi.PH_ROOT, str(case.root)).replace(abi.PH_TOOLCHAIN, recipe.home)
 
-    words = recipe.compile[: recipe.compile.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
+    words = compiler_words(recipe)
     kept = {k: v for k, v in environment().items() if k not in recipe.drop_env}
     env = kept | {k: expand(v) for k, v in recipe.env}
     return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env

@@ -10,6 +10,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import demangle, kernels, symbols
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
+from lazyck.postbuild.host_units import HostUnit, HostUnits
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.members import Members
 from lazyck.postbuild.mentions import Mentions
@@ -37,6 +38,11 @@ class Settled:
         return [made for made in self.objects if made.error is None]
 
     @property
+    def units(self) -> list[HostUnit]:
+        """The host units among the objects."""
+        return [made.unit for made in self.objects if made.unit]
+
+    @property
     def failed(self) -> list[EagerObject]:
         return [made for made in self.objects if made.error is not None]
 
@@ -55,7 +61,9 @@ class Settler:
         settings: BuildSettings,
         env: Mapping[str, str],
         store: Store,
+        units: HostUnits,
     ) -> None:
+        self._units = units
         self._probed, self._reader, self._directory = probed, reader, directory
         self._settings, self._env, self._store = settings, env, store
         shutil.rmtree(directory, ignore_errors=True)
@@ -104,6 +112,12 @@ class Settler:
                 return Settled(owned, lazy, objects, self._copies, self._unneeded - self._copies)
             self._compile(list(reasons.items()))
 
+    def forget_units(self, blobs: Iterable[CompileCommand]) -> None:
+        """Have `blobs` compiled anew, as a whole."""
+        for blob in blobs:
+            if (made := self._objects.get(blob)) and made.unit:
+                del self._objects[blob]
+
     def real(self) -> symbols.Names:
         """The names of the link's objects and of the eager blobs' objects."""
         return symbols.together(self._all_names())
@@ -123,7 +137,8 @@ class Settler:
         if not fresh:
             return
         store, keys = self._store, self._probed.keys
-        for made in compile_eagerly(fresh, self._directory, self._env, self._settings.jobs, store, keys):
+        jobs = self._settings.jobs
+        for made in compile_eagerly(fresh, self._directory, self._env, jobs, store, keys, self._units):
             self._objects[made.blob] = made
             if made.error is None:
                 names = self._reader.object(str(made.object)) or symbols.Names()

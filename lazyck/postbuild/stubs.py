@@ -14,14 +14,22 @@ from types import MappingProxyType
 
 from lazyck import abi
 from lazyck.errors import BuildError
+from lazyck.postbuild.handles import render_wrappers
 from lazyck.postbuild.private_names import plain_name
 
 
 def render_stubs(
-    symbols: Sequence[str], manifest_file: str, machine: str = "", aliases: Mapping[str, str] = MappingProxyType({})
+    symbols: Sequence[str],
+    manifest_file: str,
+    machine: str = "",
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    *,
+    device_symbols: int = 0,
+    wrapped: Sequence[str] = (),
 ) -> str:
     """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`. Those that `aliases` maps to
-    another are names of that one's stub.
+    another are names of that one's stub. Behind theirs are the slots of `device_symbols`, for which nothing stands.
+    `wrapped` are the functions of GPU runtimes that get wrappers.
 
     A private name stands beside the plain one, which is exported too, since other blobs call it, but protected: what an
     ahead-of-time build hides, no other library may interpose in the library's own calls. `manifest_file` is embedded by
@@ -34,8 +42,10 @@ def render_stubs(
         known = ", ".join(sorted(_RENDERERS))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
     plain = [line for s in symbols if plain_name(s) != s for line in _render_plain(_quote(plain_name(s)), _quote(s))]
-    code = [*renderer(symbols, aliases), *_render_aliases(aliases), *plain, *_render_slots(len(symbols))]
-    return "\n".join([*code, *_render_data(symbols, manifest_file), ""])
+    code = [*renderer(symbols, aliases), *_render_aliases(aliases), *plain]
+    slots = len(symbols) + device_symbols
+    code += [*render_wrappers(wrapped, slots, machine), *_render_slots(len(symbols), device_symbols)]
+    return "\n".join([*code, *_render_data(slots, manifest_file), ""])
 
 
 def render_note(manifest_file: str, machine: str) -> str:
@@ -142,7 +152,7 @@ def _render_property(kind: int) -> list[str]:
     ]
 
 
-def _render_slots(count: int) -> list[str]:
+def _render_slots(count: int, device_symbols: int) -> list[str]:
     # The rows of the slow path have 16 bytes on every machine.
     return [
         ' .section .data.rel.lazyck_slots,"aw",@progbits',
@@ -150,17 +160,18 @@ def _render_slots(count: int) -> list[str]:
         *_hidden(abi.SYMBOL_SLOTS, "@object"),
         f"{abi.SYMBOL_SLOTS}:",
         *(f" .quad .Llazyck_slow+{16 * i}" for i in range(count)),
-        f" .size {abi.SYMBOL_SLOTS},{8 * count}",
+        f" .zero {8 * device_symbols}",
+        f" .size {abi.SYMBOL_SLOTS},{8 * (count + device_symbols)}",
     ]
 
 
-def _render_data(symbols: Sequence[str], manifest_file: str) -> list[str]:
+def _render_data(slots: int, manifest_file: str) -> list[str]:
     return [
         ' .section .rodata.lazyck_slot_count,"a",@progbits',
         " .p2align 2",
         *_hidden(abi.SYMBOL_SLOT_COUNT, "@object"),
         f"{abi.SYMBOL_SLOT_COUNT}:",
-        f" .long {len(symbols)}",
+        f" .long {slots}",
         f" .size {abi.SYMBOL_SLOT_COUNT},4",
         f' .section {abi.MANIFEST_SECTION},"a",@progbits',
         " .p2align 3",

@@ -41,6 +41,8 @@ class LinkSummary:
     installed: str = ""
     archives: tuple[str, ...] = ()  # those with deferred members
     unneeded: int = 0  # blobs of archives that are left out
+    units: int = 0  # host units, whose kernels are compiled one by one
+    kernels: int = 0  # theirs
 
 
 def save(summary: LinkSummary, path: Path) -> None:
@@ -91,6 +93,8 @@ def library_lines(s: LinkSummary) -> list[str]:
         f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
         f"{len(s.eager)} eager"
     ]
+    if s.units:
+        lines.append(f"lazyck:   {s.kernels} kernels of {s.units} sources, each compiled when it is first used")
     if s.spare:
         lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
     if s.unneeded:

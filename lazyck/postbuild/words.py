@@ -30,9 +30,10 @@ def link_words(
     places: Places,
     soname: str,
     demands: Demands | None,
+    wrapped: Sequence[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
     """The command that links the library into `directory`, with stubs, runtime and what lazy blobs demand if any is;
-    and what the project calls the inputs of which the command names kept copies.
+    and what the project calls the inputs of which the command names kept copies. Calls of `wrapped` go by wrappers.
 
     `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
     """
@@ -52,6 +53,8 @@ def link_words(
     words += ["-o", output]
     if demands is not None:
         words += _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
+    for name in wrapped:
+        words += ["-Xlinker", f"--wrap={name}"]
     return words, keeper.originals
 
 

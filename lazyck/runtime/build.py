@@ -19,7 +19,7 @@ SOURCES = Path(__file__).parent / "src"
 OBJECTS = "objects"  # the store of objects in the user's directory of tools
 # The main file of lazyck-rt, and what belongs to a lazy library only: it needs slots and an embedded manifest.
 TOOL_SOURCES = frozenset({"tool_main.cpp"})
-LIBRARY_SOURCES = frozenset({"api.cpp", "library.cpp", "own_file.cpp", "resolve.cpp", "work_stack.cpp"})
+LIBRARY_SOURCES = frozenset({"api.cpp", "kernels.cpp", "library.cpp", "own_file.cpp", "resolve.cpp", "work_stack.cpp"})
 
 # No -fno-exceptions, no sanitizers, no -march: the objects must fit whatever they are linked with.
 CXX_FLAGS = (

@@ -80,6 +80,9 @@ class Toolchain(ABC):
     host_only: tuple[str, ...] = ()
     # what a link of such objects needs besides
     host_only_link: tuple[str, ...] = ()
+    # whether `lazyck-unit` can take its compiles apart, and options with which it cannot, and which change nothing made
+    has_units = False
+    hinders_units: frozenset[str] = frozenset()
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries

@@ -84,6 +84,9 @@ class CudaToolchain(Toolchain):
     languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
     arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
     table = nvcc_options.TABLE
+    has_units = True
+    # with --threads nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
+    hinders_units = _both("-t") | _TEMPORARIES
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:

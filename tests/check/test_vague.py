@@ -13,7 +13,7 @@ from lazyck.check.objects import read_blob_object
 from lazyck.check.vague import is_instance, vague_names
 from lazyck.command import CompileCommand, Invocation
 from lazyck.postbuild.demangle import all_readable
-from lazyck.postbuild.eager import compile_one
+from lazyck.postbuild.own_command import compile_one
 
 SOURCE = """
 struct Keyed { virtual ~Keyed(); virtual int f(); };

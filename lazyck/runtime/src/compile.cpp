@@ -54,6 +54,7 @@ class Compilation {
         values.root = request.root;
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);
+        values.kernel = request.kernel;
         values.archs = request.archs;
         values.launcher = request.launcher;
         m_plan = make_plan(request.recipe, values);
@@ -63,9 +64,13 @@ class Compilation {
         const double expected = m_request.expected_seconds;
         say(Level::info,
             "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
-        if (!is_compiled_faster()) run_step("compile", m_plan.compile, "blob.o");
-        name_privately();
-        run_step("link", m_plan.link, "blob.so");
+        if (m_plan.link.empty()) {
+            run_step("compile", m_plan.compile, "blob.so");
+        } else {
+            if (!is_compiled_faster()) run_step("compile", m_plan.compile, "blob.o");
+            name_privately();
+            run_step("link", m_plan.link, "blob.so");
+        }
         UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
         const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);

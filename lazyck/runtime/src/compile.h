@@ -19,6 +19,7 @@ struct CompileRequest {
     std::string source;   // absolute
     std::string root;     // the bundle's
     std::string library;  // the lazy library's path
+    std::string kernel;   // that alone is wanted of the source, as RecipeValues has it
     Strings archs;
     Strings launcher;
     Strings faster;               // words for the compile step that it is tried with first, and repeated without

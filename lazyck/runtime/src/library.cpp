@@ -226,6 +226,35 @@ void* Library::resolve(std::uint32_t slot) {
     return function_for_call(blob, slot);
 }
 
+const Library::HostUnit& Library::host_unit(const std::string& name) {
+    const auto& all = m_host_units.get([this] {
+        std::unordered_map<std::string, HostUnit> units;
+        const ManifestView& manifest = row(first_blob()).manifest;
+        for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
+            const BlobRow blob = manifest.blob(i);
+            if (blob.kernel[0] == '\0') continue;
+            const std::string_view text = blob.kernel;
+            HostUnit& unit = units[std::string(text.substr(0, text.find('\t')))];
+            if (kernel_of(blob).empty())
+                unit.whole = blob.first_symbol;
+            else
+                unit.kernels.emplace(manifest.symbol_name(blob.first_symbol), blob.first_symbol);
+        }
+        return units;
+    });
+    const auto found = all.find(name);
+    if (found == all.end()) fail("lazyck: " + m_path + ": its manifest does not have the kernels that it registers");
+    return found->second;
+}
+
+const void* Library::image_for(const Handle& handle, bool& is_whole) {
+    const HostUnit& unit = host_unit(handle.source);
+    const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
+    const void* image = kernel == unit.kernels.end() ? nullptr : resolve(kernel->second);
+    is_whole = image == nullptr || is_whole_mark(image);
+    return is_whole ? resolve(unit.whole) : image;
+}
+
 // Not out of the slot: while there is a record, slots are made lazy again from time to time.
 void* Library::function_for_call(BlobId blob, std::uint32_t slot) {
     const Row at = row(blob);

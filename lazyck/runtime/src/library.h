@@ -13,6 +13,8 @@
 
 #include "error.hpp"
 #include "files.h"
+#include "kernels.h"
+#include "lasting.h"
 #include "lazyck.h"
 #include "manifest_view.h"
 #include "prefetch.h"
@@ -29,6 +31,10 @@ class Library {
 
     // Stores all slots of the blob of slot `slot`, and returns that slot's function.
     void* resolve(std::uint32_t slot);
+
+    // The device code that a handle needs, made ready: of its kernel, or, where `is_whole` says so, of all its source.
+    // Throws CompileError.
+    const void* image_for(const Handle& handle, bool& is_whole);
 
     // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
     using BlobId = std::uint32_t;
@@ -127,6 +133,13 @@ class Library {
     static void at_exit();
     static void at_sample();
 
+    // The slots of a host unit's device code.
+    struct HostUnit {
+        std::uint32_t whole = 0;
+        std::unordered_map<std::string, std::uint32_t> kernels;  // by their symbols
+    };
+    const HostUnit& host_unit(const std::string& name);
+
     std::string m_path;
     ManifestView m_embedded;
     MappedFile m_fallback_file;
@@ -146,6 +159,7 @@ class Library {
     std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of those that were not called yet
     std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
     bool m_is_expecting = false;                                   // a thread does that
+    Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;
 };
 
 }  // namespace lazyck::rt

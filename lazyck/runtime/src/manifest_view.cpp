@@ -11,7 +11,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_magic_size = 8;
-constexpr std::size_t k_blob_size = 6 * 4;
+constexpr std::size_t k_blob_size = 7 * 4;
 constexpr std::size_t k_symbol_size = 2 * 4;
 constexpr std::size_t k_recipe_size = 9 * 4;
 constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux takes a few megabytes
@@ -84,7 +84,8 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     if (index >= m_header.blobs) fail_damaged("no such blob");
     const std::size_t at = m_header.blobs_at + k_blob_size * index;
     const BlobRow row{string(number(at)), string(number(at + 4)), string(number(at + 12)),
-                      number(at + 8),     number(at + 16),        number(at + 20)};
+                      number(at + 8),     number(at + 16),        number(at + 20),
+                      string(number(at + 24))};
     if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
         fail_damaged("a blob's symbols lie outside");
     }

@@ -47,6 +47,7 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
                                     {LAZYCK_PH_INPUT, v.object},
                                     {LAZYCK_PH_ROOT, v.root},
                                     {LAZYCK_PH_LIBRARY, v.library},
+                                    {LAZYCK_PH_KERNEL, v.kernel},
                                     {LAZYCK_PH_TOOLCHAIN, v.toolchain}}));
     }
     return out;
@@ -61,9 +62,10 @@ bool sets(const std::string& assignment, std::string_view name) {
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
     CompilePlan plan;
-    plan.compile = expand_step(recipe.compile, values.object, recipe, values);
+    const bool has_link = !recipe.link.empty();
+    plan.compile = expand_step(recipe.compile, has_link ? values.object : values.output, recipe, values);
     // Not the link: what such tools keep or send elsewhere is one source's object.
-    plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
+    if (has_link) plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
     plan.link = expand_step(recipe.link, values.output, recipe, values);
     const Strings env = expand_step(recipe.env, values.output, recipe, values);
     for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
@@ -98,7 +100,8 @@ std::string reproducer(const CompilePlan& plan) {
     }
     prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
     const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
-    return "cd \"$(mktemp -d)\" && " + env + shell_join(plan.compile) + " && " + env + shell_join(plan.link);
+    const std::string link = plan.link.empty() ? "" : " && " + env + shell_join(plan.link);
+    return "cd \"$(mktemp -d)\" && " + env + shell_join(plan.compile) + link;
 }
 
 std::string find_toolchain(const RecipeRow& recipe) {

@@ -16,13 +16,14 @@ struct RecipeValues {
     std::string root;
     std::string library;
     std::string toolchain;
+    std::string kernel;  // a line of its host unit's table (see BlobRow)
     Strings archs;
     Strings launcher;  // in front of the compile step
 };
 
 struct CompilePlan {
     Strings compile;
-    Strings link;
+    Strings link;       // none: the compile step makes the library
     Strings set;    // NAME=value
     Strings unset;  // names
 };

@@ -1,4 +1,4 @@
-// Where the trampoline (stub_<machine>.S) comes in: a slot's number → its function.
+// Where the trampoline (stub_<machine>.S) comes in: a slot's number → its function; a wrapper's → what it wraps.
 #include <pthread.h>
 
 #include <cerrno>
@@ -10,8 +10,13 @@
 #include "error.hpp"
 #include "error_stream.h"
 #include "floating_point.h"
+#include "kernels.h"
+#include "lazyck_abi.h"
 #include "library.h"
 #include "work_stack.h"
+
+// Made by lazyck/postbuild/stubs.py.
+extern "C" __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 
 namespace {
 
@@ -39,10 +44,17 @@ class Uncancelled {
     int m_before = PTHREAD_CANCEL_ENABLE;
 };
 
+struct Call {
+    std::uint32_t number;
+    const std::uintptr_t* arguments;
+};
+
 // Not inlined: what it needs is to be on the other stack.
-__attribute__((noinline)) void* resolve(void* slot) {
+__attribute__((noinline)) void* resolve(void* what) {
+    const Call& call = *static_cast<const Call*>(what);
     try {
-        return lazyck::rt::Library::get().resolve(*static_cast<const std::uint32_t*>(slot));
+        if (call.number < lazyck_slot_count) return lazyck::rt::Library::get().resolve(call.number);
+        return lazyck::rt::wrapped(call.number - lazyck_slot_count, call.arguments);
     } catch (const lazyck::CompileError& e) {
         if (!lazyck::rt::aborts_on_error()) throw;
         lazyck::rt::write_to_error_stream(std::string(e.what()) + "\n");
@@ -52,10 +64,12 @@ __attribute__((noinline)) void* resolve(void* slot) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t slot) {
+extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t number,
+                                                                      const std::uintptr_t* arguments) {
     const KeptErrno kept;
     const Uncancelled uncancelled;
     const lazyck::rt::DefaultFloatingPoint ours;
     lazyck::rt::WorkStack stack;
-    return stack.run(resolve, &slot);
+    Call call = {number, arguments};
+    return stack.run(resolve, &call);
 }

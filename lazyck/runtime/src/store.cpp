@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <utility>
 
@@ -113,6 +114,11 @@ Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
     for (std::uint32_t i = 0; i < blob.symbol_count; ++i)
         names.emplace_back(manifest.symbol_name(blob.first_symbol + i));
     return names;
+}
+
+std::string kernel_of(const BlobRow& blob) {
+    const char* const tab = std::strchr(blob.kernel, '\t');
+    return tab == nullptr ? "" : tab + 1;
 }
 
 Store::Store(const Config& config, Places places, bool may_stand_in)
@@ -391,6 +397,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     // With a launcher the command is one that it knows: what it keeps is found by the command.
     if (!m_preamble.empty() && m_config.launcher.empty()) request.faster = preamble_words(m_preamble, source.path);
     request.library = m_places.library;
+    request.kernel = kernel_of(blob);
     request.archs = key.archs;
     request.launcher = m_config.launcher;
     request.symbols = symbols;

@@ -6,7 +6,7 @@
 //
 // Not for callers in SME's streaming mode or with live ZA: the resolver is ordinary code.
 //
-// In: w17 the slot's number, x30 the caller's return address. The frame is described by CFI in full: a C++ exception
+// In: w17 the slot's number, or, behind those, a wrapper's (see kernels.h); x30 the caller's return address. The frame is described by CFI in full: a C++ exception
 // thrown by the resolver passes through into the caller's handlers.
 #include "lazyck_abi.h"
 
@@ -77,6 +77,7 @@ lazyck_trampoline:
     .endr
 .Lresolve:
     mov w0, w17
+    add x1, x29, #16            // the first argument; the next ones lie above it
     bl lazyck_resolve
     mov x17, x0
     test_for_sve

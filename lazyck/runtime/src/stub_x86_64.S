@@ -3,7 +3,7 @@
 // registers (rax counts the vectors of a varargs call, r10 is the static chain) and, by xsavec, xsave or fxsave,
 // whatever vector registers the machine has (xmm, ymm, zmm and the masks).
 //
-// In: (%rsp) the slot's number, 8(%rsp) the caller's return address. The frame is described by CFI in full: a C++
+// In: (%rsp) the slot's number, or, behind those, a wrapper's (see kernels.h); 8(%rsp) the caller's return address. The frame is described by CFI in full: a C++
 // exception thrown by the resolver passes through into the caller's handlers.
 #include "lazyck_abi.h"
 
@@ -70,6 +70,7 @@ lazyck_trampoline:
     xsavec64 (%rsp)
 .Lresolve:
     movl 8(%rbp),%edi
+    leaq -16(%rbp),%rsi         // the first argument; the next ones lie below it
     call lazyck_resolve
     movq %rax,8(%rbp)           // the slot's number is no longer needed
     movq -80(%rbp),%rax

@@ -1,0 +1,151 @@
+"""Host units: the objects of sources whose kernels are compiled one by one, when they are first used.
+
+A host unit has all of its source's host code, compiled by the project's own compiler, and registers every kernel and
+variable as always; in the place of device code it has its name. `lazyck-unit` makes it from the steps that the compiler
+itself says it would take. Where these are not the known ones, the source is compiled as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.command import CompileCommand
+from lazyck.files import digest, encode
+from lazyck.postbuild import elf
+from lazyck.postbuild.own_command import writing_to
+from lazyck.postbuild.store import Store
+from lazyck.toolchains import by_name
+from lazyck.toolchains.options import join
+
+
+@dataclass(frozen=True)
+class Program:
+    """`lazyck-unit`: where it is, and a digest of what it does."""
+
+    path: Path
+    digest: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel by its `symbol` in device code; `line` says all that compiling it alone takes (see units/src/units.h)."""
+
+    symbol: str
+    line: str
+
+
+@dataclass(frozen=True)
+class HostUnit:
+    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute."""
+
+    blob: CompileCommand
+    name: str
+    kernels: tuple[Kernel, ...]
+    files: frozenset[str]
+
+
+def name_of(blob: CompileCommand) -> str:
+    """The name under which a host unit registers its kernels: each compile's own."""
+    return digest(*map(encode, (blob.source, blob.output, blob.call.cwd, *blob.call.argv)))[:16]
+
+
+def read(blob: CompileCommand, made: Path) -> HostUnit | None:
+    """The host unit that the object `made` is; None where it is an ordinary object."""
+    section = elf.read_section(made, abi.KERNELS_SECTION)
+    if section is None:
+        return None
+    kernels: list[tuple[str, str]] = []
+    state: list[str] = []
+    files: set[str] = set()
+    for line in os.fsdecode(section).splitlines():
+        kind, _, rest = line.partition("\t")
+        if kind == "kernel":
+            kernels.append((rest.partition("\t")[0], rest))
+        elif kind == "variable":
+            state.append(rest)
+        elif kind == "file":
+            files.add(blob.call.path(rest))
+    tail = "".join(f"\t{name}" for name in state)
+    return HostUnit(
+        blob, name_of(blob), tuple(Kernel(s, line + tail) for s, line in kernels), frozenset(files - {blob.source})
+    )
+
+
+def can_be(blob: CompileCommand) -> bool:
+    """Whether there may be a host unit of `blob`: what is not device code has none."""
+    return by_name(blob.call.toolchain).has_units and os.path.splitext(blob.source)[1] in (".cu", ".hip")
+
+
+class HostUnits:
+    """Makes the host units of one link. Those of earlier links are found in `store`, by the contents of the files that
+    they read. `program` is None where there shall be none."""
+
+    def __init__(self, store: Store, program: Program | None, env: Mapping[str, str]) -> None:
+        self._store, self._program, self._env = store, program, env
+        self._digests: dict[str, str] = {}
+        self.refused: dict[CompileCommand, str] = {}  # and why
+
+    def refuse(self, reasons: Mapping[CompileCommand, str]) -> None:
+        """Have no host units for these from now on."""
+        self.refused |= reasons
+
+    def make(self, blob: CompileCommand, target: Path) -> HostUnit | None:
+        """Make the host unit of `blob` at `target`; None where it has none, and `refused` says why."""
+        if self._program is None or not can_be(blob) or blob in self.refused:
+            return None
+        if self._take(blob, target):
+            return read(blob, target)
+        toolchain = by_name(blob.call.toolchain)
+        written = writing_to(blob, target)
+        items = toolchain.table.split(written[blob.call.prefix :])
+        named = (i.words[0] for i in items if not i.name and blob.call.path(i.words[0]) == blob.source)
+        words = [*written[: blob.call.prefix], *join(i for i in items if i.name not in toolchain.hinders_units)]
+        source = next(named, blob.source)
+        argv = [str(self._program.path), "host", name_of(blob), source, str(target), "--", *words]
+        env = proc.anchored(toolchain.tool_env(blob, self._env), blob.call.cwd)
+        result = proc.run(argv, cwd=blob.call.cwd, env=env)
+        unit = read(blob, target) if result.status == 0 else None
+        if unit is None:
+            lines = (result.stdout + result.stderr).strip().splitlines()
+            self.refused[blob] = (lines or ["no message"])[-1]
+            return None
+        self._keep(unit, target)
+        return unit
+
+    def _group(self, blob: CompileCommand) -> str:
+        call = blob.call
+        variables = sorted(by_name(call.toolchain).tool_env(blob, self._env).items())
+        own = [f"{k}={v}" for k, v in variables if k in by_name(call.toolchain).flag_env]
+        compiler = proc.find_program(call.argv[0]) or call.argv[0]
+        identity = f"{os.path.realpath(compiler)} {Path(compiler).stat().st_mtime_ns if os.path.isfile(compiler) else 0}"
+        return digest(*map(encode, (self._program.digest if self._program else "", identity, call.cwd, blob.source, *call.argv, "", *own)))
+
+    def _key(self, group: str, files: frozenset[str]) -> str:
+        try:
+            contents = [part for f in sorted(files) for part in (f, self._digest(f))]
+        except OSError:
+            return ""
+        return digest(*map(encode, (group, *contents)))
+
+    def _digest(self, path: str) -> str:
+        if path not in self._digests:
+            self._digests[path] = digest(Path(path).read_bytes())
+        return self._digests[path]
+
+    def _take(self, blob: CompileCommand, target: Path) -> bool:
+        group = self._group(blob)
+        files = self._store.answers(f"{group}-unit").get("files")
+        if not isinstance(files, list):
+            return False
+        key = self._key(group, frozenset(files))
+        return bool(key) and self._store.take_object(key, target)
+
+    def _keep(self, unit: HostUnit, made: Path) -> None:
+        group, files = self._group(unit.blob), unit.files | {unit.blob.source}
+        if key := self._key(group, files):
+            self._store.keep_answers(f"{group}-unit", {"files": sorted(files)})
+            self._store.keep_object(key, made)

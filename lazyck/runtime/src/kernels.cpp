@@ -1,0 +1,295 @@
+#include "kernels.h"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "lazyck_abi.h"
+#include "library.h"
+
+namespace {
+
+using Words = std::array<std::uintptr_t, 10>;  // as many as any registration has
+
+// A row of a library's table of wrapped functions; lazyck/postbuild/handles.py writes it.
+struct Wrapped {
+    void* function;
+    std::uint32_t argument;  // the number of the one that says the handle
+    std::uint32_t kind;      // LAZYCK_HANDLE_...
+};
+
+// The GPU runtime's own functions, in the order of lazyck/abi.py.
+using Register = std::uintptr_t(std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
+                                std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t);
+
+// What a host unit's constructor passes to __cudaRegisterFatBinary or __hipRegisterFatBinary.
+struct Image {
+    std::uint32_t magic, version;
+    const void* data;
+    void* unused;
+};
+
+}  // namespace
+
+extern "C" {
+// Made by lazyck/postbuild/handles.py.
+extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
+extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
+// Handles that need nothing any more, each at the place that its address says: read by the wrappers' fast path.
+__attribute__((visibility("hidden"))) std::atomic<const void*> lazyck_ready[LAZYCK_READY_HANDLES];
+}
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_host_mark[] = LAZYCK_HOST_UNIT_MARK;
+constexpr char k_whole_mark[] = LAZYCK_WHOLE_SOURCE_MARK;
+
+constexpr std::uintptr_t k_most_dependencies = 4096;
+
+enum class Progress { none, busy, done };
+
+struct Registration {
+    std::uint32_t role;  // LAZYCK_REGISTER_...
+    Words words;
+    Progress progress = Progress::none;
+
+    const void* handle() const { return reinterpret_cast<const void*>(words[1]); }
+    const char* symbol() const { return reinterpret_cast<const char*>(words[3]); }
+};
+
+// A host unit that is loaded.
+struct Source {
+    Image image;
+    std::string name;
+    std::vector<Registration> registrations;
+    std::vector<std::unique_ptr<Image>> images;  // that were registered for it since
+    std::vector<std::uintptr_t> modules;         // what that returned
+};
+
+struct Place {
+    Source* source;
+    std::size_t index;
+};
+
+struct Registry {
+    std::mutex mutex;  // held for moments: never while a GPU runtime works
+    std::condition_variable changed;
+    std::unordered_map<std::uintptr_t, std::unique_ptr<Source>> sources;  // by what stands for a module of theirs
+    std::unordered_map<const void*, Place> places;
+};
+
+// Made by the first registration, and never destroyed: other threads may call to the very end.
+std::atomic<Registry*> g_registry{nullptr};
+
+Registry& registry() {
+    Registry* found = g_registry.load(std::memory_order_acquire);
+    if (found != nullptr) return *found;
+    auto made = std::make_unique<Registry>();
+    if (g_registry.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) return *made.release();
+    return *found;
+}
+
+std::size_t ready_place(const void* handle) {
+    return (reinterpret_cast<std::uintptr_t>(handle) >> 4) % LAZYCK_READY_HANDLES;
+}
+
+std::uintptr_t call(std::uint32_t role, const Words& w) {
+    return lazyck_registering[role](w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9]);
+}
+
+// The source that `module` stands for; null: it is a GPU runtime's own.
+Source* source_of(std::uintptr_t module) {
+    Registry* const all = g_registry.load(std::memory_order_acquire);
+    if (all == nullptr) return nullptr;
+    const std::lock_guard<std::mutex> guard(all->mutex);
+    const auto found = all->sources.find(module);
+    return found == all->sources.end() ? nullptr : found->second.get();
+}
+
+// As the trampoline has left them.
+std::uintptr_t word_at(const std::uintptr_t* arguments, std::uint32_t number) {
+#if defined(__x86_64__)
+    return *(arguments - number);
+#else
+    return arguments[number];
+#endif
+}
+
+// The handle that a call names, or null.
+const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
+    const auto word = [&](std::size_t offset) {
+        const void* value = nullptr;
+        std::memcpy(&value, reinterpret_cast<const char*>(argument) + offset, sizeof value);
+        return value;
+    };
+    if (kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
+    if (argument == 0) return nullptr;
+    if (kind == LAZYCK_HANDLE_FIRST) return word(0);
+    std::uint32_t node = 0;
+    std::memcpy(&node, reinterpret_cast<const void*>(argument), sizeof node);
+    return node == 0 ? word(16) : nullptr;  // the parameters of a graph's node; 0: of a kernel
+}
+
+// Registers what `image` has of a source: that of one handle, or, with null, all that is left.
+void install(Source& source, const void* image, const void* handle) {
+    Registry& all = registry();
+    std::vector<Registration*> mine;
+    {
+        std::unique_lock<std::mutex> lock(all.mutex);
+        for (Registration& each : source.registrations) {
+            if (each.progress != Progress::none || (handle != nullptr && each.handle() != handle)) continue;
+            each.progress = Progress::busy;
+            mine.push_back(&each);
+        }
+    }
+    if (!mine.empty()) {
+        auto made = std::make_unique<Image>(source.image);
+        made->data = image;
+        const std::uintptr_t module =
+            call(LAZYCK_REGISTER_IMAGE, {reinterpret_cast<std::uintptr_t>(made.get())});
+        for (Registration* each : mine) {
+            Words words = each->words;
+            words[0] = module;
+            call(each->role, words);
+        }
+        if (lazyck_registering[LAZYCK_REGISTER_END] != nullptr) call(LAZYCK_REGISTER_END, {module});
+        const std::lock_guard<std::mutex> guard(all.mutex);
+        for (Registration* each : mine) each->progress = Progress::done;
+        source.images.push_back(std::move(made));
+        source.modules.push_back(module);
+    }
+    all.changed.notify_all();
+    std::unique_lock<std::mutex> lock(all.mutex);
+    all.changed.wait(lock, [&] {
+        for (const Registration& each : source.registrations) {
+            if (each.progress == Progress::busy && (handle == nullptr || each.handle() == handle)) return false;
+        }
+        return true;
+    });
+}
+
+void make_ready(const void* handle) {
+    Registry* const all = g_registry.load(std::memory_order_acquire);
+    Source* source = nullptr;
+    Handle wanted;
+    if (all != nullptr) {
+        const std::lock_guard<std::mutex> guard(all->mutex);
+        const auto found = all->places.find(handle);
+        if (found != all->places.end()) {
+            const Registration& registration = found->second.source->registrations[found->second.index];
+            if (registration.progress != Progress::done) {
+                source = found->second.source;
+                wanted = {source->name, registration.symbol(), registration.role == LAZYCK_REGISTER_FUNCTION};
+            }
+        }
+    }
+    if (source != nullptr) {
+        bool is_whole = false;
+        const void* const image = Library::get().image_for(wanted, is_whole);
+        install(*source, image, is_whole ? nullptr : handle);
+    }
+    lazyck_ready[ready_place(handle)].store(handle, std::memory_order_release);
+}
+
+// All of a source, where the runtime asks for a module rather than for a handle.
+void make_module_ready(Source& source) {
+    bool is_whole = false;
+    install(source, Library::get().image_for({source.name, "", false}, is_whole), nullptr);
+}
+
+}  // namespace
+
+void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
+    const Wrapped& row = lazyck_wrapped[wrapper];
+    std::uintptr_t argument = word_at(arguments, row.argument);
+    // CUDA 13 has put an argument before the number of a node's dependencies; no pointer is that small.
+    if (row.kind == LAZYCK_HANDLE_NODE && argument < k_most_dependencies)
+        argument = word_at(arguments, row.argument + 1);
+    if (const void* const handle = handle_in(row.kind, argument)) make_ready(handle);
+    return row.function;
+}
+
+bool is_whole_mark(const void* image) { return std::memcmp(image, k_whole_mark, sizeof k_whole_mark - 1) == 0; }
+
+}  // namespace lazyck::rt
+
+// What the wrappers of the GPU runtime's registering functions call.
+extern "C" {
+
+__attribute__((visibility("hidden"))) std::uintptr_t lazyck_register_image(const Image* image) {
+    using namespace lazyck::rt;
+    const char* const mark = static_cast<const char*>(image->data);
+    if (std::memcmp(mark, k_host_mark, sizeof k_host_mark - 1) != 0)
+        return call(LAZYCK_REGISTER_IMAGE, {reinterpret_cast<std::uintptr_t>(image)});
+    auto source = std::make_unique<Source>();
+    source->image = *image;
+    source->name = mark + sizeof k_host_mark - 1;
+    const auto module = reinterpret_cast<std::uintptr_t>(source.get());
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> guard(all.mutex);
+    all.sources.emplace(module, std::move(source));
+    return module;
+}
+
+__attribute__((visibility("hidden"))) void lazyck_register_end(std::uintptr_t module) {
+    if (lazyck::rt::source_of(module) == nullptr) lazyck::rt::call(LAZYCK_REGISTER_END, {module});
+}
+
+__attribute__((visibility("hidden"))) void lazyck_unregister_image(std::uintptr_t module) {
+    using namespace lazyck::rt;
+    Source* const source = source_of(module);
+    if (source == nullptr) {
+        call(LAZYCK_UNREGISTER_IMAGE, {module});
+        return;
+    }
+    for (const std::uintptr_t each : source->modules) call(LAZYCK_UNREGISTER_IMAGE, {each});
+    for (auto& ready : lazyck_ready) ready.store(nullptr, std::memory_order_relaxed);
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> guard(all.mutex);
+    for (const Registration& each : source->registrations) {
+        const auto place = all.places.find(each.handle());
+        if (place != all.places.end() && place->second.source == source) all.places.erase(place);
+    }
+    all.sources.erase(module);
+}
+
+static std::uintptr_t register_thing(std::uint32_t role, const Words& words) {
+    using namespace lazyck::rt;
+    Source* const source = source_of(words[0]);
+    if (source == nullptr) return call(role, words);
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> guard(all.mutex);
+    const Registration made = {role, words};
+    all.places[made.handle()] = {source, source->registrations.size()};
+    lazyck_ready[ready_place(made.handle())].store(nullptr, std::memory_order_relaxed);
+    source->registrations.push_back(made);
+    return 0;
+}
+
+#define LAZYCK_REGISTERING(name, role)                                                                              \
+    __attribute__((visibility("hidden"))) std::uintptr_t name(                                                      \
+        std::uintptr_t a, std::uintptr_t b, std::uintptr_t c, std::uintptr_t d, std::uintptr_t e, std::uintptr_t f, \
+        std::uintptr_t g, std::uintptr_t h, std::uintptr_t i, std::uintptr_t j) {                                   \
+        return register_thing(role, {a, b, c, d, e, f, g, h, i, j});                                                \
+    }
+
+LAZYCK_REGISTERING(lazyck_register_function, LAZYCK_REGISTER_FUNCTION)
+LAZYCK_REGISTERING(lazyck_register_variable, LAZYCK_REGISTER_VARIABLE)
+LAZYCK_REGISTERING(lazyck_register_managed, LAZYCK_REGISTER_MANAGED)
+
+__attribute__((visibility("hidden"))) std::uintptr_t lazyck_initialize_module(std::uintptr_t module) {
+    using namespace lazyck::rt;
+    Source* const source = source_of(module);
+    if (source == nullptr) return call(LAZYCK_INITIALIZE_MODULE, {module});
+    make_module_ready(*source);
+    return source->modules.empty() ? 0 : call(LAZYCK_INITIALIZE_MODULE, {source->modules.back()});
+}
+}

@@ -1,0 +1,48 @@
+"""Builds `lazyck-unit`, once for each state of its sources and each compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from filelock import FileLock
+
+from lazyck import abi, proc
+from lazyck.files import digest, encode, write_if_different
+from lazyck.runtime.build import canonical
+
+SOURCES = Path(__file__).parent / "src"
+NAME = "lazyck-unit"
+CXX_FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra", "-ffunction-sections", "-Wl,--gc-sections", "-s")
+
+
+@lru_cache(maxsize=1)
+def source_digest() -> str:
+    """Digest of all that decides what units come out: of the program's sources, and of names shared with Python."""
+    parts = [abi.render_header().encode()]
+    for path in sorted(SOURCES.iterdir()):
+        parts += [encode(path.name), path.read_bytes()]
+    return digest(*parts)
+
+
+def build_program(store: Path, compiler: Sequence[str]) -> Path:
+    """The program below `store`, for the machine that `compiler`, an argv prefix, makes code for. Safe when several
+    processes do it at once. Raises `CommandError`, `ToolchainError`."""
+    compiler = canonical(compiler)
+    version = proc.run([*compiler, "--version"]).stdout
+    stamp = digest(source_digest().encode(), version.encode(), *map(encode, (*compiler, *CXX_FLAGS)))
+    made = store / "units" / stamp[:16] / NAME
+    if made.is_file():
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(made.parent / ".lock"):
+        if not made.is_file():
+            write_if_different(made.parent / "lazyck_abi.h", abi.render_header().encode())
+            temporary = made.with_suffix(".new")
+            sources = sorted(map(str, SOURCES.glob("*.cpp")))
+            argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(made.parent), *sources]
+            hint = "lazyck-unit needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
+            proc.check("compiling lazyck-unit", [*argv, "-o", str(temporary)], hint=hint)
+            temporary.replace(made)
+    return made

@@ -1,0 +1,77 @@
+// lazyck-unit: compiles a part of a source, in the place of the compiler that would compile all of it.
+//
+//     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
+//     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   one kernel's device code, a shared library
+//     lazyck-unit device - SOURCE OUTPUT -- COMMAND...      all kernels' device code, a shared library
+//
+// COMMAND is the compiler's own, from SOURCE to an object. LINE is a kernel's of the table that the host code's object
+// has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler says.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "units.h"
+
+namespace {
+
+// A directory for what the steps leave, removed at the end.
+class Directory {
+ public:
+    Directory() {
+        const char* const root = std::getenv("TMPDIR");
+        std::string name = std::string(root == nullptr || *root == '\0' ? "/tmp" : root) + "/lazyck-unit-XXXXXX";
+        if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a directory like " + name);
+        m_path = name;
+    }
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+    ~Directory() {
+        if (DIR* const opened = opendir(m_path.c_str())) {
+            while (const dirent* each = readdir(opened)) unlinkat(dirfd(opened), each->d_name, 0);
+            closedir(opened);
+        }
+        rmdir(m_path.c_str());
+    }
+    const std::string& path() const { return m_path; }
+
+ private:
+    std::string m_path;
+};
+
+int usage() {
+    std::fputs("usage: lazyck-unit host|kernel|device WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
+    return 2;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    using namespace lazyck::units;
+    if (count < 7 || std::string(words[5]) != "--") return usage();
+    const std::string what = words[1];
+    try {
+        const Directory directory;
+        const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4]};
+        if (what == "host") {
+            make_host_unit(job, words[2]);
+        } else if (what == "kernel") {
+            make_kernel_unit(job, kernel_of(words[2]));
+        } else if (what == "device") {
+            make_device_unit(job);
+        } else {
+            return usage();
+        }
+        return 0;
+    } catch (const Refused& refused) {
+        std::fprintf(stderr, "lazyck-unit: %s\n", refused.reason.c_str());
+        return 3;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "lazyck-unit: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,32 @@
+// Preprocessed C++ taken apart as far as units need it: where functions are defined, and which of them are kernels.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lazyck::units {
+
+// A definition of a function in a preprocessed text: `body` is where its `{` stands, `end` is behind its `}`.
+struct Definition {
+    std::string_view name;  // the last one before the parameters, without namespaces and template arguments
+    std::size_t begin = 0, body = 0, end = 0;
+    bool is_kernel = false;
+    bool is_device = false;    // it may be called from device code
+    bool is_constant = false;  // constexpr or consteval: device code may evaluate it
+    bool is_deduced = false;   // its body says what it returns
+    bool has_initializers = false;
+    bool is_own = false;  // it stands in the source itself rather than in a header
+};
+
+// The definitions that stand in namespaces (not those in classes). What is not understood is left out: that costs the
+// time to compile it.
+std::vector<Definition> find_definitions(std::string_view text, std::string_view source);
+
+// `text` with `replacement` in the place of each chosen body, as many lines long.
+std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,
+                                 const std::function<std::string_view(const Definition&)>& replacement);
+
+}  // namespace lazyck::units

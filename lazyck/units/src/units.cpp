@@ -1,0 +1,277 @@
+#include "units.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+
+#include "lazyck_abi.h"
+#include "process.h"
+#include "ptx.h"
+#include "registrations.h"
+#include "source_text.h"
+
+namespace lazyck::units {
+
+namespace {
+
+std::string quoted(std::string_view text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        out += c;
+    }
+    return out + "\"";
+}
+
+// The same for C++, of assembler text.
+std::string literal(std::string_view text) {
+    std::string out;
+    for (const char c : quoted(text)) out += c == '\n' ? std::string("\\n") : std::string(1, c);
+    return out;
+}
+
+// The files that a preprocessed text was read from.
+void add_files(std::string_view text, std::set<std::string>& files) {
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        const std::string_view line = text.substr(at, end - at);
+        at = end + 1;
+        if (line.substr(0, 2) != "# ") continue;
+        const std::size_t open = line.find('"'), close = line.rfind('"');
+        if (open == close || line.find_first_not_of("# 0123456789") != open) continue;
+        std::string name;
+        for (std::size_t i = open + 1; i < close; ++i) {
+            if (line[i] == '\\' && i + 1 < close) ++i;
+            name += line[i];
+        }
+        if (!name.empty() && name[0] != '<') files.insert(name);
+    }
+}
+
+// A device pass's text with the bodies of kernels emptied: what is registered stands in their heads.
+std::string without_kernel_bodies(const std::string& text, const std::string& source) {
+    const auto definitions = find_definitions(text, source);
+    return with_bodies_replaced(
+        text, definitions, [](const Definition& d) { return std::string_view(d.is_kernel ? "{}" : ""); });
+}
+
+// The last name in `ns::kernel<float, 3>`.
+std::string_view plain_name(std::string_view spelling) {
+    std::size_t end = std::min(spelling.find('<'), spelling.size());
+    // `ns<int>::kernel<3>` has several: the last one that is not within brackets
+    int depth = 0;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < spelling.size(); ++i) {
+        const char c = spelling[i];
+        if (depth == 0 && c == ':') {
+            begin = i + 1;
+            end = spelling.size();
+        }
+        if (depth == 0 && c == '<') end = std::min(end, i);
+        depth += c == '<' || c == '(' ? 1 : c == '>' || c == ')' ? -1 : 0;
+    }
+    return begin <= end ? spelling.substr(begin, end - begin) : spelling;
+}
+
+// A template's instance can be asked for by its name, unless that names what only other text can: a lambda.
+bool can_be_asked_for(const Kernel& kernel) {
+    for (const char* const mark : {"__nv_dl_", "lambda", "unnamed", "__nv_hdl_"}) {
+        if (kernel.spelling.find(mark) != std::string::npos) return false;
+    }
+    return !kernel.spelling.empty();
+}
+
+std::string request_for(const Kernel& kernel) {
+    std::string spelling = kernel.spelling;
+    constexpr std::string_view k_anonymous = "_NV_ANON_NAMESPACE::";
+    for (std::size_t at; (at = spelling.find(k_anonymous)) != std::string::npos;) spelling.erase(at, k_anonymous.size());
+    const std::string cast = kernel.type.empty() ? "" : "static_cast<" + kernel.type + ">";
+    return "\nvoid* lazyck_wanted() { return (void*)" + cast + "(" + (cast.empty() ? "" : "&") + spelling + "); }\n";
+}
+
+// How much of a source's device pass is left for a kernel.
+enum class Rung { named, emptied };
+
+// The text of a device pass for `kernel` alone.
+std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
+    const std::string_view name = plain_name(kernel.spelling);
+    const auto definitions = find_definitions(text, source);
+    // A host function keeps its declaration: if it should be device code's after all, the compiler says so.
+    std::string out = with_bodies_replaced(text, definitions, [&](const Definition& d) -> std::string_view {
+        if (d.is_kernel) return d.name == name ? "" : "{}";
+        const bool is_host = !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
+        return rung == Rung::named && d.is_own && is_host ? ";" : "";
+    });
+    if (rung == Rung::named) out += request_for(kernel);
+    return out;
+}
+
+std::string joined(const std::string& directory, const char* name) { return directory + "/" + name; }
+
+// Has the fatbinary step write a file of its own, and nothing that a compiler includes.
+std::string make_image(const Steps& steps, const std::string& directory) {
+    Step step = steps.fatbinary;
+    const std::string image = joined(directory, "unit.fatbin");
+    step.words.erase(std::remove_if(step.words.begin(), step.words.end(),
+                                    [](const std::string& word) {
+                                        return word.rfind("--embedded-fatbin", 0) == 0 || word.rfind("--create", 0) == 0;
+                                    }),
+                     step.words.end());
+    step.words.push_back("--create=" + image);
+    run(step);
+    return image;
+}
+
+// A shared library that has `image` under each of the names `symbols`, by the compiler that compiles the host's code.
+void make_library(const Steps& steps, const Job& job, const std::set<std::string>& symbols, const std::string& content) {
+    std::string text = " .section .nv_fatbin,\"a\"\n .p2align 4\n";
+    for (const std::string& symbol : symbols) {
+        const std::string name = quoted(symbol);
+        text += " .globl " + name + "\n .type " + name + ",%function\n" + name + ":\n";
+    }
+    text += content + " .section .note.GNU-stack,\"\",%progbits\n";
+    const std::string assembler = joined(job.directory, "unit.s");
+    write_file(assembler, text);
+    run({{steps.compile_host.words[0], "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler, "-o",
+          job.output}});
+}
+
+std::string state_of(const Kernel& kernel, const Ptx& ptx) {
+    for (const std::string& name : ptx.variables_of(kernel.symbol)) {
+        if (name[0] == '$' || name.rfind("__unnamed_", 0) == 0) continue;
+        const bool is_state = std::find(kernel.state.begin(), kernel.state.end(), name) != kernel.state.end();
+        const bool is_local = name.rfind("_ZZ", 0) == 0;
+        if (is_state || is_local || ptx.uninitialized.count(name) != 0) return name;
+    }
+    return "";
+}
+
+// Compiles `text` for one arch; the reason why its code is not the kernel's, or "". Throws Refused where the compiler
+// does not take the text.
+std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
+    write_file(pass.preprocess.value("-o"), text);
+    if (!kernel.module_id.empty()) write_file(pass.compile.value("--module_id_file_name"), kernel.module_id);
+    run(pass.compile);
+    const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+    const auto found = ptx.entries.find(kernel.symbol);
+    if (found == ptx.entries.end()) return "the compiler does not make it when it is asked for by name";
+    if (found->second != kernel.parameters) {
+        return "its parameters are not those that the host code has: " + found->second + " instead of " +
+               kernel.parameters;
+    }
+    if (const std::string state = state_of(kernel, ptx); !state.empty()) {
+        return "it uses " + state + ", which other kernels of the file and the host may use too";
+    }
+    for (const Step& step : pass.assemble) run(step);
+    return "";
+}
+
+}  // namespace
+
+Kernel kernel_of(const std::string& line) {
+    Words fields(1);
+    for (const char c : line) {
+        if (c == '\t')
+            fields.emplace_back();
+        else
+            fields.back() += c;
+    }
+    if (fields.size() < 5) throw std::runtime_error("'" + line + "' describes no kernel");
+    return {fields[0], fields[1], fields[2], fields[3], fields[4], {fields.begin() + 5, fields.end()}};
+}
+
+void make_host_unit(const Job& job, const std::string& id) {
+    const Steps steps = steps_of(job.command, job.directory);
+    const DevicePass& pass = steps.pass_of_stubs();
+    run(steps.preprocess_host);
+    std::set<std::string> files;
+    add_files(read_file(steps.preprocess_host.value("-o")), files);
+    run(steps.front_end);
+    run(pass.preprocess);
+    const std::string text_file = pass.preprocess.value("-o");
+    const std::string text = read_file(text_file);
+    add_files(text, files);
+    write_file(text_file, without_kernel_bodies(text, job.source));
+    Step compile_device = pass.compile;
+    compile_device.words.insert(compile_device.words.begin() + 1, "-w");  // the host's pass has said what there is
+    run(compile_device);
+    const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
+    const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+    std::string module_id;
+    if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
+        module_id = read_file(file);
+    std::string table = LAZYCK_KERNELS_VERSION "\n";
+    for (const auto& kernel : registered.kernels) {
+        const auto entry = ptx.entries.find(kernel.symbol);
+        if (entry == ptx.entries.end()) throw Refused{"no device code has the registered kernel " + kernel.symbol};
+        const bool is_overloaded =
+            std::count_if(registered.kernels.begin(), registered.kernels.end(),
+                          [&](const auto& other) { return other.spelling == kernel.spelling; }) > 1;
+        table += "kernel\t" + kernel.symbol + "\t" + entry->second + "\t" + kernel.spelling + "\t" +
+                 (is_overloaded ? kernel.type : "") + "\t" + module_id + "\n";
+    }
+    for (const auto& variable : registered.variables) table += "variable\t" + variable.symbol + "\n";
+    for (const std::string& file : files) table += "file\t" + file + "\n";
+    const std::string table_file = joined(job.directory, "kernels");
+    write_file(table_file, table);
+    const std::string data = ".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " +
+                             quoted(LAZYCK_HOST_UNIT_MARK + id) + "\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " +
+                             quoted(table_file) + "\n.text\n";
+    // In the place of what `fatbinary` makes for the host's code to include.
+    write_file(joined(job.directory, pass.compile.value("--include_file_name").c_str()),
+               "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
+               "asm(" + literal(data) + ");\n"
+               "extern \"C\" {\nextern const unsigned long long fatbinData[];\n"
+               "static const __fatBinC_Wrapper_t __fatDeviceText __attribute__((aligned(8)))\n"
+               "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
+    Step compile = steps.compile_host;
+    compile.set_value("-o", job.output);
+    run(compile);
+}
+
+void make_kernel_unit(const Job& job, const Kernel& kernel) {
+    const Steps steps = steps_of(job.command, job.directory);
+    std::vector<std::string> texts;
+    for (const DevicePass& pass : steps.passes) {
+        run(pass.preprocess);
+        texts.push_back(read_file(pass.preprocess.value("-o")));
+    }
+    std::string reason;
+    const auto attempt = [&](Rung rung) {
+        try {
+            reason.clear();
+            for (std::size_t i = 0; i < steps.passes.size() && reason.empty(); ++i) {
+                const std::string text = text_for(kernel, texts[i], job.source, rung);
+                reason = compile_pass(steps.passes[i], text, kernel);
+            }
+        } catch (const Refused& refused) {
+            reason = refused.reason;
+        }
+        return reason.empty();
+    };
+    if ((can_be_asked_for(kernel) && attempt(Rung::named)) || attempt(Rung::emptied)) {
+        const std::string image = make_image(steps, job.directory);
+        make_library(steps, job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
+        return;
+    }
+    make_library(steps, job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+}
+
+void make_device_unit(const Job& job) {
+    const Steps steps = steps_of(job.command, job.directory);
+    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
+    // The host's pass names what the device's passes share.
+    run(steps.preprocess_host);
+    run(steps.front_end);
+    for (const DevicePass& pass : steps.passes) {
+        run(pass.preprocess);
+        run(pass.compile);
+        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+        for (const auto& entry : ptx.entries) symbols.insert(entry.first);
+        for (const Step& step : pass.assemble) run(step);
+    }
+    make_library(steps, job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
+}
+
+}  // namespace lazyck::units

@@ -1,0 +1,37 @@
+// A source taken apart: the object of its host code, and the device code of one kernel or of all.
+#pragma once
+
+#include <string>
+
+#include "steps.h"
+
+namespace lazyck::units {
+
+// A kernel as the host code of its source registers it. Fields of a line, separated by tabs; see `kernel_of`.
+struct Kernel {
+    std::string symbol, parameters, spelling, type, module_id;
+    std::vector<std::string> state;  // variables of the source that are more than constants
+};
+
+// Throws std::runtime_error for a line that is none.
+Kernel kernel_of(const std::string& line);
+
+struct Job {
+    Words command;          // nvcc's, from one source to one object
+    std::string source;     // as the command names it
+    std::string directory;  // for what steps leave
+    std::string output;
+};
+
+// Makes the object of the host code, with the name `id` in the place of device code, and with the table of what it
+// registers in its section .lazyck.kernels. Throws Refused.
+void make_host_unit(const Job& job, const std::string& id);
+
+// Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so. Throws
+// Failed.
+void make_kernel_unit(const Job& job, const Kernel& kernel);
+
+// Makes a library with the device code of all kernels. Throws Failed.
+void make_device_unit(const Job& job);
+
+}  // namespace lazyck::units
