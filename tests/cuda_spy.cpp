@@ -1,13 +1,20 @@
 // Stands before the shared CUDA runtime and keeps its books: which kernels were registered, under which handles, and
 // which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is written down.
 //
-// CUDA_SPY names the file that it writes to: `register NAME`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the name
-// of a handle that nobody registered, and ` asked` after a launch whose very handle was asked for before.
+// CUDA_SPY names the file that it writes to: `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the
+// name of a handle that nobody registered, and ` asked` after a launch whose very handle was asked for before. CODE is a
+// digest of the machine code that the image has for the kernel, or `none`; of a variable `register NAME variable`.
+#include <elf.h>
+
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -22,18 +29,87 @@ struct Configuration {
     std::size_t shared;
     void* stream;
 };
+// What nvcc's host code passes for its device code: a container of images, each behind a head of its own.
+struct Binary {
+    int magic, version;
+    const unsigned char* data;
+    const void* unused;
+};
+std::map<void**, const Binary*> binaries;
+
+std::string digest(const unsigned char* image, const std::string& kernel) {
+    const auto& head = *reinterpret_cast<const Elf64_Ehdr*>(image);
+    const auto* const rows = reinterpret_cast<const Elf64_Shdr*>(image + head.e_shoff);
+    const char* const names = reinterpret_cast<const char*>(image + rows[head.e_shstrndx].sh_offset);
+    for (int i = 0; i < head.e_shnum; ++i) {
+        if (names + rows[i].sh_name != ".text." + kernel) continue;
+        std::string code(reinterpret_cast<const char*>(image + rows[i].sh_offset), rows[i].sh_size);
+        // Instructions with addresses in them: where strings and variables lie is each image's own affair.
+        for (int k = 0; k < head.e_shnum; ++k) {
+            const bool has_addends = rows[k].sh_type == SHT_RELA;
+            if ((rows[k].sh_type != SHT_REL && !has_addends) || rows[k].sh_info != static_cast<unsigned>(i)) continue;
+            const std::size_t step = has_addends ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+            for (std::size_t at = 0; at < rows[k].sh_size; at += step) {
+                std::uint64_t place = 0;
+                std::memcpy(&place, image + rows[k].sh_offset + at, sizeof place);
+                code.replace(place / 16 * 16, 16, 16, '\0');
+            }
+        }
+        // So is where in constant bank 4 the addresses of these stand: an operand, or a number that is moved into the
+        // register by which it is read (`printf`).
+        bool has_addresses = false;
+        const auto word = [&](std::size_t at) {
+            std::uint32_t value = 0;
+            std::memcpy(&value, code.data() + at, sizeof value);
+            return value;
+        };
+        for (std::size_t at = 0; at + 16 <= code.size(); at += 16) {
+            if (word(at + 4) >> 22 != 4) continue;
+            code.replace(at + 4, 4, 4, '\0');
+            has_addresses = true;
+        }
+        for (std::size_t at = 0; has_addresses && at + 16 <= code.size(); at += 16) {
+            if ((word(at) & 0xfff) == 0x802) code.replace(at + 4, 4, 4, '\0');
+        }
+        return std::to_string(code.size()) + "-" + std::to_string(std::hash<std::string>()(code));
+    }
+    return "none";
+}
+
+// Of the first image of machine code.
+std::string code_of(void** binary, const std::string& kernel) {
+    const unsigned char* at = binaries.at(binary)->data;
+    std::uint64_t size = 0;
+    std::memcpy(&size, at + 8, sizeof size);
+    const unsigned char* const end = at + 16 + size;
+    for (at += 16; at < end;) {
+        std::uint16_t kind = 0;
+        std::uint32_t head = 0;
+        std::memcpy(&kind, at, sizeof kind);
+        std::memcpy(&head, at + 4, sizeof head);
+        std::memcpy(&size, at + 8, sizeof size);
+        if (kind == 2 && std::memcmp(at + head, ELFMAG, SELFMAG) == 0) return digest(at + head, kernel);
+        at += head + size;
+    }
+    return "none";
+}
+
 std::vector<Configuration> pushed;
 std::set<const void*> asked;
 int error = 0;
 
+void write(const std::string& line) {
+    if (std::FILE* out = std::fopen(std::getenv("CUDA_SPY"), "a")) {
+        std::fprintf(out, "%s\n", line.c_str());
+        std::fclose(out);
+    }
+}
+
 int note(const char* what, const void* handle) {
     const auto found = registered().find(handle);
     const bool is_known = found != registered().end();
-    if (std::FILE* out = std::fopen(std::getenv("CUDA_SPY"), "a")) {
-        const char* more = *what == 'l' && asked.count(handle) != 0 ? " asked" : "";
-        std::fprintf(out, "%s %s%s\n", what, is_known ? found->second.c_str() : "UNKNOWN", more);
-        std::fclose(out);
-    }
+    const char* const more = *what == 'l' && asked.count(handle) != 0 ? " asked" : "";
+    write(std::string(what) + " " + (is_known ? found->second : "UNKNOWN") + more);
     if (*what == 'a') asked.insert(handle);
     if (!is_known) error = 98;  // cudaErrorInvalidDeviceFunction
     return is_known ? 0 : 98;
@@ -47,19 +123,27 @@ struct Extent {
     unsigned x, y, z;
 };
 
-void** __cudaRegisterFatBinary(void*) {
-    static void* binary;
-    return &binary;
+void** __cudaRegisterFatBinary(void* binary) {
+    auto* const module = static_cast<void**>(std::malloc(sizeof(void*)));
+    binaries[module] = static_cast<const Binary*>(binary);
+    return module;
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
-void __cudaUnregisterFatBinary(void**) {}
+void __cudaUnregisterFatBinary(void** module) { binaries.erase(module); }
 char __cudaInitModule(void**) { return 1; }
-void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+void __cudaRegisterVar(void**, char* handle, char*, const char* name, int, std::size_t, int, int) {
+    registered()[handle] = name;
+    write(std::string("register ") + name + " variable");
+}
+void __cudaRegisterManagedVar(void** module, void** handle, char*, const char* name, int, std::size_t size, int, int) {
+    __cudaRegisterVar(module, reinterpret_cast<char*>(handle), nullptr, name, 0, size, 0, 0);
+    *handle = std::calloc(1, size);
+}
 
-void __cudaRegisterFunction(void**, const char* handle, char*, const char* name, int, void*, void*, void*, void*,
+void __cudaRegisterFunction(void** module, const char* handle, char*, const char* name, int, void*, void*, void*, void*,
                             int*) {
     registered()[handle] = name;
-    note("register", handle);
+    write(std::string("register ") + name + " " + code_of(module, name));
 }
 
 unsigned __cudaPushCallConfiguration(Extent grid, Extent block, std::size_t shared, void* stream) {
@@ -88,6 +172,49 @@ int cudaFuncGetAttributes(void* found, const void* handle) {
     return note("ask", handle);
 }
 int cudaLaunchKernel(const void* handle, Extent, Extent, void**, std::size_t, void*) { return note("launch", handle); }
+int cudaFuncSetCacheConfig(const void* handle, int) { return note("ask", handle); }
+int cudaFuncGetName(const char** name, const void* handle) {
+    *name = "";
+    return note("ask", handle);
+}
+int cudaGetFuncBySymbol(void** function, const void* handle) {
+    *function = const_cast<void*>(handle);
+    return note("ask", handle);
+}
+int cudaGetKernel(void** kernel, const void* handle) { return cudaGetFuncBySymbol(kernel, handle); }
+int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* handle, int, std::size_t) {
+    *blocks = 2;
+    return note("ask", handle);
+}
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* handle, int, std::size_t, unsigned) {
+    *blocks = 2;
+    return note("ask", handle);
+}
+int cudaOccupancyMaxActiveClusters(int* clusters, const void* handle, const void*) {
+    *clusters = 2;
+    return note("ask", handle);
+}
+int cudaLaunchCooperativeKernel(const void* handle, Extent, Extent, void**, std::size_t, void*) {
+    return note("launch", handle);
+}
+int cudaGraphAddKernelNode(void**, void*, const void*, std::size_t, const void* const* parameters) {
+    return note("ask", parameters[0]);
+}
+int cudaGraphKernelNodeSetParams(void*, const void* const* parameters) { return note("ask", parameters[0]); }
+int cudaGraphExecKernelNodeSetParams(void*, void*, const void* const* parameters) { return note("ask", parameters[0]); }
+int cudaMemcpyToSymbol(const void* handle, const void*, std::size_t, std::size_t, int) { return note("ask", handle); }
+int cudaMemcpyFromSymbol(void*, const void* handle, std::size_t, std::size_t, int) { return note("ask", handle); }
+int cudaMemcpyToSymbolAsync(const void* handle, const void*, std::size_t, std::size_t, int, void*) {
+    return note("ask", handle);
+}
+int cudaGetSymbolAddress(void** address, const void* handle) {
+    *address = nullptr;
+    return note("ask", handle);
+}
+int cudaGetSymbolSize(std::size_t* size, const void* handle) {
+    *size = 0;
+    return note("ask", handle);
+}
 int cudaLaunchKernelExC(const void*, const void* handle, void**) { return note("launch", handle); }
 
 // nvcc 13 asks for the kernel behind a handle, and launches that

@@ -134,15 +134,6 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) 
 }
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
-    *blocks = 2;
-    return cudaSuccess;
-}
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, std::size_t,
-                                                                   unsigned) {
-    *blocks = 2;
-    return cudaSuccess;
-}
 
 // the names under which --default-stream per-thread calls them
 #define PER_THREAD(name, suffix) decltype(name) name##suffix __attribute__((alias(#name)))

@@ -115,7 +115,7 @@ def _compare(
         return nothing, f"it does not link ahead of time: {first_error(e)}"
     linked = directory / st.file_name
     manifest = read_stubs(linked)
-    stubs = frozenset(plain_name(s) for s, _ in manifest.symbols) if manifest else frozenset()
+    stubs = frozenset(map(plain_name, manifest.functions)) if manifest else frozenset()
     binds_own = any("-Bsymbolic" in word for recipe in (manifest.recipes if manifest else ()) for word in recipe.link)
     blobs = [read_blob_object(u.object, u.blob.source, link.eager.get(u.blob.output, "")) for u in compiled.units]
     lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept))

@@ -239,14 +239,14 @@ def make_recipe(
     )
 
 
-def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str, kind: str) -> Recipe:
+def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     """How `lazyck-unit`, at the place `program` of the bundle, compiles device code of a source that `recipe` compiles
     whole: by the very same command. It makes the library itself: there is no link step."""
     items = toolchain.table.split(recipe.compile[1:])
     command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
     command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
-    what = abi.PH_KERNEL if kind == "kernel" else "-"
-    words = (f"{abi.PH_ROOT}/{program}", kind, what, abi.PH_SOURCE, abi.PH_OUTPUT, "--", recipe.compile[0], *command)
+    head = (f"{abi.PH_ROOT}/{program}", "kernel", abi.PH_KERNEL, abi.PH_SOURCE, abi.PH_OUTPUT, "--")
+    words = (*head, recipe.compile[0], *command)
     return replace(recipe, compile=words, link=())
 
 

@@ -116,15 +116,16 @@ def describe(
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
         made_by = program.digest if program else ""
-        whole, one = (recipes.of_device(p.blob, kind) for kind in ("device", "kernel"))
+        recipe = recipes.of_device(p.blob)
         symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
-        key = bundle.blob_digest(whole, target.name, (target.machine, made_by), own, read)
-        rows.append((p, BlobRecord(name, source, recipes.index(whole), key, symbols, unit.name)))
+        key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, unit.whole), own, read)
+        whole = f"{unit.name}\t{unit.whole}"
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
         for kernel in unit.kernels:
-            key = bundle.blob_digest(one, target.name, (target.machine, made_by, kernel.line), own, read)
+            key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, kernel.line), own, read)
             row = f"{name}.{kernel_name(kernel.symbol)}"
             line = f"{unit.name}\t{kernel.line}"
-            parts.append(BlobRecord(row, source, recipes.index(one), key, (kernel.symbol,), line))
+            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = places[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
@@ -224,9 +225,9 @@ class Recipes:
             self._made[key] = recipe
         return recipe
 
-    def of_device(self, blob: CompileCommand, kind: str) -> Recipe:
-        """How the device code of `blob` is compiled: "device" for all kernels, "kernel" for one."""
-        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program, kind)
+    def of_device(self, blob: CompileCommand) -> Recipe:
+        """How the device code of `blob` is compiled, of a kernel or of all."""
+        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
 
     def index(self, recipe: Recipe) -> int:
         """The recipe's number in the manifest."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.errors import CommandError
 from lazyck.files import digest, encode
-from lazyck.postbuild.host_units import HostUnit, HostUnits
+from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits
 from lazyck.postbuild.own_command import compile_one, writing_to
 from lazyck.postbuild.store import Store
 
@@ -53,6 +53,9 @@ def compile_eagerly(
         target = into / f"{blob.stem[:150]}-{tag}.o"
         if unit := units.make(blob, target):
             return EagerObject(blob, reason, target, None, unit)
+        if refused := units.refused.get(blob):
+            lead = "" if reason == BY_KERNEL else f"{reason}; "
+            reason = f"{lead}it cannot be compiled by kernel: {refused}"
         key = object_key(blob, keys[blob]) if blob in keys else ""
         with store.turns([key] if key else []):
             if key and store.take_object(key, target):

@@ -16,10 +16,14 @@ from lazyck import abi, proc
 from lazyck.command import CompileCommand
 from lazyck.files import digest, encode
 from lazyck.postbuild import elf
+from lazyck.postbuild.group import first_error
 from lazyck.postbuild.own_command import writing_to
 from lazyck.postbuild.store import Store
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import join
+
+
+BY_KERNEL = "its kernels are compiled one by one"  # as the build asks for
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class HostUnit:
-    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute."""
+    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute. `whole` is the
+    line that stands for all kernels."""
 
     blob: CompileCommand
     name: str
     kernels: tuple[Kernel, ...]
+    whole: str
     files: frozenset[str]
 
 
@@ -58,21 +64,23 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
     section = elf.read_section(made, abi.KERNELS_SECTION)
     if section is None:
         return None
+    whole = ""
     kernels: list[tuple[str, str]] = []
     state: list[str] = []
     files: set[str] = set()
     for line in os.fsdecode(section).splitlines():
         kind, _, rest = line.partition("\t")
-        if kind == "kernel":
+        if kind == "whole":
+            whole = rest
+        elif kind == "kernel":
             kernels.append((rest.partition("\t")[0], rest))
         elif kind == "variable":
             state.append(rest)
         elif kind == "file":
             files.add(blob.call.path(rest))
     tail = "".join(f"\t{name}" for name in state)
-    return HostUnit(
-        blob, name_of(blob), tuple(Kernel(s, line + tail) for s, line in kernels), frozenset(files - {blob.source})
-    )
+    found = tuple(Kernel(symbol, line + tail) for symbol, line in kernels)
+    return HostUnit(blob, name_of(blob), found, whole, frozenset(files - {blob.source}))
 
 
 def can_be(blob: CompileCommand) -> bool:
@@ -110,8 +118,7 @@ class HostUnits:
         result = proc.run(argv, cwd=blob.call.cwd, env=env)
         unit = read(blob, target) if result.status == 0 else None
         if unit is None:
-            lines = (result.stdout + result.stderr).strip().splitlines()
-            self.refused[blob] = (lines or ["no message"])[-1]
+            self.refused[blob] = first_error(result.stdout + result.stderr)
             return None
         self._keep(unit, target)
         return unit

@@ -19,7 +19,7 @@ from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import ahead_link, bundle, cudart, elf, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, PrivateNames, Target, describe
 from lazyck.postbuild.handles import wrapped_among
-from lazyck.postbuild.host_units import HostUnit, HostUnits, Program, can_be
+from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.private_names import plain_name
@@ -146,6 +146,7 @@ def link_lazily(
         symbols=len(made.manifest.functions),
         units=len(settled.units),
         kernels=sum(len(u.kernels) for u in settled.units),
+        by_kernel=tuple((e.blob.stem, e.reason) for e in settled.objects if e.unit and e.reason != BY_KERNEL),
         spare=len(settled.owned.spare),
         unneeded=len(settled.unneeded),
         eager=made.manifest.eager,
@@ -192,9 +193,6 @@ def probe_blobs(
     work.mkdir()
     found_out = probe(blobs, work, jobs=settings.jobs, store=store)
     return replace(found_out, eager=(*found_out.eager, *(Unprobed(b, BY_KERNEL) for b in late)))
-
-
-BY_KERNEL = "its kernels are compiled one by one, its host code now"
 
 
 def unit_program(

@@ -43,6 +43,7 @@ class LinkSummary:
     unneeded: int = 0  # blobs of archives that are left out
     units: int = 0  # host units, whose kernels are compiled one by one
     kernels: int = 0  # theirs
+    by_kernel: tuple[tuple[str, str], ...] = ()  # blobs that became host units, with the reason
 
 
 def save(summary: LinkSummary, path: Path) -> None:
@@ -55,6 +56,7 @@ def load(path: Path) -> LinkSummary:
     try:
         raw = json.loads(path.read_text())
         raw["eager"] = tuple((a, b) for a, b in raw["eager"])
+        raw["by_kernel"] = tuple((a, b) for a, b in raw.get("by_kernel", ()))
         raw["warnings"] = tuple(raw["warnings"])
         raw["archives"] = tuple(raw.get("archives", ()))
         return LinkSummary(**raw)
@@ -87,6 +89,16 @@ def unchanged_lines(s: LinkSummary) -> list[str]:
     return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
+def _reasons(grade: str, found: Sequence[tuple[str, str]]) -> list[str]:
+    """Why blobs are of another `grade`, what most of them have in common first."""
+    lines = []
+    for reason, count in Counter(reason for _, reason in found).most_common():
+        names = [name for name, why in found if why == reason]
+        shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
+        lines.append(f"{grade}, {visible(reason)}: {count} ({shown})")
+    return lines
+
+
 def library_lines(s: LinkSummary) -> list[str]:
     """What to say of one link."""
     lines = [
@@ -101,10 +113,7 @@ def library_lines(s: LinkSummary) -> list[str]:
         lines.append(
             f"lazyck:   {s.unneeded} blobs of static libraries are needed by nothing in this link, and left out of it"
         )
-    for reason, count in Counter(reason for _, reason in s.eager).most_common():
-        names = [name for name, why in s.eager if why == reason]
-        shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
-        lines.append(f"lazyck:   eager, {visible(reason)}: {count} ({shown})")
+    lines += [f"lazyck:   {line}" for line in _reasons("by kernel", s.by_kernel) + _reasons("eager", s.eager)]
     lines.append(
         f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
         f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "

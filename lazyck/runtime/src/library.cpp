@@ -235,7 +235,7 @@ const Library::HostUnit& Library::host_unit(const std::string& name) {
             if (blob.kernel[0] == '\0') continue;
             const std::string_view text = blob.kernel;
             HostUnit& unit = units[std::string(text.substr(0, text.find('\t')))];
-            if (kernel_of(blob).empty())
+            if (kernel_of(blob)[0] == '*')
                 unit.whole = blob.first_symbol;
             else
                 unit.kernels.emplace(manifest.symbol_name(blob.first_symbol), blob.first_symbol);

@@ -18,7 +18,7 @@ struct BlobRow {
     std::uint32_t recipe;
     std::uint32_t first_symbol;
     std::uint32_t symbol_count;
-    const char* kernel;  // "": a blob; else the host unit's name, and, unless all its kernels are meant, a tab and one
+    const char* kernel;  // "": a blob; else the host unit's name, a tab, and a line of its table
 };
 
 struct RecipeRow {

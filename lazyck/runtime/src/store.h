@@ -142,7 +142,7 @@ class Store {
 // The names of a blob's symbols.
 Strings symbols_of(const ManifestView& manifest, const BlobRow& blob);
 
-// The line that describes the one kernel that the row is of; "": it is of a whole source.
+// The line of a host unit's table that says what the row is of: `*` and more for all kernels; "" for a blob.
 std::string kernel_of(const BlobRow& blob);
 
 }  // namespace lazyck::rt

@@ -1,10 +1,9 @@
 // lazyck-unit: compiles a part of a source, in the place of the compiler that would compile all of it.
 //
 //     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
-//     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   one kernel's device code, a shared library
-//     lazyck-unit device - SOURCE OUTPUT -- COMMAND...      all kernels' device code, a shared library
+//     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
-// COMMAND is the compiler's own, from SOURCE to an object. LINE is a kernel's of the table that the host code's object
+// COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object
 // has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler says.
 #include <dirent.h>
 #include <unistd.h>
@@ -44,7 +43,7 @@ class Directory {
 };
 
 int usage() {
-    std::fputs("usage: lazyck-unit host|kernel|device WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
+    std::fputs("usage: lazyck-unit host|kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
     return 2;
 }
 
@@ -61,8 +60,6 @@ int main(int count, char** words) {
             make_host_unit(job, words[2]);
         } else if (what == "kernel") {
             make_kernel_unit(job, kernel_of(words[2]));
-        } else if (what == "device") {
-            make_device_unit(job);
         } else {
             return usage();
         }

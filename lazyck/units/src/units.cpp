@@ -147,11 +147,17 @@ std::string state_of(const Kernel& kernel, const Ptx& ptx) {
     return "";
 }
 
+// As the host's pass has determined it when the host code was compiled.
+void set_module_id(const DevicePass& pass, const std::string& module_id) {
+    const std::string file = pass.compile.value("--module_id_file_name");
+    if (!file.empty() && !module_id.empty()) write_file(file, module_id);
+}
+
 // Compiles `text` for one arch; the reason why its code is not the kernel's, or "". Throws Refused where the compiler
 // does not take the text.
 std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
     write_file(pass.preprocess.value("-o"), text);
-    if (!kernel.module_id.empty()) write_file(pass.compile.value("--module_id_file_name"), kernel.module_id);
+    set_module_id(pass, kernel.module_id);
     run(pass.compile);
     const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
     const auto found = ptx.entries.find(kernel.symbol);
@@ -194,7 +200,8 @@ void make_host_unit(const Job& job, const std::string& id) {
     add_files(text, files);
     write_file(text_file, without_kernel_bodies(text, job.source));
     Step compile_device = pass.compile;
-    compile_device.words.insert(compile_device.words.begin() + 1, "-w");  // the host's pass has said what there is
+    // The host's pass has said what there is to say. Given twice, it is an error.
+    if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
     run(compile_device);
     const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
     const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
@@ -211,6 +218,7 @@ void make_host_unit(const Job& job, const std::string& id) {
         table += "kernel\t" + kernel.symbol + "\t" + entry->second + "\t" + kernel.spelling + "\t" +
                  (is_overloaded ? kernel.type : "") + "\t" + module_id + "\n";
     }
+    table += "whole\t*\t\t\t\t" + module_id + "\n";
     for (const auto& variable : registered.variables) table += "variable\t" + variable.symbol + "\n";
     for (const std::string& file : files) table += "file\t" + file + "\n";
     const std::string table_file = joined(job.directory, "kernels");
@@ -230,8 +238,30 @@ void make_host_unit(const Job& job, const std::string& id) {
     run(compile);
 }
 
+namespace {
+
+// The device code of all kernels.
+void make_whole(const Job& job, const Steps& steps, const std::string& module_id) {
+    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
+    for (const DevicePass& pass : steps.passes) {
+        run(pass.preprocess);
+        set_module_id(pass, module_id);
+        run(pass.compile);
+        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+        for (const auto& entry : ptx.entries) symbols.insert(entry.first);
+        for (const Step& step : pass.assemble) run(step);
+    }
+    make_library(steps, job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
+}
+
+}  // namespace
+
 void make_kernel_unit(const Job& job, const Kernel& kernel) {
     const Steps steps = steps_of(job.command, job.directory);
+    if (kernel.symbol == "*") {
+        make_whole(job, steps, kernel.module_id);
+        return;
+    }
     std::vector<std::string> texts;
     for (const DevicePass& pass : steps.passes) {
         run(pass.preprocess);
@@ -256,22 +286,6 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         return;
     }
     make_library(steps, job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
-}
-
-void make_device_unit(const Job& job) {
-    const Steps steps = steps_of(job.command, job.directory);
-    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
-    // The host's pass names what the device's passes share.
-    run(steps.preprocess_host);
-    run(steps.front_end);
-    for (const DevicePass& pass : steps.passes) {
-        run(pass.preprocess);
-        run(pass.compile);
-        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
-        for (const auto& entry : ptx.entries) symbols.insert(entry.first);
-        for (const Step& step : pass.assemble) run(step);
-    }
-    make_library(steps, job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
 }
 
 }  // namespace lazyck::units

@@ -7,9 +7,11 @@
 
 namespace lazyck::units {
 
-// A kernel as the host code of its source registers it. Fields of a line, separated by tabs; see `kernel_of`.
+// A kernel as the host code of its source registers it: fields of a line, separated by tabs. All kernels of the source,
+// if its symbol is `*`.
 struct Kernel {
-    std::string symbol, parameters, spelling, type, module_id;
+    std::string symbol, parameters, spelling, type;
+    std::string module_id;  // by which the compiler makes names of the source's own unique
     std::vector<std::string> state;  // variables of the source that are more than constants
 };
 
@@ -28,10 +30,7 @@ struct Job {
 void make_host_unit(const Job& job, const std::string& id);
 
 // Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so. Throws
-// Failed.
+// Refused.
 void make_kernel_unit(const Job& job, const Kernel& kernel);
-
-// Makes a library with the device code of all kernels. Throws Failed.
-void make_device_unit(const Job& job);
 
 }  // namespace lazyck::units

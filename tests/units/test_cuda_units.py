@@ -1,0 +1,237 @@
+"""Sources of CUDA whose kernels are compiled one by one: the library does what the one built ahead of time does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cuda_machine import cuda_environment, cuda_home, needs_nvcc
+from support import Lazyck
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+FILES = {
+    "kernels.cuh": """
+#pragma once
+struct Shape { int sizes[5]; double scale; };
+namespace ns { template <class T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; } }
+""",
+    "main.cu": """
+#include <cstdio>
+#include <cassert>
+#include "kernels.cuh"
+__constant__ float table[4];
+__device__ int counter;
+static const __device__ int primes[4] = {2, 3, 5, 7};
+namespace { template <class T> __global__ void unnamed(T* x) { x[0] = 3; } }
+__global__ void overloaded(float* x) { assert(x); x[0] = 1; }
+__global__ void overloaded(double* x, Shape s) { x[0] = s.scale + s.sizes[1]; }
+static __global__ void own(int* x) { printf("own %d\\n", x[0]); }
+extern "C" __global__ void plain(int n) {}
+__global__ void with_table(float* x) { x[0] = table[threadIdx.x]; }
+__global__ void counts() { counter += 1; }
+__global__ void with_primes(int* x) { x[0] = primes[threadIdx.x]; }
+template <class F> __global__ void apply(F f) { f(); }
+template <int N> __global__ void never(float* x) { x[0] = N; }
+void nobody(float* x) { never<5><<<1, 1>>>(x); }
+
+#define API extern "C" __attribute__((visibility("default"))) int
+API launch(int n, float* x) {
+    switch (n) {
+        case 0: ns::scale<float, 2><<<1, 32>>>(x); break;
+        case 1: ns::scale<double, 3><<<1, 32>>>((double*)x); break;
+        case 2: unnamed<<<1, 1>>>(x); break;
+        case 3: overloaded<<<1, 1>>>(x); break;
+        case 4: overloaded<<<1, 1>>>((double*)x, Shape{}); break;
+        case 5: own<<<1, 1>>>((int*)x); break;
+        case 6: plain<<<1, 1>>>(7); break;
+        case 7: apply<<<1, 1>>>([=] __device__() { *x = 1; }); break;
+        case 8: apply<<<1, 1>>>([=] __device__() { *x = 2; }); break;
+        case 9: with_table<<<1, 1>>>(x); break;
+        case 10: counts<<<1, 1>>>(); break;
+        case 11: with_primes<<<1, 1>>>((int*)x); break;
+    }
+    return cudaGetLastError();
+}
+API ask(int n, float* x) {
+    void* what = (void*)(void (*)(float*))ns::scale<float, 4>;
+    cudaFuncAttributes attributes;
+    cudaKernelNodeParams node = {};
+    node.func = what;
+    int found = 0;
+    size_t size = 0;
+    void* arguments[] = {&x};
+    switch (n) {
+        case 0: return cudaFuncSetAttribute(what, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);
+        case 1: return cudaFuncGetAttributes(&attributes, what);
+        case 2: return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, what, 32, 0);
+        case 3: return cudaLaunchCooperativeKernel(what, 1, 32, arguments);
+        case 4: return cudaGraphAddKernelNode(nullptr, nullptr, nullptr, 0, &node);
+        case 5: return cudaGraphKernelNodeSetParams(nullptr, &node);
+        case 6: return cudaGraphExecKernelNodeSetParams(nullptr, nullptr, &node);
+        case 7: return cudaLaunchKernel(what, 1, 32, arguments, 0, nullptr);
+        case 8: return cudaFuncSetCacheConfig(what, cudaFuncCachePreferL1);
+        case 9: { cudaFunction_t function; return cudaGetFuncBySymbol(&function, what); }
+        case 10: return cudaMemcpyToSymbol(table, x, 4);
+        case 11: return cudaGetSymbolAddress((void**)&x, counter);
+        case 12: return cudaGetSymbolSize(&size, table);
+        case 13: { cudaLaunchConfig_t config = {}; config.gridDim = config.blockDim = 1; return cudaLaunchKernelEx(&config, ns::scale<float, 6>, x); }
+        case 14: return cudaMemcpyFromSymbol(x, counter, 4);
+    }
+    return -1;
+}
+""",
+    "other.cu": """
+#include "kernels.cuh"
+extern "C" int other(float* x) { ns::scale<float, 2><<<1, 32>>>(x); return cudaGetLastError(); }
+""",
+}
+LAUNCHES, ASKS = 12, 15
+
+
+@dataclass(frozen=True)
+class Built:
+    where: Path
+    said: str
+    env: Mapping[str, str]
+
+    def run(self, spy: Path, function: str, n: int, **more: str) -> tuple[str, list[str]]:
+        """What `function(n)` returns in a process of its own; what the runtime was told from then on."""
+        log = self.where / f"spy.{function}{n}"
+        log.write_text("")
+        code = (
+            "import ctypes\nx = ctypes.CDLL('./libx.so')\n"
+            f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
+        )
+        env = {**self.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log), **more}
+        done = subprocess.run(["python3", "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        before, _, seen = log.read_text().partition("run\n")
+        return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
+
+
+def write(where: Path, files: Mapping[str, str], flags: str = "") -> None:
+    for name, text in files.items():
+        (where / name).write_text(text)
+    compile_all = f'for f in *.cu; do nvcc -arch=sm_80 -w --extended-lambda {flags} -Xcompiler -fPIC -c "$f" -o "$f.o"; done'
+    (where / "build.sh").write_text(f"set -e\n{compile_all}\nnvcc -shared *.o -o libx.so -cudart shared\n")
+
+
+def environment(where: Path) -> dict[str, str]:
+    env = cuda_environment(where)
+    env["PATH"] = f"{cuda_home()}/bin:{env['PATH']}"
+    return env
+
+
+def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str = "") -> Built:
+    write(where, files, flags)
+    env = environment(where)
+    done = lazyck("build", "full", "--kernels", "*.cu", "--", "sh", "build.sh", cwd=where, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Built(where, done.stdout + done.stderr, env)
+
+
+def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built:
+    write(where, files, flags)
+    env = environment(where)
+    subprocess.run(["sh", "build.sh"], cwd=where, env=env, check=True, capture_output=True)
+    return Built(where, "", env)
+
+
+@pytest.fixture(scope="module")
+def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("spy") / "spy.so"
+    source = Path(__file__).parent.parent / "cuda_spy.cpp"
+    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
+    return made
+
+
+VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"  # as nvcc 12 has it
+
+
+@pytest.fixture(scope="module", params=["", VISIBLE], ids=["default", "as-nvcc-12"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
+) -> tuple[Built, Built]:
+    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, request.param)
+    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, request.param)
+
+
+def used(seen: list[str]) -> list[str]:
+    """What was asked for and launched, each kernel with the code that it was registered with last."""
+    code: dict[str, str] = {}
+    found = []
+    for line in seen:
+        line = re.sub("_GLOBAL__N__[0-9a-f]{8}_", "_GLOBAL__N__", line)  # by the source's path
+        what, _, rest = line.partition(" ")
+        name, _, more = rest.partition(" ")
+        if what == "register":
+            code[name] = more
+        elif rest:
+            found.append(f"{line} {code.get(name, 'UNREGISTERED')}")
+    return found
+
+
+def test_every_source_is_by_kernel(both: tuple[Built, Built]) -> None:
+    lazy, _ = both
+    assert "0 lazy with 0 symbols, 0 eager" in lazy.said
+    assert "16 kernels of 2 sources, each compiled when it is first used" in lazy.said
+
+
+def test_no_device_code_is_in_the_library(both: tuple[Built, Built]) -> None:
+    lazy, ahead = both
+    code = b".text._ZN2ns5scale"  # a section's name in an image of machine code
+    assert code in (ahead.where / "libx.so").read_bytes()
+    assert code not in (lazy.where / "libx.so").read_bytes()
+
+
+@pytest.mark.parametrize("n", range(LAUNCHES))
+def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(
+    both: tuple[Built, Built], spy: Path, n: int
+) -> None:
+    lazy, ahead = both
+    returned, seen = ahead.run(spy, "launch", n)
+    assert returned == "0" and len(used(seen)) == 1
+    mine, mine_seen = lazy.run(spy, "launch", n)
+    assert (mine, used(mine_seen)) == (returned, used(seen))
+    assert mine_seen[0] == "run", "the library registers nothing when it is loaded"
+
+
+@pytest.mark.parametrize("n", range(ASKS))
+def test_every_use_of_a_handle_finds_it_registered(both: tuple[Built, Built], spy: Path, n: int) -> None:
+    lazy, ahead = both
+    returned, seen = ahead.run(spy, "ask", n)
+    assert returned == "0" and len(used(seen)) == 1
+    mine, mine_seen = lazy.run(spy, "ask", n)
+    assert (mine, used(mine_seen)) == (returned, used(seen))
+
+
+def test_a_second_process_compiles_nothing(both: tuple[Built, Built], spy: Path) -> None:
+    lazy, _ = both
+    lazy.run(spy, "launch", 0)
+    _, seen = lazy.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1")
+    assert len(used(seen)) == 1
+
+
+def test_two_sources_with_one_kernel_each_have_their_own(both: tuple[Built, Built], spy: Path) -> None:
+    lazy, ahead = both
+    assert used(lazy.run(spy, "other", 0)[1]) == used(ahead.run(spy, "other", 0)[1])
+
+
+def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, FILES)
+    lazy.run(spy, "launch", 0)
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+    _, seen = lazy.run(spy, "launch", 3)
+    assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPf"]
+
+
+def test_kernels_that_share_a_variable_are_in_one_module(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, FILES)
+    _, seen = lazy.run(spy, "launch", 9)
+    registered = {line.split()[1] for line in seen if line.startswith("register")}
+    assert {"table", "_Z10with_tablePf", "counter", "_Z6countsv"} <= registered
