@@ -30,8 +30,8 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
 Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
 alternate name and value. Offsets (`*_at`) count from the start of the header.
 
-`kernel` is "" for a blob. Rows of device code come behind the blobs: it is the name of their host unit, a tab, and a line
-of that one's table, which begins with a kernel's symbol, or with `*` for all kernels of the source (units/src/units.h).
+`kernel` is "" for a blob. Rows of device code come behind the blobs: theirs is the name of the host unit, a tab, and a
+line of that one's table, which begins with a kernel's symbol, or with `*` for all kernels (units/src/units.h).
 
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel.
 """

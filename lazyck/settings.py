@@ -57,7 +57,7 @@ class BuildSettings:
         return {shim: composed.get(home, home) for shim, home in self.shim_homes} | composed
 
     def grade_of(self, source: str) -> str:
-        """"kernels" for a source whose host code is compiled with the build, else "blob"."""
+        """ "kernels" for a source whose host code is compiled with the build, else "blob"."""
         paths = (source, os.path.realpath(source))
 
         def match(globs: Sequence[str]) -> bool:

@@ -2,8 +2,8 @@
 // which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is written down.
 //
 // CUDA_SPY names the file that it writes to: `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the
-// name of a handle that nobody registered, and ` asked` after a launch whose very handle was asked for before. CODE is a
-// digest of the machine code that the image has for the kernel, or `none`; of a variable `register NAME variable`.
+// name of a handle that nobody registered, and ` asked` after a launch whose very handle was asked for before. CODE is
+// a digest of the machine code that the image has for the kernel, or `none`; of a variable `register NAME variable`.
 #include <elf.h>
 
 #include <cstdint>
@@ -186,7 +186,8 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* handl
     *blocks = 2;
     return note("ask", handle);
 }
-int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* handle, int, std::size_t, unsigned) {
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* handle, int, std::size_t,
+                                                           unsigned) {
     *blocks = 2;
     return note("ask", handle);
 }

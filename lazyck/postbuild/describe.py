@@ -15,8 +15,8 @@ from lazyck.files import digest, encode
 from lazyck.manifest import BlobRecord, Manifest, Recipe
 from lazyck.postbuild import bundle, mangled
 from lazyck.postbuild.eager import EagerObject
-from lazyck.postbuild.host_units import HostUnit, Program
 from lazyck.postbuild.header_reach import Reach
+from lazyck.postbuild.host_units import HostUnit, Program
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.private_names import private_name

@@ -17,8 +17,8 @@ from lazyck.postbuild.store import Store
 
 @dataclass(frozen=True)
 class EagerObject:
-    """A blob compiled ahead of time: `error` is the compiler's failure, or None. Where `unit` says so, the object is the
-    blob's host unit, and its kernels are compiled when they are first used."""
+    """A blob compiled ahead of time: `error` is the compiler's failure, or None. With a `unit` the object is the blob's
+    host unit, and its kernels are compiled when they are first used."""
 
     blob: CompileCommand
     reason: str

@@ -1,8 +1,8 @@
 """The functions of the GPU runtimes that are wrapped in a library with host units, and the wrappers' assembler text.
 
-A kernel's handle is registered when its library is loaded and used, for the first time, by one of these: the wrapper has
-the kernel's device code made ready (`runtime/src/kernels.cpp`), and jumps on. A handle that is ready costs a wrapper's
-fast path of eight instructions.
+A kernel's handle is registered when its library is loaded. Whatever uses it first comes by one of these: the wrapper
+has the kernel's device code made ready (`runtime/src/kernels.cpp`), and jumps on. A handle that is ready costs eight
+instructions.
 """
 
 from __future__ import annotations

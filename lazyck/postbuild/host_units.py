@@ -22,7 +22,6 @@ from lazyck.postbuild.store import Store
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import join
 
-
 BY_KERNEL = "its kernels are compiled one by one"  # as the build asks for
 
 
@@ -36,7 +35,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel by its `symbol` in device code; `line` says all that compiling it alone takes (see units/src/units.h)."""
+    """A kernel by its `symbol` in device code; `line` says all that compiling it takes (see units/src/units.h)."""
 
     symbol: str
     line: str
@@ -44,8 +43,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class HostUnit:
-    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute. `whole` is the
-    line that stands for all kernels."""
+    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute. `whole` is
+    the line that stands for all kernels."""
 
     blob: CompileCommand
     name: str
@@ -128,8 +127,15 @@ class HostUnits:
         variables = sorted(by_name(call.toolchain).tool_env(blob, self._env).items())
         own = [f"{k}={v}" for k, v in variables if k in by_name(call.toolchain).flag_env]
         compiler = proc.find_program(call.argv[0]) or call.argv[0]
-        identity = f"{os.path.realpath(compiler)} {Path(compiler).stat().st_mtime_ns if os.path.isfile(compiler) else 0}"
-        return digest(*map(encode, (self._program.digest if self._program else "", identity, call.cwd, blob.source, *call.argv, "", *own)))
+        identity = (
+            f"{os.path.realpath(compiler)} {Path(compiler).stat().st_mtime_ns if os.path.isfile(compiler) else 0}"
+        )
+        return digest(
+            *map(
+                encode,
+                (self._program.digest if self._program else "", identity, call.cwd, blob.source, *call.argv, "", *own),
+            )
+        )
 
     def _key(self, group: str, files: frozenset[str]) -> str:
         try:

@@ -275,7 +275,9 @@ def described(
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
     target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
     every = tuple(units.items())
-    return describe(settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents)
+    return describe(
+        settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents
+    )
 
 
 def write(

@@ -153,8 +153,7 @@ void install(Source& source, const void* image, const void* handle) {
     if (!mine.empty()) {
         auto made = std::make_unique<Image>(source.image);
         made->data = image;
-        const std::uintptr_t module =
-            call(LAZYCK_REGISTER_IMAGE, {reinterpret_cast<std::uintptr_t>(made.get())});
+        const std::uintptr_t module = call(LAZYCK_REGISTER_IMAGE, {reinterpret_cast<std::uintptr_t>(made.get())});
         for (Registration* each : mine) {
             Words words = each->words;
             words[0] = module;

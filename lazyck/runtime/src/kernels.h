@@ -1,9 +1,9 @@
 // Kernels of host units: which there are, and what their handles need before a GPU runtime can use them.
 //
-// A host unit registers its kernels and variables with the name of its source in the place of device code. The calls that
-// register, and those that take a handle, are wrapped at the link (`--wrap`, lazyck/postbuild/handles.py): registrations
-// are kept here; the first use of a handle has its device code made ready and registered under that very handle, as the
-// registration of a library that is loaded late would be. From then on the GPU runtime does all.
+// A host unit registers its kernels and variables with the name of its source in the place of device code. The calls
+// that register, and those that take a handle, are wrapped at the link (`--wrap`, lazyck/postbuild/handles.py):
+// registrations are kept here; the first use of a handle has its device code made ready and registered under that very
+// handle, as the registration of a library that is loaded late would be. From then on the GPU runtime does all.
 #pragma once
 
 #include <cstdint>

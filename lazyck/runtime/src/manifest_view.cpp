@@ -83,9 +83,8 @@ Strings ManifestView::list(std::uint32_t at) const {
 BlobRow ManifestView::blob(std::uint32_t index) const {
     if (index >= m_header.blobs) fail_damaged("no such blob");
     const std::size_t at = m_header.blobs_at + k_blob_size * index;
-    const BlobRow row{string(number(at)), string(number(at + 4)), string(number(at + 12)),
-                      number(at + 8),     number(at + 16),        number(at + 20),
-                      string(number(at + 24))};
+    const BlobRow row{string(number(at)), string(number(at + 4)), string(number(at + 12)), number(at + 8),
+                      number(at + 16),    number(at + 20),        string(number(at + 24))};
     if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
         fail_damaged("a blob's symbols lie outside");
     }

@@ -23,7 +23,7 @@ struct RecipeValues {
 
 struct CompilePlan {
     Strings compile;
-    Strings link;       // none: the compile step makes the library
+    Strings link;   // none: the compile step makes the library
     Strings set;    // NAME=value
     Strings unset;  // names
 };

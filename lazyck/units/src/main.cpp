@@ -4,7 +4,8 @@
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
 // COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object
-// has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler says.
+// has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler
+// says.
 #include <dirent.h>
 #include <unistd.h>
 

@@ -38,8 +38,7 @@ int run_program(const std::vector<std::string>& words, std::string* output) {
         posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
     }
     pid_t child = 0;
-    const int error =
-        posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
+    const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (output != nullptr) close(ends[1]);
     if (error != 0) fail("cannot start " + words[0], error);

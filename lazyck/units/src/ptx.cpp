@@ -122,8 +122,8 @@ Ptx read_ptx(std::string_view text) {
             at = end;
             continue;
         }
-        const bool is_variable = word.find(".global") != std::string_view::npos ||
-                                 word.find(".const ") != std::string_view::npos;
+        const bool is_variable =
+            word.find(".global") != std::string_view::npos || word.find(".const ") != std::string_view::npos;
         if (!is_variable) {
             at = line;
             continue;

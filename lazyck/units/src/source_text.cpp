@@ -310,8 +310,8 @@ std::string with_bodies_replaced(std::string_view text, const std::vector<Defini
         std::size_t marker = body.rfind("\n# ");
         if (marker != std::string_view::npos) {
             out += body.substr(marker, body.find('\n', marker + 1) - marker);
-            out.append(static_cast<std::size_t>(std::count(body.begin() + static_cast<std::ptrdiff_t>(marker) + 1,
-                                                           body.end(), '\n')),
+            out.append(static_cast<std::size_t>(
+                           std::count(body.begin() + static_cast<std::ptrdiff_t>(marker) + 1, body.end(), '\n')),
                        '\n');
         } else {
             out.append(static_cast<std::size_t>(std::count(body.begin(), body.end(), '\n')), '\n');

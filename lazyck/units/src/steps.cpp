@@ -101,9 +101,7 @@ void sort_in(const Step& step, Steps& out) {
 
 }  // namespace
 
-std::string Step::program() const {
-    return words.empty() ? "" : file_name(words[0]);
-}
+std::string Step::program() const { return words.empty() ? "" : file_name(words[0]); }
 
 bool Step::has(const std::string& word) const { return std::find(words.begin(), words.end(), word) != words.end(); }
 
@@ -125,7 +123,9 @@ void Step::set_value(const std::string& option, const std::string& value) {
     if (at != words.end() && at + 1 != words.end()) *(at + 1) = value;
 }
 
-void Step::set_input(const std::string& from, const std::string& to) { std::replace(words.begin(), words.end(), from, to); }
+void Step::set_input(const std::string& from, const std::string& to) {
+    std::replace(words.begin(), words.end(), from, to);
+}
 
 const DevicePass& Steps::pass_of_stubs() const {
     const std::string stubs = file_name(front_end.value("--stub_file_name"));

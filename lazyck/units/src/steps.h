@@ -43,8 +43,8 @@ struct Refused {
     std::string reason;
 };
 
-// The steps of `command`, which compiles one source to an object, with temporary files in `directory`. What they want of
-// the environment is set in this process's own. Throws Refused where they are not those that are known.
+// The steps of `command`, which compiles one source to an object, with temporary files in `directory`. What they want
+// of the environment is set in this process's own. Throws Refused where they are not those that are known.
 Steps steps_of(const Words& command, const std::string& directory);
 
 // Runs a step; what it says goes to standard error. Throws Refused.

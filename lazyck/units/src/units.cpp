@@ -52,8 +52,8 @@ void add_files(std::string_view text, std::set<std::string>& files) {
 // A device pass's text with the bodies of kernels emptied: what is registered stands in their heads.
 std::string without_kernel_bodies(const std::string& text, const std::string& source) {
     const auto definitions = find_definitions(text, source);
-    return with_bodies_replaced(
-        text, definitions, [](const Definition& d) { return std::string_view(d.is_kernel ? "{}" : ""); });
+    return with_bodies_replaced(text, definitions,
+                                [](const Definition& d) { return std::string_view(d.is_kernel ? "{}" : ""); });
 }
 
 // The last name in `ns::kernel<float, 3>`.
@@ -85,7 +85,8 @@ bool can_be_asked_for(const Kernel& kernel) {
 std::string request_for(const Kernel& kernel) {
     std::string spelling = kernel.spelling;
     constexpr std::string_view k_anonymous = "_NV_ANON_NAMESPACE::";
-    for (std::size_t at; (at = spelling.find(k_anonymous)) != std::string::npos;) spelling.erase(at, k_anonymous.size());
+    for (std::size_t at; (at = spelling.find(k_anonymous)) != std::string::npos;)
+        spelling.erase(at, k_anonymous.size());
     const std::string cast = kernel.type.empty() ? "" : "static_cast<" + kernel.type + ">";
     return "\nvoid* lazyck_wanted() { return (void*)" + cast + "(" + (cast.empty() ? "" : "&") + spelling + "); }\n";
 }
@@ -115,7 +116,8 @@ std::string make_image(const Steps& steps, const std::string& directory) {
     const std::string image = joined(directory, "unit.fatbin");
     step.words.erase(std::remove_if(step.words.begin(), step.words.end(),
                                     [](const std::string& word) {
-                                        return word.rfind("--embedded-fatbin", 0) == 0 || word.rfind("--create", 0) == 0;
+                                        return word.rfind("--embedded-fatbin", 0) == 0 ||
+                                               word.rfind("--create", 0) == 0;
                                     }),
                      step.words.end());
     step.words.push_back("--create=" + image);
@@ -124,7 +126,8 @@ std::string make_image(const Steps& steps, const std::string& directory) {
 }
 
 // A shared library that has `image` under each of the names `symbols`, by the compiler that compiles the host's code.
-void make_library(const Steps& steps, const Job& job, const std::set<std::string>& symbols, const std::string& content) {
+void make_library(const Steps& steps, const Job& job, const std::set<std::string>& symbols,
+                  const std::string& content) {
     std::string text = " .section .nv_fatbin,\"a\"\n .p2align 4\n";
     for (const std::string& symbol : symbols) {
         const std::string name = quoted(symbol);
@@ -133,8 +136,8 @@ void make_library(const Steps& steps, const Job& job, const std::set<std::string
     text += content + " .section .note.GNU-stack,\"\",%progbits\n";
     const std::string assembler = joined(job.directory, "unit.s");
     write_file(assembler, text);
-    run({{steps.compile_host.words[0], "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler, "-o",
-          job.output}});
+    run({{steps.compile_host.words[0], "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler,
+          "-o", job.output}});
 }
 
 std::string state_of(const Kernel& kernel, const Ptx& ptx) {
@@ -223,16 +226,18 @@ void make_host_unit(const Job& job, const std::string& id) {
     for (const std::string& file : files) table += "file\t" + file + "\n";
     const std::string table_file = joined(job.directory, "kernels");
     write_file(table_file, table);
-    const std::string data = ".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " +
-                             quoted(LAZYCK_HOST_UNIT_MARK + id) + "\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " +
-                             quoted(table_file) + "\n.text\n";
+    const std::string data =
+        ".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " + quoted(LAZYCK_HOST_UNIT_MARK + id) +
+        "\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " + quoted(table_file) + "\n.text\n";
     // In the place of what `fatbinary` makes for the host's code to include.
     write_file(joined(job.directory, pass.compile.value("--include_file_name").c_str()),
                "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
-               "asm(" + literal(data) + ");\n"
-               "extern \"C\" {\nextern const unsigned long long fatbinData[];\n"
-               "static const __fatBinC_Wrapper_t __fatDeviceText __attribute__((aligned(8)))\n"
-               "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
+               "asm(" +
+                   literal(data) +
+                   ");\n"
+                   "extern \"C\" {\nextern const unsigned long long fatbinData[];\n"
+                   "static const __fatBinC_Wrapper_t __fatDeviceText __attribute__((aligned(8)))\n"
+                   "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
     Step compile = steps.compile_host;
     compile.set_value("-o", job.output);
     run(compile);

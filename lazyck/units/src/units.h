@@ -11,7 +11,7 @@ namespace lazyck::units {
 // if its symbol is `*`.
 struct Kernel {
     std::string symbol, parameters, spelling, type;
-    std::string module_id;  // by which the compiler makes names of the source's own unique
+    std::string module_id;           // by which the compiler makes names of the source's own unique
     std::vector<std::string> state;  // variables of the source that are more than constants
 };
 
