@@ -9,6 +9,7 @@ from typing import Any
 
 from lazyck import abi
 from lazyck.manifest import Manifest, Recipe
+from lazyck.postbuild import demangle
 from lazyck.postbuild.private_names import plain_name
 from lazyck.visible import visible
 
@@ -19,6 +20,7 @@ _SHOWN = {
     abi.PH_ROOT: "{root}",
     abi.PH_LIBRARY: "{library}",
     abi.PH_TOOLCHAIN: "{toolchain}",
+    abi.PH_KERNEL: "{kernel}",
     abi.PH_ARCHS: "{archs}",
     abi.PH_ARCH: "{arch}",
 }
@@ -34,6 +36,8 @@ def shown(words: Sequence[str]) -> str:
 
 def render_text(m: Manifest) -> str:
     """The manifest for people."""
+    blobs = [b for b in m.blobs if not b.kernel]
+    kernels = [b for b in m.blobs if b.kernel]
     lines = [
         f"library     {m.library} (soname {m.soname or '-'})",
         f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.shelf}",
@@ -41,20 +45,27 @@ def render_text(m: Manifest) -> str:
         f"machine     {m.machine or '-'}",
         f"archs       {' '.join(m.archs) or '-'}",
         f"made by     {m.creator}",
-        f"blobs       {len(m.blobs)} lazy with {len(m.symbols)} symbols, {len(m.eager)} eager",
+        f"blobs       {len(blobs)} lazy with {len(m.functions)} symbols, {len(m.eager)} eager",
     ]
+    if kernels:
+        sources = sum(b.is_whole for b in kernels)
+        lines.append(f"kernels     {len(kernels) - sources} of {sources} sources, each compiled when it is first used")
     for i, recipe in enumerate(m.recipes):
         lines += _render_recipe(i, recipe)
-    for blob in m.blobs:
+    for blob in blobs:
         lines.append(f"blob {blob.name}  recipe {blob.recipe}  key {blob.digest[:16]}  {blob.source}")
         lines += [f"  {plain_name(symbol)}" for symbol in blob.symbols]
+    for kernel in kernels:
+        what = "kernels of" if kernel.is_whole else "kernel"
+        lines.append(f"{what} {kernel.name}  recipe {kernel.recipe}  key {kernel.digest[:16]}  {kernel.source}")
+        lines += [] if kernel.is_whole else [f"  {demangle.readable(kernel.symbols[0])}"]
     lines += [f"eager {name}: {reason}" for name, reason in m.eager]
     return "\n".join(map(visible, lines))
 
 
 def _render_recipe(index: int, r: Recipe) -> list[str]:
     lines = [f"recipe {index}  {r.toolchain} {r.toolchain_id}  home {r.home or '-'}"]
-    lines += [f"  compile {shown(r.compile)}", f"  link    {shown(r.link)}"]
+    lines += [f"  compile {shown(r.compile)}", *([f"  link    {shown(r.link)}"] if r.link else [])]
     if r.arch_flags:
         lines.append(f"  archs   {shown(r.arch_flags)}")
     lines += [f"  env     {name}={value}" for name, value in r.env]

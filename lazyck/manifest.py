@@ -139,6 +139,21 @@ class BlobRecord:
     symbols: tuple[str, ...]
     kernel: str = ""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the device code of a whole source."""
+        return self.kernel.partition("\t")[2].startswith("*")
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is the device code of one kernel."""
+        return bool(self.kernel) and not self.is_whole
+
+    @property
+    def unit(self) -> str:
+        """The name of the host unit whose device code it is; "" for a blob."""
+        return self.kernel.partition("\t")[0]
+
 
 @dataclass(frozen=True)
 class Manifest:

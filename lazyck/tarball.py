@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,5 +25,6 @@ def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -
         for name, what in members:
             data = what if isinstance(what, bytes) else what.read_bytes()
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), 0o644
+            is_program = isinstance(what, Path) and os.access(what, os.X_OK)
+            info.size, info.mode = len(data), 0o755 if is_program else 0o644
             tar.addfile(info, io.BytesIO(data))

@@ -62,13 +62,15 @@ def blob_options(command: F) -> F:
     return command
 
 
-def selection(manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]) -> names.Selection:
+def selection(
+    manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...], *, kernels: bool = False
+) -> names.Selection:
     """The blobs that the user named. Raises `UsageError` that lists unknown names."""
     manifest = read_manifest(manifest_file)
     given = [*blobs]
     for name in blob_list:
         given += names.read_list(name, sys.stdin, manifest.library)
-    return names.select(manifest, given, every)
+    return names.select(manifest, given, every, kernels=kernels)
 
 
 def say(line: str) -> None:
@@ -92,6 +94,7 @@ JOBS = click.option(
 @click.option("--cached", is_flag=True, help="Only those that are cached (for all of --gpu-archs, else for any arch).")
 @click.option("--missing", is_flag=True, help="Only those that are not.")
 @click.option("--match", default="", metavar="GLOB", help="Only those whose name or source fits the shell pattern.")
+@click.option("--kernels", is_flag=True, help="The kernels of each source, instead of the sources that have some.")
 def list_command(
     manifest_file: Path,
     blob_list: tuple[str, ...],
@@ -102,11 +105,13 @@ def list_command(
     cached: bool,
     missing: bool,
     match: str,
+    kernels: bool,
 ) -> None:
     """List the blobs (all, or those named) and for which archs they are cached."""
     if cached and missing:
         raise UsageError("--cached and --missing exclude each other", "give one of them, or neither for all blobs")
-    chosen = listing.matching(selection(manifest_file, blob_list, every or not (blobs or blob_list), blobs), match)
+    every = every or not (blobs or blob_list)
+    chosen = listing.matching(selection(manifest_file, blob_list, every, blobs, kernels=kernels), match)
     rows = listing.list_blobs(manifest_file, chosen, gpu_archs, environment())
     wanted = [r for r in rows if (r.is_cached or not cached) and not (r.is_cached and missing)]
     sys.stdout.buffer.write(listing.render(wanted, form).encode("utf-8", "surrogateescape"))

@@ -195,6 +195,8 @@ def make_recipe(
     soname: str,
     places: Places,
     runtime: str = "",
+    *,
+    wrapped: Sequence[str] = (),
 ) -> Recipe:
     """How `blob` and all others with the same base words are compiled at run time.
 
@@ -203,7 +205,8 @@ def make_recipe(
     in a library that was linked ahead of time, each function has one address and each variable exists once. For an
     executable this needs no word: the loader looks there before all else.
 
-    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within the library, or "".
+    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within the library, or the
+    library's wrappers of functions that are `wrapped`, or "".
     """
     compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
@@ -224,6 +227,7 @@ def make_recipe(
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, places)]
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
+        link_words += [word for name in wrapped for word in ("-Xlinker", f"--wrap={name}")]
     env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
     words = (*compile_words, *link_words, *(value for _, value in env))
     return Recipe(

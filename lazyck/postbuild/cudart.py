@@ -5,6 +5,9 @@ has configured the other does not know. All names of the archive are hidden, and
 whatever else is in the process, a user of a shared runtime of another release among them. So the library exports one
 symbol, of a name of its own: a table of the runtime's functions. Every blob is linked with functions of the runtime's
 names that jump through it.
+
+So it is with the wrappers that a library with host units has (see handles.py): blobs use the handles of its kernels,
+too. Where the runtime is a shared one, these alone are in the table.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +29,24 @@ from lazyck.postbuild.inputs import LinkInputs
 ARCHIVE = "libcudart_static.a"
 NOT_FOUND = f"the link takes the static CUDA runtime, and its {ARCHIVE} was not found"
 NOT_EXPORTED = "it shares the library's static CUDA runtime, which the link's version script keeps from it"
+_WRAP = "__wrap_"
 _FUNCTION = re.compile(r"(?:__)?cuda[A-Z]\w*")
 _SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The functions of a static runtime, and the name of the table by which one library's blobs reach them."""
+    """The functions of a static runtime, or a library's wrappers of a shared one's, and the name of the table by which
+    its blobs reach them."""
 
     functions: tuple[str, ...]
     table: str
     machine: str
+
+    @property
+    def wrapped(self) -> tuple[str, ...]:
+        """The functions whose wrappers these are."""
+        return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
 
     @property
     def file_name(self) -> str:
@@ -60,7 +70,15 @@ def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) 
 def read(archive: str, library: str, machine: str) -> Runtime:
     """The runtime in `archive`, for `library` (its soname, or its name). Raises `FormatError`."""
     found = {name for _, member in elf.read_archive(archive) for name in member.functions if _FUNCTION.fullmatch(name)}
-    functions = tuple(sorted(found))
+    return _named(tuple(sorted(found)), library, machine)
+
+
+def wrappers(functions: Iterable[str], library: str, machine: str) -> Runtime:
+    """The wrappers of `functions` of a shared runtime, in `library`."""
+    return _named(tuple(_WRAP + f for f in sorted(functions)), library, machine)
+
+
+def _named(functions: tuple[str, ...], library: str, machine: str) -> Runtime:
     tag = hashlib.sha256("\0".join((library, machine, *functions)).encode("utf-8", "surrogateescape")).hexdigest()
     return Runtime(functions, f"lazyck_cudart_{tag[:16]}", machine)
 

@@ -29,13 +29,15 @@ from lazyck.toolchains.options import Role
 @dataclass(frozen=True)
 class Target:
     """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine, and
-    the object through which its blobs reach a GPU runtime that is built in, if there is one."""
+    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one. Calls
+    of functions that are `wrapped` go by these."""
 
     name: str
     soname: str
     root: str
     machine: str
     runtime: Path | None = None
+    wrapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def describe(
     if units and program:
         place = f"{target.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
-    recipes = Recipes(link, target.soname, places, runtime, place)
+    recipes = Recipes(link, target, places, runtime, place)
     prefix = next(iter(places.values())).prefix if places else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
@@ -203,9 +205,9 @@ class Recipes:
     """The recipes of a library, each made once per distinct command line."""
 
     def __init__(
-        self, link: LinkCommand, soname: str, places: Mapping[str, bundle.Places], runtime: str, program: str = ""
+        self, link: LinkCommand, target: Target, places: Mapping[str, bundle.Places], runtime: str, program: str
     ) -> None:
-        self._link, self._soname, self._places, self._runtime = link, soname, places, runtime
+        self._link, self._target, self._places, self._runtime = link, target, places, runtime
         self._program = program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
@@ -220,8 +222,8 @@ class Recipes:
             where = self._places[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
             identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
-            words = (blob, base, toolchain, identity, self._link, self._soname, where, self._runtime)
-            recipe = bundle.make_recipe(*words)
+            words = (blob, base, toolchain, identity, self._link, self._target.soname, where, self._runtime)
+            recipe = bundle.make_recipe(*words, wrapped=self._target.wrapped)
             self._made[key] = recipe
         return recipe
 

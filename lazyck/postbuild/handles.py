@@ -88,6 +88,12 @@ _REGISTERING = {
 }
 
 
+def names_of(toolchain: str) -> tuple[str, ...]:
+    """The functions of a toolchain's GPU runtime that take a handle."""
+    lead = ("hip",) if toolchain == "rocm" else ("cuda", "__cuda")
+    return tuple(sorted(name for name in _WRAPPERS if name.startswith(lead)))
+
+
 def wrapped_among(undefined: Iterable[str]) -> tuple[str, ...]:
     """Those of the symbols that a link leaves undefined which are to be wrapped (`--wrap`), in order."""
     return tuple(sorted(s for s in frozenset(undefined) if s in _WRAPPERS or s in _REGISTERING))
@@ -105,7 +111,9 @@ def render_wrappers(names: Sequence[str], slots: int, machine: str) -> list[str]
     out += [" .cfi_endproc", ' .section .data.rel.ro.lazyck_wrapped,"aw",@progbits', " .p2align 3"]
     out += [*_object(abi.SYMBOL_WRAPPED)]
     for wrapper in handles:
-        out += [f" .quad __real_{wrapper.name}", f" .long {wrapper.argument},{wrapper.kind}"]
+        # weak: what only blobs might call, this release of the runtime may not have
+        real = f"__real_{wrapper.name}"
+        out += [f" .weak {real}", f" .quad {real}", f" .long {wrapper.argument},{wrapper.kind}"]
     by_role = {role: name for name, (role, _) in registering.items()}
     out += [*_object(abi.SYMBOL_REGISTERING)]
     out += [f" .quad __real_{by_role[i]}" if i in by_role else " .quad 0" for i in range(abi.INITIALIZE_MODULE + 1)]

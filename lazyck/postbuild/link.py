@@ -16,9 +16,8 @@ from lazyck import proc
 from lazyck.command import LinkCommand
 from lazyck.config import runtime_source, tools_dir
 from lazyck.files import encode, own_folder, write_atomic
-from lazyck.postbuild import ahead_link, bundle, cudart, elf, missing, relink, state, summary, symbols
+from lazyck.postbuild import ahead_link, bundle, cudart, elf, handles, missing, relink, state, summary, symbols
 from lazyck.postbuild.describe import Description, PrivateNames, Target, describe
-from lazyck.postbuild.handles import wrapped_among
 from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.mentions import Mentions
@@ -107,7 +106,7 @@ def link_lazily(
             finding = proof.foresee(cases)
             if not finding.lacking:
                 if made != written:
-                    wrapped = wrapped_in(settled, settler)
+                    wrapped = wrapped_in(settled, settler, runtime)
                     bundle_bytes = write(made, inputs, settled, directory, compiler, runtime, wrapped)
                     written = made
                 finding = proof.examine(cases)
@@ -219,10 +218,15 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
 
 
 def runtime_of(link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str) -> cudart.Runtime | None:
-    """The static runtime in `archive` as the blobs of `settled` share it; None where none does."""
-    if not any(by_name(p.blob.call.toolchain).takes_static_runtime(link) for p in settled.lazy if archive):
-        return None
-    return cudart.read(archive, soname_for(link, inputs, settled) or library_name(link.output), inputs.machine)
+    """The static runtime in `archive` as the blobs of `settled` share it, or the wrappers of a shared one; None where
+    blobs need neither."""
+    library = soname_for(link, inputs, settled) or library_name(link.output)
+    used = {p.blob.call.toolchain for p in settled.lazy}
+    if archive and any(by_name(t).takes_static_runtime(link) for t in used):
+        return cudart.read(archive, library, inputs.machine)
+    shared = used.intersection(u.blob.call.toolchain for u in settled.units)
+    names = [name for t in shared for name in handles.names_of(t)]
+    return cudart.wrappers(names, library, inputs.machine) if names else None
 
 
 def static_runtime(
@@ -273,7 +277,8 @@ def described(
     """What the library will hold."""
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
-    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
+    wrapped = runtime.wrapped if runtime else ()
+    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way, wrapped)
     every = tuple(units.items())
     return describe(
         settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents
@@ -311,9 +316,12 @@ def write(
     return size
 
 
-def wrapped_in(settled: Settled, settler: Settler) -> tuple[str, ...]:
-    """The functions of GPU runtimes that this link wraps: those that it uses, where it has host units."""
-    return wrapped_among(settler.real().undefined) if settled.units else ()
+def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
+    """The functions of GPU runtimes that this link wraps: those that it or its blobs use, where it has host units."""
+    if not settled.units:
+        return ()
+    blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
+    return handles.wrapped_among(settler.real().undefined.union(blobs))
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.abi import archs_in_name
+from lazyck.config import environment
 from lazyck.manifest import BlobRecord
+from lazyck.postbuild import demangle
 from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, tool
 from lazyck.prebuild.names import Selection
 from lazyck.visible import visible
@@ -54,14 +56,21 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
 
 
 def render(rows: Sequence[Row], form: str) -> str:
-    """As lines `name <tab> archs or -`, as names alone (a --blob-list), or as JSON."""
+    """As lines `name <tab> archs or -`, with a tab and the kernel behind these, as names alone (a --blob-list), or as JSON."""
+    shown = demangle.all_readable([r.blob.symbols[0] for r in rows if r.blob.is_kernel], environment())
     if form == "json":
         listed = [
             {"name": r.blob.name, "source": r.blob.source, "cached": r.is_cached, "symbols": len(r.blob.symbols),
+             **({"kernel": shown[r.blob.symbols[0]]} if r.blob.is_kernel else {}),
              "entries": {arch: str(path) for arch, path in sorted(r.entries.items())}}
             for r in rows
         ]  # fmt: skip
         return json.dumps(listed, indent=1) + "\n"
     if form == "blob-list":
         return "".join(f"{r.blob.name}\n" for r in rows)
-    return "".join(f"{visible(r.blob.name)}\t{visible(' '.join(sorted(r.entries))) or '-'}\n" for r in rows)
+
+    def line(row: Row) -> str:
+        kernel = f"\t{shown[row.blob.symbols[0]]}" if row.blob.is_kernel else ""
+        return f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{visible(kernel)}\n"
+
+    return "".join(map(line, rows))

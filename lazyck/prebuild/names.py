@@ -58,7 +58,8 @@ class Names:
         self.own = {blob.name for blob in manifest.blobs}
         for i, blob in enumerate(manifest.blobs):
             base = os.path.basename(blob.source)
-            for key in {blob.name, base, base.rpartition(".")[0] or base}:
+            of_source = {base, base.rpartition(".")[0] or base}
+            for key in {blob.name, *blob.symbols} if blob.is_kernel else {blob.name, *of_source}:
                 self._index.setdefault(key, set()).add(i)
 
     def find(self, name: str) -> set[int]:
@@ -74,8 +75,9 @@ class Names:
         return found
 
 
-def select(manifest: Manifest, given: Iterable[str], every: bool) -> Selection:
-    """The blobs that `given` names, each once, in the manifest's order.
+def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
+    """The blobs that `given` names, each once, in the manifest's order. A source of which all kernels are wanted stands
+    for these, unless each of the `kernels` shall.
 
     Raises `UnknownBlobs` for names that fit none, `UsageError` when nothing was named.
     """
@@ -84,6 +86,7 @@ def select(manifest: Manifest, given: Iterable[str], every: bool) -> Selection:
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
     names = Names(manifest)
     chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
+    with_kernels = sources_with_kernels(manifest)
     unknown = []
     for name in wanted:
         found = names.find(name)
@@ -92,7 +95,22 @@ def select(manifest: Manifest, given: Iterable[str], every: bool) -> Selection:
             unknown.append(name)
     if unknown:
         raise UnknownBlobs(unknown, manifest.library)
+    for whole, own in with_kernels.items():
+        if kernels and whole in chosen:
+            chosen = (chosen - {whole}) | own
+        elif not kernels and (whole in chosen or (own and own <= chosen)):
+            chosen = (chosen - own) | {whole}
     return Selection(manifest, tuple(manifest.blobs[i] for i in sorted(chosen)))
+
+
+def sources_with_kernels(manifest: Manifest) -> dict[int, set[int]]:
+    """The rows that stand for all kernels of a source, and the rows of these."""
+    wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
+    found: dict[int, set[int]] = {i: set() for i in wholes.values()}
+    for i, blob in enumerate(manifest.blobs):
+        if blob.is_kernel and blob.unit in wholes:
+            found[wholes[blob.unit]].add(i)
+    return found
 
 
 def _same_tail(source: str, given: str) -> bool:

@@ -95,6 +95,18 @@ extern "C" int other(float* x) { ns::scale<float, 2><<<1, 32>>>(x); return cudaG
 """,
 }
 LAUNCHES, ASKS = 12, 15
+# a lazy blob that uses handles of another file's kernel
+BLOB = """
+#include "kernels.cuh"
+extern template __global__ void ns::scale<float, 2>(float*);
+extern "C" int blob(int n, float* x) {
+    if (n == 1) return cudaFuncSetAttribute(ns::scale<float, 2>, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);
+    ns::scale<float, 2><<<1, 32>>>(x);
+    return cudaGetLastError();
+}
+"""
+OWNER = '#include "kernels.cuh"\ntemplate __global__ void ns::scale<float, 2>(float*);\n'
+CALLER = 'extern "C" int blob(int, float*);\nextern "C" int call(int n, float* x) { return blob(n, x); }\n'
 
 
 @dataclass(frozen=True)
@@ -132,10 +144,11 @@ def environment(where: Path) -> dict[str, str]:
     return env
 
 
-def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str = "") -> Built:
+def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str = "", blobs: str = "") -> Built:
     write(where, files, flags)
     env = environment(where)
-    done = lazyck("build", "full", "--kernels", "*.cu", "--", "sh", "build.sh", cwd=where, env=env)
+    grades = ["--kernels", "*.cu", *(["--blobs", blobs] if blobs else [])]
+    done = lazyck("build", "full", *grades, "--", "sh", "build.sh", cwd=where, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return Built(where, done.stdout + done.stderr, env)
 
@@ -240,3 +253,13 @@ def test_kernels_that_share_a_variable_are_in_one_module(lazyck: Lazyck, tmp_pat
     _, seen = lazy.run(spy, "launch", 9)
     registered = {line.split()[1] for line in seen if line.startswith("register")}
     assert {"table", "_Z10with_tablePf", "counter", "_Z6countsv"} <= registered
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_blob_uses_the_handles_of_kernels_in_a_host_unit(lazyck: Lazyck, tmp_path: Path, spy: Path, n: int) -> None:
+    files = {"kernels.cuh": FILES["kernels.cuh"], "blob.cu": BLOB, "owner.cu": OWNER, "caller.cu": CALLER}
+    lazy = build(lazyck, tmp_path, files, VISIBLE, blobs="*/blob.cu")
+    assert "3 blobs deferred, 1 lazy with 1 symbols, 0 eager" in lazy.said
+    returned, seen = lazy.run(spy, "call", n)
+    assert (returned, len(used(seen))) == ("0", 1)
+    assert not used(seen)[0].endswith(("UNREGISTERED", "none"))

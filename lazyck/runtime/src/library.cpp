@@ -250,7 +250,12 @@ const Library::HostUnit& Library::host_unit(const std::string& name) {
 const void* Library::image_for(const Handle& handle, bool& is_whole) {
     const HostUnit& unit = host_unit(handle.source);
     const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
-    const void* image = kernel == unit.kernels.end() ? nullptr : resolve(kernel->second);
+    const void* image = nullptr;
+    if (kernel != unit.kernels.end()) {
+        // What is there already of the whole source is better than what is to be compiled.
+        const Wanted one = {blob_of_slot(kernel->second), nullptr}, all = {blob_of_slot(unit.whole), nullptr};
+        if (is_loaded(one.blob) || is_at_hand(one) || !is_at_hand(all)) image = resolve(kernel->second);
+    }
     is_whole = image == nullptr || is_whole_mark(image);
     return is_whole ? resolve(unit.whole) : image;
 }
