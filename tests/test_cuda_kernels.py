@@ -104,8 +104,8 @@ class Library:
     report: str
     env: Mapping[str, str]
 
-    def eager(self) -> set[str]:
-        lines = (line.partition("eager, ")[2] for line in self.report.splitlines())
+    def by_kernel(self) -> set[str]:
+        lines = (line.partition("by kernel, ")[2] for line in self.report.splitlines())
         return {line for line in lines if line}
 
 
@@ -151,15 +151,15 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
     return done.stdout.strip(), [line for line in seen if not line.startswith("register")]
 
 
-def test_a_blob_whose_kernel_another_file_names_is_eager_and_says_which(visible: Library) -> None:
-    assert visible.eager() == {
+def test_a_blob_whose_kernel_another_file_names_is_by_kernel_and_says_which(visible: Library) -> None:
+    assert visible.by_kernel() == {
         "its kernel K<1> is launched from main.cu: 1 (launched)",
         "its kernel K<2> is launched from main.cu: 1 (asked)",
         "its kernel K<3> is launched from caller.cu: 1 (called)",
         "its kernel plain is launched from main.cu: 1 (c_name)",
         "defines nothing but kernels, which no stub can stand for: 1 (alone)",
     }
-    assert "8 blobs deferred, 3 lazy with 3 symbols, 5 eager" in visible.report
+    assert "8 blobs deferred, 3 lazy with 3 symbols, 0 eager" in visible.report
 
 
 def test_every_handle_that_is_asked_for_was_registered(visible: Library, spy: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_kernel_that_a_real_object_and_a_blob_define_has_one_handle(visible: L
 
 
 def test_a_blob_with_device_data_and_kernels_of_its_own_is_lazy(visible: Library, spy: Path) -> None:
-    assert run(visible, spy, 4)[1] == ["launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
+    assert run(visible, spy, 4)[1] == ["ask table", "launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
     assert list((visible.where / "cache").rglob("own-*.so"))
 
 
@@ -192,12 +192,12 @@ extern "C" int run(int n, float* x) {
 }
 """
     library = build(lazyck, tmp_path, {**files, "main.cu": main}, "")
-    assert library.eager() == {
+    assert library.by_kernel() == {
         "its kernel plain is launched from main.cu: 1 (c_name)",
         "defines kernels launched from other files, which nvcc hides: 1 (alone)",
     }
     assert run(library, spy, 5) == ("0", ["launch plain"])
-    assert run(library, spy, 4)[1] == ["launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
+    assert run(library, spy, 4)[1] == ["ask table", "launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
 
 
 def test_device_data_is_local_in_the_objects_of_nvcc(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from lazyck.toolchains.options import Role
 @dataclass(frozen=True)
 class Target:
     """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine, and
-    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one. Calls
-    of functions that are `wrapped` go by these."""
+    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one.
+    Calls of functions that are `wrapped` go by these."""
 
     name: str
     soname: str

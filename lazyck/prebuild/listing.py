@@ -56,7 +56,7 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
 
 
 def render(rows: Sequence[Row], form: str) -> str:
-    """As lines `name <tab> archs or -`, with a tab and the kernel behind these, as names alone (a --blob-list), or as JSON."""
+    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON."""
     shown = demangle.all_readable([r.blob.symbols[0] for r in rows if r.blob.is_kernel], environment())
     if form == "json":
         listed = [
