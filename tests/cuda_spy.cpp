@@ -20,7 +20,7 @@
 namespace {
 
 std::map<const void*, std::string>& registered() {
-    static std::map<const void*, std::string> handles;
+    static auto& handles = *new std::map<const void*, std::string>();
     return handles;
 }
 
@@ -35,7 +35,8 @@ struct Binary {
     const unsigned char* data;
     const void* unused;
 };
-std::map<void**, const Binary*> binaries;
+// Never destroyed: a library's are unregistered at the program's end.
+std::map<void**, const Binary*>& binaries = *new std::map<void**, const Binary*>();
 
 std::string digest(const unsigned char* image, const std::string& kernel) {
     const auto& head = *reinterpret_cast<const Elf64_Ehdr*>(image);

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cuda_machine import cuda_environment, cuda_home, needs_nvcc
+from cuda_machine import needs_nvcc
+from cuda_units import VISIBLE, Built, build, build_ahead, used
 from support import Lazyck
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
@@ -109,89 +106,12 @@ OWNER = '#include "kernels.cuh"\ntemplate __global__ void ns::scale<float, 2>(fl
 CALLER = 'extern "C" int blob(int, float*);\nextern "C" int call(int n, float* x) { return blob(n, x); }\n'
 
 
-@dataclass(frozen=True)
-class Built:
-    where: Path
-    said: str
-    env: Mapping[str, str]
-
-    def run(self, spy: Path, function: str, n: int, **more: str) -> tuple[str, list[str]]:
-        """What `function(n)` returns in a process of its own; what the runtime was told from then on."""
-        log = self.where / f"spy.{function}{n}"
-        log.write_text("")
-        code = (
-            "import ctypes\nx = ctypes.CDLL('./libx.so')\n"
-            f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
-        )
-        env = {**self.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log), **more}
-        done = subprocess.run(["python3", "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        before, _, seen = log.read_text().partition("run\n")
-        return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
-
-
-def write(where: Path, files: Mapping[str, str], flags: str = "") -> None:
-    for name, text in files.items():
-        (where / name).write_text(text)
-    words = f"-arch=sm_80 -w --extended-lambda {flags} -Xcompiler -fPIC"
-    compile_all = f'for f in *.cu; do nvcc {words} -c "$f" -o "$f.o"; done'
-    (where / "build.sh").write_text(f"set -e\n{compile_all}\nnvcc -shared *.o -o libx.so -cudart shared\n")
-
-
-def environment(where: Path) -> dict[str, str]:
-    env = cuda_environment(where)
-    env["PATH"] = f"{cuda_home()}/bin:{env['PATH']}"
-    return env
-
-
-def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str = "", blobs: str = "") -> Built:
-    write(where, files, flags)
-    env = environment(where)
-    grades = ["--kernels", "*.cu", *(["--blobs", blobs] if blobs else [])]
-    done = lazyck("build", "full", *grades, "--", "sh", "build.sh", cwd=where, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Built(where, done.stdout + done.stderr, env)
-
-
-def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built:
-    write(where, files, flags)
-    env = environment(where)
-    subprocess.run(["sh", "build.sh"], cwd=where, env=env, check=True, capture_output=True)
-    return Built(where, "", env)
-
-
-@pytest.fixture(scope="module")
-def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("spy") / "spy.so"
-    source = Path(__file__).parent.parent / "cuda_spy.cpp"
-    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
-    return made
-
-
-VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"  # as nvcc 12 has it
-
-
 @pytest.fixture(scope="module", params=["", VISIBLE], ids=["default", "as-nvcc-12"])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
 ) -> tuple[Built, Built]:
     lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, request.param)
     return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, request.param)
-
-
-def used(seen: list[str]) -> list[str]:
-    """What was asked for and launched, each kernel with the code that it was registered with last."""
-    code: dict[str, str] = {}
-    found = []
-    for line in seen:
-        line = re.sub("_GLOBAL__N__[0-9a-f]{8}_", "_GLOBAL__N__", line)  # by the source's path
-        what, _, rest = line.partition(" ")
-        name, _, more = rest.partition(" ")
-        if what == "register":
-            code[name] = more
-        elif rest:
-            found.append(f"{line} {code.get(name, 'UNREGISTERED')}")
-    return found
 
 
 def test_every_source_is_by_kernel(both: tuple[Built, Built]) -> None:

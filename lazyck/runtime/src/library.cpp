@@ -248,7 +248,16 @@ const Library::HostUnit& Library::host_unit(const std::string& name) {
 }
 
 const void* Library::image_for(const Handle& handle, bool& is_whole) {
-    const HostUnit& unit = host_unit(handle.source);
+    try {
+        return image_of(host_unit(handle.source), handle, is_whole);
+    } catch (const CompileError& e) {
+        const std::string what = handle.is_kernel ? "kernel " : "variable ";
+        const std::string used = handle.symbol.empty() ? "" : "\n  used: " + what + visible(readable(handle.symbol));
+        throw CompileError((e.what() + used).c_str(), e.blob(), e.log(), e.command());
+    }
+}
+
+const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& is_whole) {
     const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
     const void* image = nullptr;
     if (kernel != unit.kernels.end()) {

@@ -139,6 +139,7 @@ class Library {
         std::unordered_map<std::string, std::uint32_t> kernels;  // by their symbols
     };
     const HostUnit& host_unit(const std::string& name);
+    const void* image_of(const HostUnit& unit, const Handle& handle, bool& is_whole);
 
     std::string m_path;
     ManifestView m_embedded;

@@ -11,15 +11,14 @@ namespace {
 
 constexpr char k_undefined[] = "undefined symbol: ";
 
-// "name(parameters) [mangled]", or the symbol as it is where it is no C++ name.
+}  // namespace
+
 std::string readable(const std::string& symbol) {
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(
         abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
     return status == 0 && name ? std::string(name.get()) + " [" + symbol + "]" : symbol;
 }
-
-}  // namespace
 
 std::string explain_load_error(const std::string& reason, const std::string& library) {
     const std::size_t at = reason.find(k_undefined);

@@ -1,0 +1,157 @@
+"""Libraries and programs of all shapes whose kernels are compiled one by one, and what can go wrong with these."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cuda_machine import needs_nvcc
+from cuda_units import Built, build, used
+from support import Lazyck
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+TWO = {
+    "two.cu": """
+template <int N> __global__ void K(float* x) { x[0] = N; }
+extern "C" int launch(int n, float* x) {
+    if (n == 1) K<1><<<1, 1>>>(x);
+    if (n == 2) K<2><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+""",
+}
+ONE_KERNEL = ["launch _Z1KILi1EEvPf"]
+
+
+def names(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()[:2]) for line in used(lines)]
+
+
+def test_a_program_has_its_kernels_one_by_one(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    main = {"main.cu": 'extern "C" int launch(int, float*);\nint main(int n, char**) { return launch(n, nullptr); }\n'}
+    lazy = build(lazyck, tmp_path, TWO | main, link="nvcc *.o -o program -cudart shared")
+    log = tmp_path / "log"
+    env = {**lazy.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
+    subprocess.run(["./program"], cwd=tmp_path, env=env, check=True)
+    assert names(log.read_text().splitlines()) == ONE_KERNEL
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+
+
+def test_host_units_in_a_static_archive(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    caller = {"caller.cu": 'extern "C" int launch(int, float*);\nextern "C" int call(int n) { return launch(n, 0); }\n'}
+    link = "ar rcs libtwo.a two.cu.o\nnvcc -shared caller.cu.o libtwo.a -o libx.so -cudart shared"
+    lazy = build(lazyck, tmp_path, TWO | caller, link=link)
+    assert names(lazy.run(spy, "call", 1)[1]) == ONE_KERNEL
+
+
+def test_a_source_without_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, {"none.cu": 'extern "C" int launch(int n, float*) { return n + 1; }\n'})
+    assert lazy.run(spy, "launch", 1)[0] == "2"
+
+
+def test_a_static_runtime_is_reached(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, TWO, link="nvcc -shared *.o -o libx.so -cudart static")
+    assert lazy.run(spy, "launch", 1)[0] in ("35", "0"), "there is no driver here, or there is one"
+    assert [p.name.partition("-")[0] for p in (tmp_path / "cache").rglob("*.so")] == ["two.K"]
+
+
+def test_code_for_two_archs_is_in_one_unit(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    archs = "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90"
+    lazy = build(lazyck, tmp_path, TWO, archs)
+    lazy.run(spy, "launch", 1, LAZYCK_ARCHS="80;90")
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert made.parent.name.startswith("80+90-")
+    assert made.read_bytes().count(b"\2\0\xbe\0") == 2, "executables for NVIDIA's machine"
+
+
+def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    work, out = tmp_path / "work", tmp_path / "out"
+    lazy = build(lazyck, work, TWO, more=["--install-dir", str(out)])
+    moved = tmp_path / "moved"
+    shutil.move(out, moved)
+    shutil.rmtree(work)
+    there = Built(moved, "", {**lazy.env, "LAZYCK_CACHE_DIR": str(tmp_path / "cache")})
+    assert names(there.run(spy, "launch", 1)[1]) == ONE_KERNEL
+
+
+def test_a_library_that_is_closed_and_opened_again(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, TWO)
+    log = tmp_path / "log"
+    code = (
+        "import ctypes, _ctypes\n"
+        "for n in (1, 2, 1):\n"
+        "    x = ctypes.CDLL('./libx.so')\n    assert x.launch(n, None) == 0\n    _ctypes.dlclose(x._handle)\n"
+    )
+    env = {**lazy.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
+    done = subprocess.run(["python3", "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert names(log.read_text().splitlines()) == [*ONE_KERNEL, "launch _Z1KILi2EEvPf", *ONE_KERNEL]
+
+
+BROKEN = {
+    "broken.cu": """
+template <int N> __global__ void K(float* x) {
+#ifdef __CUDA_ARCH__
+    static_assert(N != 2 || __CUDA_ARCH__ < 800, "two is for old ones");
+#endif
+    x[0] = N;
+}
+extern "C" int launch(int n, float* x) {
+    if (n == 1) K<1><<<1, 1>>>(x);
+    if (n == 2) K<2><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+""",
+}
+CALLING = """
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+extern "C" int launch(int, float*);
+int main(int count, char** words) {
+    for (int i = 1; i < count; ++i) {
+        try { std::printf("%d\\n", launch(std::atoi(words[i]), nullptr)); }
+        catch (const std::exception& e) { std::printf("threw: %s\\n", e.what()); }
+    }
+}
+"""
+
+
+def test_a_kernel_that_does_not_compile_is_named_and_the_others_work(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    fine = {"fine.cu": '__global__ void F() {}\nextern "C" int fine(int) { F<<<1, 1>>>(); return 0; }\n'}
+    lazy = build(lazyck, tmp_path, BROKEN | fine)
+    (tmp_path / "calling.cpp").write_text(CALLING)
+    words = ["c++", "calling.cpp", "-L.", "-lx", f"-Wl,-rpath,{tmp_path}", "-o", "calling"]
+    subprocess.run(words, cwd=tmp_path, check=True, env={**os.environ, **lazy.env})
+    env = {**lazy.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(tmp_path / "log")}
+    done = subprocess.run(["./calling", "2", "1", "2"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, _, rest = done.stdout.partition("\n0\n")
+    assert "broken.cu(4)" in first and "two is for old ones" in first
+    assert "K<2>" in first or "_Z1KILi2EEvPf" in first
+    assert "two is for old ones" in rest
+
+
+def test_a_damaged_unit_is_made_anew(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, TWO)
+    lazy.run(spy, "launch", 1)
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    whole = made.read_bytes()
+    made.write_bytes(whole[: len(whole) // 2])
+    assert names(lazy.run(spy, "launch", 1)[1]) == ONE_KERNEL
+    assert made.read_bytes() == whole
+
+
+def test_another_kernel_s_unit_is_not_taken_for_it(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, TWO)
+    lazy.run(spy, "launch", 1)
+    (one,) = (tmp_path / "cache").rglob("*.so")
+    lazy.run(spy, "launch", 2)
+    (two,) = set((tmp_path / "cache").rglob("*.so")) - {one}
+    shutil.copy(two, one)
+    _, seen = lazy.run(spy, "launch", 1)
+    assert names(seen) == ONE_KERNEL and not used(seen)[0].endswith("none")
