@@ -27,10 +27,12 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What the user asked of `lazyck build full`. `commands` run side by side."""
+    """What the user asked of `lazyck build full`. `commands` run side by side. `kernels`: None for what each toolchain
+    has by kernel."""
 
     commands: tuple[tuple[str, ...], ...]
     blobs: tuple[str, ...]
+    kernels: tuple[str, ...] | None
     toolchain: str
     archs: str
     settings: BuildSettings
@@ -102,9 +104,19 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     settings = request.settings
     settings.tmp.mkdir(parents=True, exist_ok=True)
     forget_summaries(settings.tmp)
+    is_default = request.kernels is None
+    globs = (*request.blobs, *(request.kernels or ()))
     interception = set_up(
-        settings.tmp, request.toolchain, request.blobs, env, python=sys.executable, verbose=settings.verbose
+        settings.tmp,
+        request.toolchain,
+        globs,
+        env,
+        python=sys.executable,
+        verbose=settings.verbose,
+        with_units=is_default,
     )
+    by_kernel = tuple(g for f in interception.found for g in f.toolchain.unit_globs) if is_default else request.kernels
+    settings = replace(settings, blobs=request.blobs, kernels=by_kernel or ())
     build_env = {**interception.env, **request.extra_env}
     toolchain, archs = chosen_archs(request.archs, interception.found, env)
     if toolchain is not None:
@@ -115,9 +127,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     save_settings(settings)
     imported = Imported(0, ())
     if request.compile_commands is not None:
-        imported = compile_commands.defer(
-            request.compile_commands, settings.tmp, request.blobs, build_env, settings.jobs
-        )
+        imported = compile_commands.defer(request.compile_commands, settings.tmp, globs, build_env, settings.jobs)
     with ThreadPoolExecutor(max_workers=len(request.commands)) as pool:
         statuses = list(pool.map(lambda argv: proc.passthrough(argv, env=build_env), request.commands))
     status = next((s for s in statuses if s != 0), 0)

@@ -35,8 +35,8 @@ def group() -> None:
     "--kernels",
     multiple=True,
     metavar="GLOB",
-    help="Further GPU sources, of which host code is compiled with the build and each kernel when it is first used; "
-    "repeatable.",
+    help="Further GPU sources, of which host code is compiled with the build, and each kernel when it is first used; "
+    "repeatable; '' for none. [default: all others of nvcc, *.cu]",
 )
 @click.option(
     "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
@@ -140,8 +140,6 @@ def full_command(
     sample = parse_sample(check_sample)
     blobs = blobs or ("*/blob/*",)
     settings = BuildSettings(
-        blobs=blobs,
-        kernels=kernels,
         tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
@@ -151,7 +149,8 @@ def full_command(
     )
     request = build.BuildRequest(
         tuple(tuple(c) for c in commands),
-        (*blobs, *kernels),
+        blobs,
+        tuple(filter(None, kernels)) if kernels else None,
         toolchain,
         gpu_archs,
         settings,

@@ -45,6 +45,7 @@ class SharedConf:
     # toolchain → variable, value ("": unset or empty), reason: such a compile is passed on
     pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
     listed: str = ""  # file that names blobs one by one, beside the globs
+    with_units: bool = False  # and what each toolchain has by kernel
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
@@ -59,7 +60,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "real": shim.real,
         "compiler": shim.compiler,
         "target": [shim.target],
-        "blobs": shared.blobs,
+        "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
         "listed": [shared.listed],
         "log": [shared.log],
         "compiles": [shared.compiles],

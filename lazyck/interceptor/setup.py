@@ -56,9 +56,17 @@ class _Plan:
 
 
 def set_up(
-    tmp: Path, toolchain_choice: str, blobs: Sequence[str], env: Mapping[str, str], *, python: str, verbose: bool
+    tmp: Path,
+    toolchain_choice: str,
+    blobs: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    python: str,
+    verbose: bool,
+    with_units: bool = False,
 ) -> Interception:
-    """Make the shims under `tmp` and return the environment in which the build finds them.
+    """Make the shims under `tmp` and return the environment in which the build finds them. `with_units`: they defer the
+    sources of each toolchain that are by kernel unless the user says otherwise, too.
 
     Raises `ToolchainError` for a toolchain that was asked for and is missing, `UsageError` for an unusable `tmp`.
     """
@@ -79,7 +87,7 @@ def set_up(
         plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
     plan.set_env.update(launch.variables(tmp / "bin", env))
-    shared = shared_conf(plan, tmp, found, blobs, python, env)
+    shared = replace(shared_conf(plan, tmp, found, blobs, python, env), with_units=with_units)
     program = shims.build_shim(tmp, given)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)

@@ -80,8 +80,10 @@ class Toolchain(ABC):
     host_only: tuple[str, ...] = ()
     # what a link of such objects needs besides
     host_only_link: tuple[str, ...] = ()
-    # whether `lazyck-unit` can take its compiles apart, and options with which it cannot, and which change nothing made
+    # whether `lazyck-unit` can take its compiles apart; which sources are by kernel unless the user says; and options
+    # with which it cannot, and which change nothing that is made
     has_units = False
+    unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}

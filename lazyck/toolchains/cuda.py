@@ -85,6 +85,7 @@ class CudaToolchain(Toolchain):
     arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
     table = nvcc_options.TABLE
     has_units = True
+    unit_globs = ("*.cu",)
     # with --threads nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
     hinders_units = _both("-t") | _TEMPORARIES
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
