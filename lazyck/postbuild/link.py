@@ -140,7 +140,7 @@ def link_lazily(
     done = summary.LinkSummary(
         library=st.library,
         output=link.output,
-        deferred=len(inputs.blobs) - len(settled.copies),
+        deferred=sum(settings.grade_of(b.source) == "blob" for b in inputs.blobs if b not in settled.copies),
         lazy=len(settled.lazy),
         symbols=len(made.manifest.functions),
         units=len(settled.units),
