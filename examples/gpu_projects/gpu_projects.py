@@ -189,18 +189,21 @@ def prepare(name: str, work: Path) -> Place:
     return Place(project, source, work / f"lazyck-{name}", work, environment)
 
 
-def build(place: Place) -> dict[str, Any]:
-    """`lazyck build full` around the project's own build: the sums of what it says of its libraries."""
+def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
+    """`lazyck build full` around the project's own build: the sums of what it says of its libraries. `by_kernel`: none of
+    its files is a blob."""
     for old in ("build", "lib"):
         shutil.rmtree(place.source / old, ignore_errors=True)
     shutil.rmtree(place.tmp, ignore_errors=True)
     options: list[str | Path] = ["--toolchain", "cuda", "--tmp-dir", place.tmp]
-    for pattern in place.project.blobs:
+    for pattern in ("none",) if by_kernel else place.project.blobs:
         options += ["--blobs", pattern]
     command = ["sh", "-c", place.project.build]
     lazyck("build", "full", *options, "--", *command, cwd=place.source, env=place.environment)
     found = list(summaries(place.tmp).values())
-    total = {key: sum(int(str(s[key])) for s in found) for key in ("deferred", "lazy", "symbols")}
+    keys = ("deferred", "lazy", "symbols", "units", "kernels")
+    total = {key: sum(int(str(s[key])) for s in found) for key in keys}
+    total["seconds"] = sum(float(str(s["eager_seconds"])) for s in found)
     own = sum(float(str(s["cpu_seconds"])) for s in found)
     eager: list[Any] = [e for s in found for e in s["eager"]]  # type: ignore[attr-defined]
     return {**total, "eager": eager, "own": own, "libraries": len(found)}
@@ -243,19 +246,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for everything (some GB)")
     parser.add_argument("--samples", type=int, default=2, help="blobs to compile to reckon what all cost [2]")
+    parser.add_argument("--by-kernel", action="store_true", help="no file is a blob: each kernel by itself")
     parser.add_argument("--row", type=Path, help="write the rows of docs/projects.md here, as JSON")
     parser.add_argument("projects", nargs="+", choices=sorted(PROJECTS))
     options = parser.parse_args()
     rows = []
     for name in options.projects:
         place = prepare(name, options.work.resolve())
-        built = build(place)
+        built = build(place, by_kernel=options.by_kernel)
         shutil.rmtree(place.environment["LAZYCK_CACHE_DIR"], ignore_errors=True)
         compiled, launched = call(place)
         again, _ = call(place)
         if "compiled " not in compiled or "compiled " in again:
             sys.exit(f"expected compiles in the first process and none in the second: {compiled}\n{again}")
         check(place.tmp, 1, cwd=place.source, env=place.environment)
+        if options.by_kernel:
+            say(
+                f"{name}: {built['kernels']} kernels of {built['units']} files, {len(built['eager'])} eager, "
+                f"{built['seconds']:.0f} s for host code; launched {launched[0]}"
+            )
+            rows.append({"project": name, **built, "kernel": launched[0]})
+            continue
         ahead, taken = ahead_of_time(place, options.samples)
         share = built["own"] / ahead
         say(
