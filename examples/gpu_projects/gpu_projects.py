@@ -190,8 +190,8 @@ def prepare(name: str, work: Path) -> Place:
 
 
 def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
-    """`lazyck build full` around the project's own build: the sums of what it says of its libraries. `by_kernel`: none of
-    its files is a blob."""
+    """`lazyck build full` around the project's own build: the sums of what it says of its libraries. `by_kernel`: none
+    of its files is a blob."""
     for old in ("build", "lib"):
         shutil.rmtree(place.source / old, ignore_errors=True)
     shutil.rmtree(place.tmp, ignore_errors=True)
