@@ -26,7 +26,7 @@ _LONGEST_COMMAND = 16 << 20
 # What a placeholder of a recipe has become in a command.
 _STANDS_FOR = {
     abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
-    abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*",
+    abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
 }  # fmt: skip
 
 

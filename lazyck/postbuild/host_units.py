@@ -52,6 +52,14 @@ class HostUnit:
     whole: str
     files: frozenset[str]
 
+    def key(self, line: str) -> str:
+        """`line` for a key: without what makes names unique by the place of the build, unless what it stands for has
+        such a name."""
+        unique = self.whole.rpartition("\t")[2]
+        symbols = [k.symbol for k in self.kernels] if line == self.whole else [line.partition("\t")[0]]
+        is_unique = not unique or any(unique in symbol for symbol in symbols)
+        return line if is_unique else line.replace(f"\t{unique}", "\t")
+
 
 def name_of(blob: CompileCommand) -> str:
     """The name under which a host unit registers its kernels: each compile's own."""

@@ -155,3 +155,19 @@ def test_another_kernel_s_unit_is_not_taken_for_it(lazyck: Lazyck, tmp_path: Pat
     shutil.copy(two, one)
     _, seen = lazy.run(spy, "launch", 1)
     assert names(seen) == ONE_KERNEL and not used(seen)[0].endswith("none")
+
+
+@pytest.mark.parametrize("kernel", ["K<1>", "unnamed"])
+def test_builds_in_two_places_share_entries(lazyck: Lazyck, tmp_path: Path, spy: Path, kernel: str) -> None:
+    source = """
+        template <int N> __global__ void K(float* x) { x[0] = N; }
+        namespace { __global__ void unnamed(float* x) { x[0] = 7; } }
+        extern "C" int launch(int, float* x) { KERNEL<<<1, 1>>>(x); return cudaGetLastError(); }
+    """.replace("KERNEL", kernel)
+    places = [tmp_path / "here", tmp_path / "there"]
+    builds = [build(lazyck, place, {"x.cu": source}) for place in places]
+    shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
+    assert len(used(builds[0].run(spy, "launch", 1, **shared)[1])) == 1
+    # where a name is unique by the place of the build, so is its entry
+    more = {"LAZYCK_DISABLE_JIT": "1"} if kernel != "unnamed" else {}
+    assert len(used(builds[1].run(spy, "launch", 1, **shared, **more)[1])) == 1
