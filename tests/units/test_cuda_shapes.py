@@ -171,3 +171,42 @@ def test_builds_in_two_places_share_entries(lazyck: Lazyck, tmp_path: Path, spy:
     # where a name is unique by the place of the build, so is its entry
     more = {"LAZYCK_DISABLE_JIT": "1"} if kernel != "unnamed" else {}
     assert len(used(builds[1].run(spy, "launch", 1, **shared, **more)[1])) == 1
+
+
+MANY = """
+template <int N> __global__ void K(float* x) { x[0] = N; }
+template <int N> int call(int n, float* x) {
+    if constexpr (N > 0) {
+        if (n != N) return call<N - 1>(n, x);
+        K<N><<<1, 1>>>(x);
+        return cudaGetLastError();
+    }
+    return -1;
+}
+extern "C" int launch(int n, float* x) { return n > 12 ? -1 : call<12>(n, x); }
+extern "C" int several(int n, float* x) {
+    for (int i = 1; i <= n; ++i) if (int error = launch(i, x)) return error;
+    return 0;
+}
+"""
+
+
+def test_after_some_kernels_of_a_source_all_are_made_in_the_background(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    lazy = build(lazyck, tmp_path, {"many.cu": MANY}, "-std=c++17")
+    log = tmp_path / "log"
+    whole = "list(pathlib.Path('cache').rglob('many-*.so'))"
+    code = (
+        "import ctypes, pathlib, time\nx = ctypes.CDLL('./libx.so')\n"
+        f"assert x.several(4, None) == 0\ntime.sleep(1)\nassert not {whole}\nassert x.launch(5, None) == 0\n"
+        f"end = time.monotonic() + 120\nwhile not {whole} and time.monotonic() < end: time.sleep(0.1)\n"
+        f"assert {whole}\ntime.sleep(1)\nassert x.launch(9, None) == 0\n"
+    )
+    env = {**lazy.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log), "LAZYCK_JOBS": "2"}
+    done = subprocess.run(["python3", "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = sorted(p.name.partition("-")[0] for p in (tmp_path / "cache").rglob("*.so"))
+    assert made == ["many", *["many.K"] * 5]
+    seen = log.read_text().splitlines()
+    assert names(seen)[-1] == "launch _Z1KILi9EEvPf" and not used(seen)[-1].endswith(("none", "UNREGISTERED"))

@@ -54,6 +54,9 @@ namespace {
 
 std::atomic<Library*> g_library{nullptr};
 
+// FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's mmq as five.
+constexpr unsigned k_kernels_for_a_source = 5;
+
 // Where the loader put the file. Another thread may have loaded it: the loader's lock, which the thread sanitizer does
 // not see, orders this read.
 __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
@@ -257,13 +260,30 @@ const void* Library::image_for(const Handle& handle, bool& is_whole) {
     }
 }
 
+// A kernel by itself costs most of what the first one of a whole source does: its headers. Whoever has used several may
+// use them all, so the whole source is compiled in the background once the kernels have cost about as much: a program
+// that stops there has paid twice at most, as one that rents until it has paid the price, and then buys.
+void Library::expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const BlobState& state = m_states[kernel];
+        if (!state.entry || state.entry->origin != "compiled" || kernels < 2 * k_kernels_for_a_source) return;
+        if (++m_compiled_kernels[whole] != k_kernels_for_a_source) return;
+    }
+    stay_loaded();
+    make_ready_later(wanted_here({whole}));
+}
+
 const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& is_whole) {
     const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
     const void* image = nullptr;
     if (kernel != unit.kernels.end()) {
         // What is there already of the whole source is better than what is to be compiled.
         const Wanted one = {blob_of_slot(kernel->second), nullptr}, all = {blob_of_slot(unit.whole), nullptr};
-        if (is_loaded(one.blob) || is_at_hand(one) || !is_at_hand(all)) image = resolve(kernel->second);
+        if (is_loaded(one.blob) || is_at_hand(one) || !is_at_hand(all)) {
+            image = resolve(kernel->second);
+            expect_whole_source(one.blob, all.blob, unit.kernels.size());
+        }
     }
     is_whole = image == nullptr || is_whole_mark(image);
     return is_whole ? resolve(unit.whole) : image;
@@ -466,7 +486,11 @@ void Library::expect_neighbours(BlobId blob) {
         neighbours = std::move(found->second);
         m_neighbours.erase(found);
     }
-    const std::vector<Wanted> wanted = wanted_here(neighbours);
+    make_ready_later(wanted_here(neighbours));
+}
+
+// By one thread, in the background.
+void Library::make_ready_later(const std::vector<Wanted>& wanted) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         m_expected.insert(m_expected.end(), wanted.begin(), wanted.end());

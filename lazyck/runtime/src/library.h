@@ -128,6 +128,8 @@ class Library {
     void finish_record();
     std::unordered_map<std::string, BlobId> ids_by_name() const;
     void expect_neighbours(BlobId blob);
+    void make_ready_later(const std::vector<Wanted>& wanted);
+    void expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels);
     void make_expected_ready();
     void stay_loaded();
     static void at_exit();
@@ -161,6 +163,7 @@ class Library {
     std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
     bool m_is_expecting = false;                                   // a thread does that
     Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;
+    std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // how many this process has compiled, by the whole source
 };
 
 }  // namespace lazyck::rt
