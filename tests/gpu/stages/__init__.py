@@ -5,6 +5,7 @@ CUDA = (
     "flash_attn",
     "ggml",
     "handles",
+    "host_units",
     "graphs",
     "errors",
     "archs",

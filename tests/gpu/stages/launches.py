@@ -65,13 +65,21 @@ def prove_of(place: Place, made: Path, name: str, cache: str = "cache", **more: 
 
 
 def compare(place: Place, report: Report, cudart: str, names: Sequence[str]) -> None:
-    """The proofs `names`, lazily and ahead of time: the same lines. Without a GPU they end in the driver's absence, and
-    only that this is the same call in both is seen."""
+    """The proofs `names` of the library that this module builds."""
+    lazy, ahead = library(place, "lazy", cudart), library(place, "ahead", cudart)
+    compare_of(place, report, lazy, ahead, f"{cudart} runtime", names)
+
+
+def compare_of(
+    place: Place, report: Report, lazy_library: Path, ahead_library: Path, which: str, names: Sequence[str]
+) -> None:
+    """The proofs `names` of two libraries, lazily and ahead of time: the same lines. Without a GPU they end in the
+    driver's absence, and only that this is the same call in both is seen."""
     why = place.machine.blind()
     for name in names:
-        ahead, _ = prove(place, "ahead", cudart, name)
-        lazy, said = prove(place, "lazy", cudart, name)
-        text = f"{name}, {cudart} runtime: the same results, errors and handles as ahead of time"
+        ahead, _ = prove_of(place, ahead_library, name)
+        lazy, said = prove_of(place, lazy_library, name)
+        text = f"{name}, {which}: the same results, errors and handles as ahead of time"
         if lazy != ahead:
             report.missed(text, first_difference(lazy, ahead))
         elif not any((place.work / "cache").rglob("*.so")):
