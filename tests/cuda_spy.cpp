@@ -1,9 +1,10 @@
 // Stands before the shared CUDA runtime and keeps its books: which kernels were registered, under which handles, and
 // which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is written down.
 //
-// CUDA_SPY names the file that it writes to: `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the
-// name of a handle that nobody registered, and ` asked` after a launch whose very handle was asked for before. CODE is
-// a digest of the machine code that the image has for the kernel, or `none`; of a variable `register NAME variable`.
+// CUDA_SPY names the file that it writes to: `image` before what is registered of one, `register NAME CODE`, `ask NAME`
+// and `launch NAME`, with `UNKNOWN` as the name of a handle that nobody registered, and ` asked` after a launch whose
+// very handle was asked for before. CODE is a digest of the machine code that the image has for the kernel, or `none`;
+// of a variable `register NAME variable`.
 #include <elf.h>
 
 #include <cstdint>
@@ -127,6 +128,7 @@ struct Extent {
 void** __cudaRegisterFatBinary(void* binary) {
     auto* const module = static_cast<void**>(std::malloc(sizeof(void*)));
     binaries[module] = static_cast<const Binary*>(binary);
+    write("image");
     return module;
 }
 void __cudaRegisterFatBinaryEnd(void**) {}

@@ -3,10 +3,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "late.cuh"
 
@@ -26,11 +22,11 @@ template <class T>
 class Numbers {
  public:
     Numbers() {
-        std::vector<T> host(k_threads);
+        T host[k_threads];
         for (int i = 0; i < k_threads; ++i) host[i] = i;
         if (cudaMalloc(&m_data, sizeof(T) * k_threads) != cudaSuccess) m_data = nullptr;
-        cudaMemcpy(m_data, host.data(), sizeof(T) * k_threads, cudaMemcpyHostToDevice);
-        cudaGetLastError();
+        cudaMemcpy(m_data, host, sizeof(T) * k_threads, cudaMemcpyHostToDevice);
+        cudaGetLastError();  // without a device
     }
     ~Numbers() { cudaFree(m_data); }
     Numbers(const Numbers&) = delete;
@@ -40,8 +36,8 @@ class Numbers {
 
     // Prints the end of a call, and the first and last of the numbers.
     void print(const char* what, cudaError_t error) const {
-        std::vector<T> host(k_threads, -1);
-        const cudaError_t copied = cudaMemcpy(host.data(), m_data, sizeof(T) * k_threads, cudaMemcpyDeviceToHost);
+        T host[k_threads] = {-1, -1, -1, -1};
+        const cudaError_t copied = cudaMemcpy(host, m_data, sizeof(T) * k_threads, cudaMemcpyDeviceToHost);
         std::printf("%s: %s, %s %g %g %g %g\n", what, cudaGetErrorName(error), cudaGetErrorName(copied),
                     double(host[0]), double(host[1]), double(host[2]), double(host[k_threads - 1]));
     }
@@ -91,12 +87,21 @@ void constant_after() {
     x.print("launch again", launch_look_up(x.data()));
 }
 
-const std::map<std::string, void (*)()> k_proofs = {
+struct Proof {
+    const char* name;
+    void (*run)();
+};
+constexpr Proof k_proofs[] = {
     {"an ordinary kernel first", ordinary_first},      {"two types", two_types},
     {"an attribute before a launch", attribute_first}, {"a launch without its attribute", without_attribute},
     {"a constant before a launch", constant_first},    {"a constant after a launch", constant_after},
 };
-const std::map<std::string, std::function<cudaError_t()>> k_calls = {
+
+struct Call {
+    const char* name;
+    cudaError_t (*make)();
+};
+constexpr Call k_calls[] = {
     {"ordinary", [] { return launch_ordinary(nullptr); }}, {"double", [] { return launch_double(nullptr); }},
     {"triple", [] { return launch_triple(nullptr); }},     {"look up", [] { return launch_look_up(nullptr); }},
     {"copy", [] { return fill_table(k_table); }},          {"attribute", [] { return allow_reversed(); }},
@@ -107,19 +112,25 @@ const std::map<std::string, std::function<cudaError_t()>> k_calls = {
 
 // Prints what the proof of that name sees; 2 if there is none.
 extern "C" __attribute__((visibility("default"))) int prove(const char* name) {
-    const auto found = k_proofs.find(name);
-    if (found == k_proofs.end()) return 2;
-    found->second();
-    std::fflush(stdout);
-    return 0;
+    for (const Proof& proof : k_proofs) {
+        if (std::strcmp(proof.name, name) != 0) continue;
+        proof.run();
+        std::fflush(stdout);
+        return 0;
+    }
+    return 2;
 }
 
-// What one call returns; -1: it has thrown, and the text is in `thrown`.
+// What the call of that name returns; -1: it has thrown, and the text is in `thrown`; -2: there is none.
 extern "C" __attribute__((visibility("default"))) int call(const char* name, char* thrown, int size) {
-    try {
-        return k_calls.at(name)();
-    } catch (const std::exception& e) {
-        std::strncpy(thrown, e.what(), size - 1);
-        return -1;
+    for (const Call& call : k_calls) {
+        if (std::strcmp(call.name, name) != 0) continue;
+        try {
+            return call.make();
+        } catch (const std::exception& e) {
+            std::strncpy(thrown, e.what(), size - 1);
+            return -1;
+        }
     }
+    return -2;
 }
