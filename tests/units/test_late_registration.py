@@ -86,9 +86,9 @@ def build(lazyck: Lazyck, where: Path, cudart: str, *, is_lazy: bool, project: P
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`spy.so`, in the place of the shared runtime, and `libcuda.so.1`, a driver without a device."""
     made = tmp_path_factory.mktemp("tools")
-    words = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared"]
+    words: list[str | Path] = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared"]
     subprocess.run([*words, TESTS / "cuda_spy.cpp", "-o", made / "spy.so"], check=True)
-    driver = [TESTS / "cuda_driver.cpp", "-o", made / "libcuda.so.1"]
+    driver: list[str | Path] = [TESTS / "cuda_driver.cpp", "-o", made / "libcuda.so.1"]
     subprocess.run([*words, "-Wl,-soname,libcuda.so.1", *driver], check=True)
     return made
 
