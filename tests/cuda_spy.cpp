@@ -1,10 +1,10 @@
 // Stands before the shared CUDA runtime and keeps its books: which kernels were registered, under which handles, and
 // which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is written down.
 //
-// CUDA_SPY names the file that it writes to: `image` before what is registered of one, `register NAME CODE`, `ask NAME`
-// and `launch NAME`, with `UNKNOWN` as the name of a handle that nobody registered, and ` asked` after a launch whose
-// very handle was asked for before. CODE is a digest of the machine code that the image has for the kernel, or `none`;
-// of a variable `register NAME variable`.
+// CUDA_SPY names the file that it writes to: `image` and `end` around what is registered of one,
+// `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the name of a handle that nobody registered,
+// and ` asked` after a launch whose very handle was asked for before. CODE is a digest of the machine code that the
+// image has for the kernel, or `none`; of a variable `register NAME variable`.
 #include <elf.h>
 
 #include <cstdint>
@@ -131,7 +131,7 @@ void** __cudaRegisterFatBinary(void* binary) {
     write("image");
     return module;
 }
-void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaRegisterFatBinaryEnd(void**) { write("end"); }
 void __cudaUnregisterFatBinary(void** module) { binaries.erase(module); }
 char __cudaInitModule(void**) { return 1; }
 void __cudaRegisterVar(void**, char* handle, char*, const char* name, int, std::size_t, int, int) {

@@ -148,7 +148,7 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
     done = subprocess.run(["python3", "-c", code], cwd=library.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     seen = log.read_text().partition("run\n")[2].splitlines()
-    return done.stdout.strip(), [line for line in seen if not line.startswith(("image", "register"))]
+    return done.stdout.strip(), [line for line in seen if not line.startswith(("image", "register", "end"))]
 
 
 def test_a_blob_whose_kernel_another_file_names_is_by_kernel_and_says_which(visible: Library) -> None:
