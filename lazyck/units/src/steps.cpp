@@ -18,7 +18,43 @@ bool ends_with(std::string_view text, std::string_view tail) {
     return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
 }
 
-// The words of a line that nvcc means for a shell.
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_assignment(std::string_view line) {
+    const std::size_t at = line.find('=');
+    if (at == std::string_view::npos || at == 0) return false;
+    return std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(at),
+                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+void sort_in(const Step& step, Steps& out) {
+    const std::string program = step.program();
+    if (step.has("-E") && !step.has("-M") && !step.has("-MM")) {
+        if (step.macro("__CUDA_ARCH__").empty()) {
+            out.preprocess_host = step;
+        } else {
+            out.passes.push_back({step, {}, {}});
+        }
+    } else if (begins_with(program, "cudafe++")) {
+        out.front_end = step;
+    } else if (program == "cicc") {
+        for (DevicePass& pass : out.passes) {
+            if (step.has(pass.preprocess.value("-o"))) pass.compile = step;
+        }
+    } else if (program == "ptxas") {
+        for (DevicePass& pass : out.passes) {
+            if (step.has(pass.compile.value("-o"))) pass.assemble.push_back(step);
+        }
+    } else if (program == "fatbinary") {
+        out.fatbinary = step;
+    } else if (step.has("-c") && std::any_of(step.words.begin(), step.words.end(),
+                                             [](const auto& w) { return ends_with(w, ".cudafe1.cpp"); })) {
+        out.compile_host = step;
+    }
+}
+
+}  // namespace
+
 Words shell_words(std::string_view line) {
     Words words;
     std::string word;
@@ -63,43 +99,6 @@ Words shell_words(std::string_view line) {
     if (is_begun) words.push_back(word);
     return words;
 }
-
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-bool is_assignment(std::string_view line) {
-    const std::size_t at = line.find('=');
-    if (at == std::string_view::npos || at == 0) return false;
-    return std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(at),
-                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-}
-
-void sort_in(const Step& step, Steps& out) {
-    const std::string program = step.program();
-    if (step.has("-E") && !step.has("-M") && !step.has("-MM")) {
-        if (step.macro("__CUDA_ARCH__").empty()) {
-            out.preprocess_host = step;
-        } else {
-            out.passes.push_back({step, {}, {}});
-        }
-    } else if (begins_with(program, "cudafe++")) {
-        out.front_end = step;
-    } else if (program == "cicc") {
-        for (DevicePass& pass : out.passes) {
-            if (step.has(pass.preprocess.value("-o"))) pass.compile = step;
-        }
-    } else if (program == "ptxas") {
-        for (DevicePass& pass : out.passes) {
-            if (step.has(pass.compile.value("-o"))) pass.assemble.push_back(step);
-        }
-    } else if (program == "fatbinary") {
-        out.fatbinary = step;
-    } else if (step.has("-c") && std::any_of(step.words.begin(), step.words.end(),
-                                             [](const auto& w) { return ends_with(w, ".cudafe1.cpp"); })) {
-        out.compile_host = step;
-    }
-}
-
-}  // namespace
 
 std::string Step::program() const { return words.empty() ? "" : file_name(words[0]); }
 

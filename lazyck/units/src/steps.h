@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lazyck::units {
@@ -42,6 +43,9 @@ struct Steps {
 struct Refused {
     std::string reason;
 };
+
+// The words of a line that a compiler's driver means for a shell.
+Words shell_words(std::string_view line);
 
 // The steps of `command`, which compiles one source to an object, with temporary files in `directory`. What they want
 // of the environment is set in this process's own. Throws Refused where they are not those that are known.

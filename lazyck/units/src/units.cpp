@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lazyck_abi.h"
+#include "output.h"
 #include "process.h"
 #include "ptx.h"
 #include "registrations.h"
@@ -15,16 +16,7 @@ namespace lazyck::units {
 
 namespace {
 
-std::string quoted(std::string_view text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += c;
-    }
-    return out + "\"";
-}
-
-// The same for C++, of assembler text.
+// As `quoted`, for C++ that holds assembler text.
 std::string literal(std::string_view text) {
     std::string out;
     for (const char c : quoted(text)) out += c == '\n' ? std::string("\\n") : std::string(1, c);
@@ -108,8 +100,6 @@ std::string text_for(const Kernel& kernel, const std::string& text, const std::s
     return out;
 }
 
-std::string joined(const std::string& directory, const char* name) { return directory + "/" + name; }
-
 // Has the fatbinary step write a file of its own, and nothing that a compiler includes.
 std::string make_image(const Steps& steps, const std::string& directory) {
     Step step = steps.fatbinary;
@@ -125,20 +115,7 @@ std::string make_image(const Steps& steps, const std::string& directory) {
     return image;
 }
 
-// A shared library that has `image` under each of the names `symbols`, by the compiler that compiles the host's code.
-void make_library(const Steps& steps, const Job& job, const std::set<std::string>& symbols,
-                  const std::string& content) {
-    std::string text = " .section .nv_fatbin,\"a\"\n .p2align 4\n";
-    for (const std::string& symbol : symbols) {
-        const std::string name = quoted(symbol);
-        text += " .globl " + name + "\n .type " + name + ",%function\n" + name + ":\n";
-    }
-    text += content + " .section .note.GNU-stack,\"\",%progbits\n";
-    const std::string assembler = joined(job.directory, "unit.s");
-    write_file(assembler, text);
-    run({{steps.compile_host.words[0], "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler,
-          "-o", job.output}});
-}
+Library library_of(const Steps& steps) { return {steps.compile_host.words[0], ".nv_fatbin", 4}; }
 
 std::string state_of(const Kernel& kernel, const Ptx& ptx) {
     for (const std::string& name : ptx.variables_of(kernel.symbol)) {
@@ -256,7 +233,7 @@ void make_whole(const Job& job, const Steps& steps, const std::string& module_id
         for (const auto& entry : ptx.entries) symbols.insert(entry.first);
         for (const Step& step : pass.assemble) run(step);
     }
-    make_library(steps, job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
+    make_library(library_of(steps), job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
 }
 
 }  // namespace
@@ -287,10 +264,10 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
     };
     if ((can_be_asked_for(kernel) && attempt(Rung::named)) || attempt(Rung::emptied)) {
         const std::string image = make_image(steps, job.directory);
-        make_library(steps, job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
+        make_library(library_of(steps), job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
         return;
     }
-    make_library(steps, job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
 }
 
 }  // namespace lazyck::units

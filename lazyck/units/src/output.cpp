@@ -1,0 +1,32 @@
+#include "output.h"
+
+#include "process.h"
+
+namespace lazyck::units {
+
+std::string quoted(std::string_view text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        out += c;
+    }
+    return out + "\"";
+}
+
+std::string joined(const std::string& directory, const char* name) { return directory + "/" + name; }
+
+void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
+                  const std::string& content) {
+    std::string text = " .section " + library.section + ",\"a\"\n .p2align " + std::to_string(library.alignment) + "\n";
+    for (const std::string& symbol : symbols) {
+        const std::string name = quoted(symbol);
+        text += " .globl " + name + "\n .type " + name + ",%function\n" + name + ":\n";
+    }
+    text += content + " .section .note.GNU-stack,\"\",%progbits\n";
+    const std::string assembler = joined(job.directory, "unit.s");
+    write_file(assembler, text);
+    run({{library.compiler, "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler, "-o",
+          job.output}});
+}
+
+}  // namespace lazyck::units
