@@ -3,7 +3,7 @@
 //     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
-// COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object
+// and for HIP, by clang, `hip-host` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object
 // has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler
 // says.
 #include <dirent.h>
@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "hip_units.h"
 #include "units.h"
 
 namespace {
@@ -44,7 +45,7 @@ class Directory {
 };
 
 int usage() {
-    std::fputs("usage: lazyck-unit host|kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
+    std::fputs("usage: lazyck-unit [hip-]host|kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
     return 2;
 }
 
@@ -61,6 +62,10 @@ int main(int count, char** words) {
             make_host_unit(job, words[2]);
         } else if (what == "kernel") {
             make_kernel_unit(job, kernel_of(words[2]));
+        } else if (what == "hip-host") {
+            make_hip_host_unit(job, words[2]);
+        } else if (what == "hip-kernel") {
+            make_hip_kernel_unit(job, kernel_of(words[2]));
         } else {
             return usage();
         }

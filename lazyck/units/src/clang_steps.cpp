@@ -1,0 +1,146 @@
+#include "clang_steps.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "output.h"
+#include "process.h"
+
+namespace lazyck::units {
+
+namespace {
+
+constexpr const char* k_image = "-fcuda-include-gpubinary";
+constexpr std::string_view k_output = "-output=";
+constexpr std::string_view k_module_id = "-cuid=";
+
+bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
+
+// The file that a step writes; "" where its words do not say.
+std::string output_of(const Step& step) {
+    for (const std::string& word : step.words) {
+        if (begins_with(word, k_output)) return word.substr(k_output.size());
+    }
+    return step.value("-o");
+}
+
+void replace_all(std::string& word, const std::string& from, const std::string& to) {
+    for (std::size_t at = 0; (at = word.find(from, at)) != std::string::npos; at += to.size())
+        word.replace(at, from.size(), to);
+}
+
+// Has the steps leave in `directory` what the driver would have left among its temporary files.
+void move_outputs(ClangSteps& steps, const std::string& directory) {
+    std::vector<Step*> makers;
+    for (Step& step : steps.device) makers.push_back(&step);
+    for (Step& step : steps.between) makers.push_back(&step);
+    std::vector<Step*> all = makers;
+    all.push_back(&steps.host);
+    int number = 0;
+    for (Step* const maker : makers) {
+        const std::string from = output_of(*maker);
+        if (from.empty()) throw Refused{"clang -### shows a step of " + maker->program() + " that names no output"};
+        const std::string to = joined(directory, (std::to_string(++number) + from.substr(from.rfind('.') + 1)).c_str());
+        for (Step* const step : all) {
+            for (std::string& word : step->words) replace_all(word, from, to);
+        }
+    }
+}
+
+void sort_in(Step step, ClangSteps& out) {
+    if (!step.has("-cc1")) {
+        // Another compiler's, or an assembler's: of host code
+        if (!out.host.words.empty()) throw Refused{"clang -### shows a step of " + step.program() + " for the host"};
+        out.between.push_back(std::move(step));
+        return;
+    }
+    if (!step.has("-emit-obj")) throw Refused{"clang -### shows a compile in several steps"};
+    if (step.has("-fcuda-is-device")) {
+        out.device.push_back(std::move(step));
+    } else if (!step.value(k_image).empty() && out.host.words.empty()) {
+        out.host = std::move(step);
+    } else {
+        throw Refused{"clang -### shows a compile that is neither for a device nor includes an image"};
+    }
+}
+
+// The files of a rule that a compiler wrote for make.
+std::set<std::string> files_of_rule(std::string_view text) {
+    std::set<std::string> files;
+    std::string name;
+    for (std::size_t i = std::min(text.find(": "), text.size()); i < text.size(); ++i) {
+        const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\n';
+        if (c == '\\' && (next == ' ' || next == '#')) {
+            name += text[++i];
+        } else if (c == '$' && next == '$') {
+            name += text[++i];
+        } else if (c == ' ' || c == '\n' || (c == '\\' && next == '\n')) {
+            if (!name.empty() && name != ":") files.insert(name);
+            name.clear();
+        } else {
+            name += c;
+        }
+    }
+    return files;
+}
+
+}  // namespace
+
+std::string ClangSteps::image() const { return host.value(k_image); }
+
+std::string ClangSteps::module_id() const {
+    for (const std::string& word : host.words) {
+        if (begins_with(word, k_module_id)) return word.substr(k_module_id.size());
+    }
+    return "";
+}
+
+void ClangSteps::set_module_id(const std::string& id) {
+    if (id.empty()) return;
+    const auto set = [&](Step& step) {
+        for (std::string& word : step.words) {
+            if (begins_with(word, k_module_id)) word = std::string(k_module_id) + id;
+        }
+    };
+    for (Step& step : device) set(step);
+    set(host);
+}
+
+ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
+    Words words = command;
+    words.push_back("-###");
+    std::string shown;
+    if (const int status = run_program(words, &shown)) {
+        throw Refused{"clang -### ends with status " + std::to_string(status) + ": " +
+                      shown.substr(0, shown.find('\n'))};
+    }
+    ClangSteps out;
+    for (std::size_t at = 0; at < shown.size();) {
+        const std::size_t end = std::min(shown.find('\n', at), shown.size());
+        const std::string_view line = std::string_view(shown).substr(at, end - at);
+        at = end + 1;
+        if (begins_with(line, " \"")) sort_in({shell_words(line)}, out);
+    }
+    if (out.device.empty()) throw Refused{"clang -### shows no compile for a device"};
+    if (out.host.words.empty()) throw Refused{"clang -### shows no compile of host code that includes an image"};
+    move_outputs(out, directory);
+    return out;
+}
+
+std::set<std::string> files_of(const Step& step, const std::string& directory) {
+    const std::string rule = joined(directory, "rule");
+    Step asked = step;
+    asked.set_input("-emit-obj", "-Eonly");
+    asked.set_value("-o", "-");
+    // What the step says it would have written is another step's.
+    asked.set_value("-dependency-file", rule);
+    Words more = {"-sys-header-deps", "-w"};
+    if (!asked.has("-dependency-file")) more.insert(more.end(), {"-dependency-file", rule, "-MT", "unit"});
+    const auto place = std::find(asked.words.begin(), asked.words.end(), "-cc1");
+    asked.words.insert(place + 1, more.begin(), more.end());
+    run(asked);
+    return files_of_rule(read_file(rule));
+}
+
+}  // namespace lazyck::units

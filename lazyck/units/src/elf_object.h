@@ -1,0 +1,59 @@
+// An ELF object as compilers write it: its symbols, what they are initialized with, and one section more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lazyck::units {
+
+class ElfObject {
+ public:
+    struct Symbol {
+        std::string_view name;
+        std::uint32_t section = 0;  // its index; 0: the symbol is undefined
+        std::uint64_t value = 0, size = 0;
+        bool is_function = false;
+    };
+
+    // `bytes` have to outlive this. Throws Refused where they are no 64-bit object of this machine's byte order.
+    explicit ElfObject(std::string_view bytes);
+
+    const std::vector<Symbol>& symbols() const { return m_symbols; }
+    bool has_undefined(std::string_view name) const;
+    // The contents of all sections whose names begin so, one behind the other.
+    std::string contents_of(std::string_view lead) const;
+    // The function whose address stands at the place of `holder`, by a relocation; null where there is none.
+    const Symbol* function_in(const Symbol& holder) const;
+    // The object with a section more that no program has at run time.
+    std::string with_section(std::string_view name, std::string_view contents) const;
+
+ private:
+    struct Section {
+        std::string_view name;
+        std::uint32_t type = 0, link = 0, info = 0;
+        std::string_view contents;
+    };
+    struct Relocation {
+        std::uint32_t section = 0;
+        std::uint64_t place = 0;
+        std::uint32_t symbol = 0;
+        std::uint64_t addend = 0;
+    };
+
+    void read_symbols(const Section& table);
+    void read_relocations(const Section& section);
+
+    std::string_view m_bytes;
+    std::uint32_t m_names = 0;  // the section of the sections' names
+    std::vector<Section> m_sections;
+    std::vector<Symbol> m_symbols;
+    std::vector<Relocation> m_relocations;                                       // sorted by section and place
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> m_functions;  // by section and value
+};
+
+}  // namespace lazyck::units

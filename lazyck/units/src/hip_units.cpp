@@ -1,0 +1,165 @@
+// The host unit is made by the host's compile itself, which is given its name for the image that it includes. A kernel
+// unit is made of LLVM IR: the device's front end runs as always, and its module, not yet optimized and without all that
+// the kernel does not reach, goes on through the very same compile. Text of IR rather than bitcode, and this program
+// rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
+#include "hip_units.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "clang_steps.h"
+#include "elf_object.h"
+#include "ir_module.h"
+#include "lazyck_abi.h"
+#include "output.h"
+#include "process.h"
+
+namespace lazyck::units {
+
+namespace {
+
+constexpr std::string_view k_stub = "__device_stub__";
+constexpr std::string_view k_descriptor = ".kd";
+
+bool ends_with(std::string_view text, std::string_view tail) {
+    return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
+}
+
+// The kernels that the host code registers. Each has a variable of its very name, its handle, which points to its stub;
+// and the name is one of the strings.
+std::vector<std::string_view> kernels_of(const ElfObject& object) {
+    const std::string strings = '\0' + object.contents_of(".rodata");
+    std::vector<std::string_view> found;
+    for (const auto& symbol : object.symbols()) {
+        if (symbol.section == 0 || symbol.size != sizeof(void*) || symbol.is_function) continue;
+        const auto* const stub = object.function_in(symbol);
+        if (stub == nullptr || stub->name.find(k_stub) == std::string_view::npos) continue;
+        const std::string name = '\0' + std::string(symbol.name) + '\0';
+        if (strings.find(name) == std::string::npos)
+            throw Refused{"the host code does not have the name of its kernel " + std::string(symbol.name)};
+        found.push_back(symbol.name);
+    }
+    return found;
+}
+
+// What the host code may register, and what a runtime cannot be told later.
+void check_registrations(const ElfObject& object) {
+    if (object.has_undefined("__hipRegisterManagedVar")) throw Refused{"it has managed variables"};
+    for (const char* const name : {"__hipRegisterTexture", "__hipRegisterSurface"}) {
+        if (object.has_undefined(name)) throw Refused{"it registers textures or surfaces"};
+    }
+}
+
+void run_between(const ClangSteps& steps) {
+    for (const Step& step : steps.between) run(step);
+}
+
+Library library_of(const ClangSteps& steps) { return {steps.host.words[0], ".hip_fatbin", 12}; }
+
+std::string content_of(const ClangSteps& steps) { return " .incbin " + quoted(steps.image()) + "\n"; }
+
+void make_whole(const Job& job, const ClangSteps& steps) {
+    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
+    for (const Step& step : steps.device) {
+        run(step);
+        const std::string bytes = read_file(step.value("-o"));
+        const ElfObject object(bytes);
+        for (const auto& symbol : object.symbols()) {
+            if (symbol.section != 0 && ends_with(symbol.name, k_descriptor))
+                symbols.emplace(symbol.name.substr(0, symbol.name.size() - k_descriptor.size()));
+        }
+    }
+    run_between(steps);
+    make_library(library_of(steps), job, symbols, content_of(steps));
+}
+
+// The front end of a device's compile alone: text of IR.
+Step front_end_of(const Step& compile, const std::string& output) {
+    Step step = compile;
+    step.set_input("-emit-obj", "-emit-llvm");
+    step.set_value("-o", output);
+    const auto place = std::find(step.words.begin(), step.words.end(), "-cc1");
+    step.words.insert(place + 1, {"-disable-llvm-passes", "-emit-llvm-uselists"});
+    return step;
+}
+
+// All that follows it, with the text of IR `input`. The front end has linked in the device's libraries.
+Step back_end_of(const Step& compile, const std::string& input) {
+    Step step = compile;
+    Words& words = step.words;
+    const auto language = std::find(words.begin(), words.end(), "-x");
+    if (words.end() - language != 3) throw Refused{"clang -### shows a compile whose last words are not its input"};
+    *(language + 1) = "ir";
+    *(language + 2) = input;
+    for (auto at = words.begin(); (at = std::find(at, words.end(), "-mlink-builtin-bitcode")) != words.end();)
+        at = words.erase(at, at + 2);
+    return step;
+}
+
+// Compiles `kernel` by itself for one arch; the reason why that cannot be, or "". Throws Refused.
+std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory) {
+    const std::string all = joined(directory, "all.ll"), one = joined(directory, "one.ll");
+    run(front_end_of(compile, all));
+    const std::string text = read_file(all);
+    const IrModule module(text);
+    if (!module.has_kernel(kernel.symbol)) return "the compiler does not make it";
+    if (const std::string state = module.state_of(kernel.symbol); !state.empty())
+        return "it uses " + state + ", which other kernels of the file and the host may use too";
+    write_file(one, module.only(kernel.symbol));
+    run(back_end_of(compile, one));
+    return "";
+}
+
+}  // namespace
+
+void make_hip_host_unit(const Job& job, const std::string& id) {
+    const ClangSteps steps = clang_steps_of(job.command, job.directory);
+    std::set<std::string> files = files_of(steps.host, job.directory);
+    for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
+    write_file(steps.image(), std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0');
+    const std::string made = joined(job.directory, "host.o");
+    Step host = steps.host;
+    host.set_value("-o", made);
+    run(host);
+    const std::string bytes = read_file(made);
+    const ElfObject object(bytes);
+    check_registrations(object);
+    // Without any device code, nothing is registered.
+    const std::string image = object.contents_of(".hip_fatbin");
+    if (object.has_undefined("__hipRegisterFatBinary") && image.rfind(LAZYCK_HOST_UNIT_MARK + id + '\0', 0) != 0)
+        throw Refused{"the host code has no image of device code where one was expected"};
+    const std::string module_id = steps.module_id();
+    std::string table = LAZYCK_KERNELS_VERSION "\n";
+    for (const std::string_view kernel : kernels_of(object))
+        table += "kernel\t" + std::string(kernel) + "\t\t\t\t" + module_id + "\n";
+    table += "whole\t*\t\t\t\t" + module_id + "\n";
+    for (const std::string& file : files) table += "file\t" + file + "\n";
+    write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
+}
+
+void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
+    ClangSteps steps = clang_steps_of(job.command, job.directory);
+    steps.set_module_id(kernel.module_id);
+    if (kernel.symbol == "*") {
+        make_whole(job, steps);
+        return;
+    }
+    std::string reason;
+    try {
+        for (const Step& step : steps.device) {
+            if (reason = compile_alone(step, kernel, job.directory); !reason.empty()) break;
+        }
+        if (reason.empty()) {
+            run_between(steps);
+            make_library(library_of(steps), job, {kernel.symbol}, content_of(steps));
+            return;
+        }
+    } catch (const Refused& refused) {
+        reason = refused.reason;
+    }
+    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+}
+
+}  // namespace lazyck::units

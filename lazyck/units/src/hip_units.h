@@ -1,0 +1,13 @@
+// As units.h has it, of sources of HIP that clang compiles.
+#pragma once
+
+#include <string>
+
+#include "units.h"
+
+namespace lazyck::units {
+
+void make_hip_host_unit(const Job& job, const std::string& id);
+void make_hip_kernel_unit(const Job& job, const Kernel& kernel);
+
+}  // namespace lazyck::units

@@ -1,0 +1,170 @@
+#include "ir_module.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+
+namespace lazyck::units {
+
+namespace {
+
+bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
+
+bool is_list(std::string_view name) { return name == "@llvm.used" || name == "@llvm.compiler.used"; }
+
+// Where the string that begins at `open` ends: behind its quotation mark. Within it these are written as `\22`.
+std::size_t behind_string(std::string_view text, std::size_t open) {
+    const std::size_t close = text.find('"', open + 1);
+    return close == std::string_view::npos ? text.size() : close + 1;
+}
+
+// The global name that begins at `at`, `@name` or `@"name"`.
+std::string_view name_at(std::string_view text, std::size_t at) {
+    std::size_t end = at + 1;
+    if (end < text.size() && text[end] == '"') return text.substr(at, behind_string(text, end) - at);
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' ||
+                                 text[end] == '.' || text[end] == '$' || text[end] == '-'))
+        ++end;
+    return text.substr(at, end - at);
+}
+
+// Calls `found` with each global name in `text`.
+template <class Found>
+void each_name(std::string_view text, const Found& found) {
+    for (std::size_t i = 0; i < text.size();) {
+        if (text[i] == '"') {
+            i = behind_string(text, i);
+        } else if (text[i] == '@') {
+            const std::string_view name = name_at(text, i);
+            found(name);
+            i += name.size();
+        } else {
+            ++i;
+        }
+    }
+}
+
+// As names are written; those of symbols are.
+std::string spelled(const std::string& symbol) {
+    const std::string plain = "@" + symbol;
+    return name_at(plain, 0) == plain ? plain : "@\"" + symbol + "\"";
+}
+
+bool has_word(std::string_view text, std::string_view word) {
+    for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+        const std::size_t end = at + word.size();
+        if ((at == 0 || text[at - 1] == ' ') && (end == text.size() || text[end] == ' ')) return true;
+    }
+    return false;
+}
+
+// What stands before the first global name, of a function's head: linkage, calling convention, type.
+std::string_view head_of(std::string_view text) { return text.substr(0, text.find('@')); }
+
+// What stands between `=` and the initializer of a variable, at least `constant` or `global`.
+std::string_view kind_of(std::string_view text, std::string_view name) {
+    const std::string_view rest = text.substr(name.size());
+    std::size_t end = std::min(rest.find(" constant "), rest.find(" global "));
+    if (end == std::string_view::npos) return rest;
+    return rest.substr(0, rest.find(' ', end + 1));
+}
+
+// The list `text` of names without those that are not in `kept`; "" where none is left.
+std::string list_of(std::string_view text, const std::set<std::string_view>& kept) {
+    const std::size_t open = text.find(" [", text.find(" x ptr]")), end = text.rfind(']');
+    const std::size_t size = text.find('['), type = text.find(" x ptr]");
+    if (open == std::string_view::npos || end == std::string_view::npos || open > end) return std::string(text);
+    std::string elements;
+    int count = 0, depth = 0;
+    std::size_t begin = open + 2;
+    for (std::size_t i = begin; i <= end; ++i) {
+        const bool is_end = i == end || (text[i] == ',' && depth == 0);
+        depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+        if (text[i] == '"') i = behind_string(text, i) - 1;
+        if (!is_end) continue;
+        const std::string_view element = text.substr(begin, i - begin);
+        bool is_kept = false;
+        each_name(element, [&](std::string_view name) { is_kept |= kept.count(name) != 0; });
+        if (is_kept) {
+            elements += (count++ == 0 ? "" : ",") + std::string(element);
+        }
+        begin = i + 1;
+    }
+    if (count == 0) return "";
+    return std::string(text.substr(0, size + 1)) + std::to_string(count) +
+           std::string(text.substr(type, open + 2 - type)) + elements + std::string(text.substr(end));
+}
+
+}  // namespace
+
+IrModule::IrModule(std::string_view text) {
+    for (std::size_t at = 0; at < text.size();) {
+        std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+        std::string_view line = text.substr(at, end - at);
+        const bool is_definition = begins_with(line, "define ");
+        if (is_definition) {
+            const std::size_t close = text.find("\n}\n", end - 1);
+            end = close == std::string_view::npos ? text.size() : close + 3;
+            line = text.substr(at, end - at);
+        }
+        at = end;
+        const bool is_function = is_definition || begins_with(line, "declare ");
+        const bool is_variable = begins_with(line, "@");
+        const std::string_view name = is_function || is_variable ? name_at(line, line.find('@')) : std::string_view();
+        m_lines.push_back({name, line});
+        if (name.empty()) continue;
+        Entity& entity = m_entities[name];
+        entity.text = line;
+        entity.is_function = is_function;
+        entity.is_kernel = is_definition && has_word(head_of(line), "amdgpu_kernel");
+        if (is_variable) {
+            const std::string_view kind = kind_of(line, name);
+            entity.is_constant = !has_word(kind, "global");  // of an alias, what it stands for counts
+            entity.is_shared_memory = has_word(kind, "addrspace(3)");
+        }
+        each_name(line, [&](std::string_view used) { entity.uses.insert(used); });
+        if (is_list(name)) m_seen_by_host.insert(entity.uses.begin(), entity.uses.end());
+    }
+}
+
+bool IrModule::has_kernel(const std::string& name) const {
+    const auto found = m_entities.find(spelled(name));
+    return found != m_entities.end() && found->second.is_kernel;
+}
+
+std::set<std::string_view> IrModule::reached_from(std::string_view name) const {
+    std::set<std::string_view> reached;
+    std::vector<std::string_view> waiting = {name};
+    while (!waiting.empty()) {
+        const auto found = m_entities.find(waiting.back());
+        waiting.pop_back();
+        if (found == m_entities.end() || !reached.insert(found->first).second) continue;
+        waiting.insert(waiting.end(), found->second.uses.begin(), found->second.uses.end());
+    }
+    return reached;
+}
+
+std::string IrModule::state_of(const std::string& kernel) const {
+    for (const std::string_view name : reached_from(spelled(kernel))) {
+        const Entity& entity = m_entities.at(name);
+        if (entity.is_function || entity.is_shared_memory) continue;
+        if (!entity.is_constant || m_seen_by_host.count(name) != 0) return std::string(name.substr(1));
+    }
+    return "";
+}
+
+std::string IrModule::only(const std::string& kernel) const {
+    const auto kept = reached_from(spelled(kernel));
+    std::string out;
+    for (const Line& line : m_lines) {
+        if (is_list(line.name)) {
+            out += list_of(line.text, kept);
+        } else if (line.name.empty() ? !begins_with(line.text, "uselistorder") : kept.count(line.name) != 0) {
+            // The order of a global's uses is given for all of them: many of these are gone.
+            out += line.text;
+        }
+    }
+    return out;
+}
+
+}  // namespace lazyck::units
