@@ -249,7 +249,7 @@ def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     items = toolchain.table.split(recipe.compile[1:])
     command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
     command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
-    head = (f"{abi.PH_ROOT}/{program}", "kernel", abi.PH_KERNEL, abi.PH_SOURCE, abi.PH_OUTPUT, "--")
+    head = (f"{abi.PH_ROOT}/{program}", toolchain.unit_verbs[1], abi.PH_KERNEL, abi.PH_SOURCE, abi.PH_OUTPUT, "--")
     words = (*head, recipe.compile[0], *command)
     return replace(recipe, compile=words, link=())
 

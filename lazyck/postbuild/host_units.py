@@ -92,7 +92,8 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
 
 def can_be(blob: CompileCommand) -> bool:
     """Whether there may be a host unit of `blob`: what is not device code has none."""
-    return by_name(blob.call.toolchain).has_units and os.path.splitext(blob.source)[1] in (".cu", ".hip")
+    toolchain = by_name(blob.call.toolchain)
+    return toolchain.has_units and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
 
 
 class HostUnits:
@@ -120,7 +121,7 @@ class HostUnits:
         named = (i.words[0] for i in items if not i.name and blob.call.path(i.words[0]) == blob.source)
         words = [*written[: blob.call.prefix], *join(i for i in items if i.name not in toolchain.hinders_units)]
         source = next(named, blob.source)
-        argv = [str(self._program.path), "host", name_of(blob), source, str(target), "--", *words]
+        argv = [str(self._program.path), toolchain.unit_verbs[0], name_of(blob), source, str(target), "--", *words]
         env = proc.anchored(toolchain.tool_env(blob, self._env), blob.call.cwd)
         result = proc.run(argv, cwd=blob.call.cwd, env=env)
         unit = read(blob, target) if result.status == 0 else None

@@ -85,6 +85,8 @@ class Toolchain(ABC):
     has_units = False
     unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
+    unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # of sources that may have device code
+    unit_verbs = ("host", "kernel")  # by which that program makes the two kinds
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
