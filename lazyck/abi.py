@@ -35,8 +35,9 @@ KERNELS_SECTION = ".lazyck.kernels"
 KERNELS_VERSION = "lazyck kernels 1"
 # The name under which the library of a whole source's device code has it, beside its kernels' names.
 IMAGE_SYMBOL = "lazyck_image"
-# How a wrapped function is told a handle: by an argument, by what an argument points to, by a graph node's parameters.
-HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE = range(3)
+# How a wrapped function is told a handle: by an argument, by what an argument points to, by a graph node's parameters;
+# and as HIP has the parameters of a kernel node, those of any node, and a list of launches.
+HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
 # The order of a GPU runtime's own functions in a library's table (see postbuild/handles.py).
 REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
 REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6

@@ -44,13 +44,16 @@ _HIP = {
     "hipGraphMemcpyNodeSetParamsFromSymbol": 2, "hipGraphMemcpyNodeSetParamsToSymbol": 1, "hipKernelNameRefByPtr": 0,
     "hipLaunchByPtr": 0, "hipLaunchCooperativeKernel": 0, "hipLaunchKernel": 0, "hipLaunchKernelExC": 1,
     "hipMemcpyFromSymbol": 1, "hipMemcpyFromSymbolAsync": 1, "hipMemcpyToSymbol": 0, "hipMemcpyToSymbolAsync": 0,
-    "hipOccupancyMaxActiveBlocksPerMultiprocessor": 1, "hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": 1,
-    "hipOccupancyMaxPotentialBlockSize": 2,
+    "hipOccupancyAvailableDynamicSMemPerBlock": 1, "hipOccupancyMaxActiveBlocksPerMultiprocessor": 1,
+    "hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": 1, "hipOccupancyMaxActiveClusters": 1,
+    "hipOccupancyMaxPotentialBlockSize": 2, "hipOccupancyMaxPotentialClusterSize": 1,
 }  # fmt: skip
 _HIP_STRUCTS = {
-    "hipGraphAddKernelNode": (4, _FIRST), "hipGraphExecKernelNodeSetParams": (2, _FIRST),
-    "hipGraphKernelNodeSetParams": (1, _FIRST), "hipLaunchCooperativeKernelMultiDevice": (0, _FIRST),
-    "hipExtLaunchMultiKernelMultiDevice": (0, _FIRST), "hipGraphAddNode": (4, _NODE),
+    "hipExtLaunchMultiKernelMultiDevice": (0, abi.HANDLE_HIP_LIST), "hipGraphAddKernelNode": (4, abi.HANDLE_HIP_KERNEL),
+    "hipGraphAddNode": (4, abi.HANDLE_HIP_NODE), "hipGraphExecKernelNodeSetParams": (2, abi.HANDLE_HIP_KERNEL),
+    "hipGraphExecNodeSetParams": (2, abi.HANDLE_HIP_NODE), "hipGraphKernelNodeSetParams": (1, abi.HANDLE_HIP_KERNEL),
+    "hipGraphNodeSetParams": (1, abi.HANDLE_HIP_NODE),
+    "hipLaunchCooperativeKernelMultiDevice": (0, abi.HANDLE_HIP_LIST),
 }  # fmt: skip
 # of programs that are compiled for a default stream per thread
 _PER_THREAD = ("_ptsz", "_ptds", "_spt")

@@ -54,6 +54,10 @@ constexpr char k_whole_mark[] = LAZYCK_WHOLE_SOURCE_MARK;
 
 constexpr std::uintptr_t k_most_dependencies = 4096;
 
+constexpr std::size_t k_node = 16;          // where a node's own parameters are among those of any node
+constexpr std::size_t k_hip_function = 24;  // where the handle is in hipKernelNodeParams
+constexpr std::size_t k_hip_launch = 56;    // the size of hipLaunchParams, which the handle begins
+
 enum class Progress { none, busy, done };
 
 struct Registration {
@@ -123,19 +127,30 @@ std::uintptr_t word_at(const std::uintptr_t* arguments, std::uint32_t number) {
 #endif
 }
 
+const void* pointer_at(std::uintptr_t structure, std::size_t offset) {
+    const void* value = nullptr;
+    std::memcpy(&value, reinterpret_cast<const char*>(structure) + offset, sizeof value);
+    return value;
+}
+
+// Whether the parameters of a graph's node are those of a kernel.
+bool is_kernel_node(std::uintptr_t parameters) {
+    std::uint32_t type = 0;
+    std::memcpy(&type, reinterpret_cast<const void*>(parameters), sizeof type);
+    return type == 0;
+}
+
 // The handle that a call names, or null.
 const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
-    const auto word = [&](std::size_t offset) {
-        const void* value = nullptr;
-        std::memcpy(&value, reinterpret_cast<const char*>(argument) + offset, sizeof value);
-        return value;
-    };
     if (kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
     if (argument == 0) return nullptr;
-    if (kind == LAZYCK_HANDLE_FIRST) return word(0);
-    std::uint32_t node = 0;
-    std::memcpy(&node, reinterpret_cast<const void*>(argument), sizeof node);
-    return node == 0 ? word(16) : nullptr;  // the parameters of a graph's node; 0: of a kernel
+    switch (kind) {
+        case LAZYCK_HANDLE_FIRST: return pointer_at(argument, 0);
+        case LAZYCK_HANDLE_HIP_KERNEL: return pointer_at(argument, k_hip_function);
+        case LAZYCK_HANDLE_HIP_NODE:
+            return is_kernel_node(argument) ? pointer_at(argument, k_node + k_hip_function) : nullptr;
+        default: return is_kernel_node(argument) ? pointer_at(argument, k_node) : nullptr;
+    }
 }
 
 // Registers what `image` has of a source: that of one handle, or, with null, all that is left.
@@ -212,7 +227,12 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
     // CUDA 13 has put an argument before the number of a node's dependencies; no pointer is that small.
     if (row.kind == LAZYCK_HANDLE_NODE && argument < k_most_dependencies)
         argument = word_at(arguments, row.argument + 1);
-    if (const void* const handle = handle_in(row.kind, argument)) make_ready(handle);
+    if (row.kind == LAZYCK_HANDLE_HIP_LIST) {
+        const auto count = static_cast<std::uint32_t>(word_at(arguments, row.argument + 1));
+        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) make_ready(pointer_at(argument + i * k_hip_launch, 0));
+    } else if (const void* const handle = handle_in(row.kind, argument)) {
+        make_ready(handle);
+    }
     return row.function;
 }
 
