@@ -174,6 +174,7 @@ class _Facts:
             elif self.whole:
                 is_runtime = of_blob is None and export.name not in self.lazy.stubs
                 kind = "own" if _OWN.match(export.name) else "runtime" if is_runtime else "added"
+                kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
                 kind = kind if self.shared or kind == "own" else "program"
                 yield Difference(kind, key, "", "not exported", described(export))
 
