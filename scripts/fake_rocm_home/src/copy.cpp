@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "memory.h"
+#include "registry.h"
 #include "state.h"
 #include "stream.h"
 
@@ -104,12 +105,14 @@ hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t
     return report(copy_rows(dst, dst_pitch, src, src_pitch, width, height, kind, stream));
 }
 
-// A device variable is the host variable of that name: it is where the symbol points.
+// A device variable is in its image, or the host's variable of that name.
 hipError_t hipMemcpyToSymbol(const void* symbol, const void* src, size_t bytes, size_t offset, hipMemcpyKind) {
+    symbol = registry().find_variable(symbol);
     if (symbol == nullptr) return report(hipErrorInvalidSymbol);
     return copy(static_cast<char*>(const_cast<void*>(symbol)) + offset, src, bytes, hipMemcpyDefault, nullptr);
 }
 hipError_t hipMemcpyFromSymbol(void* dst, const void* symbol, size_t bytes, size_t offset, hipMemcpyKind) {
+    symbol = registry().find_variable(symbol);
     if (symbol == nullptr) return report(hipErrorInvalidSymbol);
     return copy(dst, static_cast<const char*>(symbol) + offset, bytes, hipMemcpyDefault, nullptr);
 }
@@ -123,6 +126,7 @@ hipError_t hipMemcpyFromSymbolAsync(void* dst, const void* symbol, size_t bytes,
 }
 hipError_t hipGetSymbolAddress(void** pointer, const void* symbol) {
     if (pointer == nullptr) return report(hipErrorInvalidValue);
+    symbol = registry().find_variable(symbol);
     if (symbol == nullptr) return report(hipErrorInvalidSymbol);
     *pointer = const_cast<void*>(symbol);
     return hipSuccess;

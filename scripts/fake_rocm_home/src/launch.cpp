@@ -42,8 +42,13 @@ hipError_t run_kernel(const fake_rocm_kernel& kernel, dim3 grid, dim3 block, siz
     const hipError_t error = check_configuration(*device, grid, block, shared_bytes, stream);
     if (error != hipSuccess) return error;
     if (!was_compiled_for(kernel.archs, device->m_target)) return hipErrorNoBinaryForGpu;
-    if (is_logging())
-        log_launch("cpu", name_of_function(kernel.address, kernel.source_text), grid, block, shared_bytes);
+    if (is_logging()) {
+        std::string name;
+        CodeTargets targets;
+        if (!registry().find_kernel(kernel.address, &name, &targets))
+            name = name_of_function(kernel.address, kernel.source_text);
+        log_launch("cpu", name, grid, block, shared_bytes);
+    }
     static auto& turn = *new std::mutex;
     const std::lock_guard<std::mutex> lock(turn);
     t_in_kernel = true;

@@ -2,7 +2,13 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 
@@ -26,6 +32,7 @@ constexpr uint32_t k_wrapper_magic = 0x48495046;  // "HIPF"
 constexpr std::string_view k_bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
 constexpr std::string_view k_compressed_magic = "CCOB";
 constexpr uint64_t k_most_entries = 4096;
+constexpr uint16_t k_amdgpu = 224;  // EM_AMDGPU
 constexpr uint64_t k_longest_triple = 4096;
 
 uint64_t read_u64(const char* at) {
@@ -40,6 +47,39 @@ std::string target_of_triple(std::string_view triple) {
     const size_t at = triple.find("gfx");
     if (at != std::string_view::npos) return std::string(triple.substr(at));
     return triple.find("spirv") != std::string_view::npos ? "amdgcnspirv" : "";
+}
+
+// The shared library of this machine's that an offload bundle holds; empty: none.
+std::string_view library_in(const char* image) {
+    if (memcmp(image, k_bundle_magic.data(), k_bundle_magic.size()) != 0) return {};
+    const char* at = image + k_bundle_magic.size();
+    const uint64_t count = read_u64(at);
+    at += sizeof(uint64_t);
+    for (uint64_t i = 0; i < count && count <= k_most_entries; ++i) {
+        const std::string_view code(image + read_u64(at), read_u64(at + 8));
+        Elf64_Ehdr head;
+        if (code.size() > sizeof(head)) {
+            memcpy(&head, code.data(), sizeof(head));
+            if (memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_machine != k_amdgpu) return code;
+        }
+        at += 24 + read_u64(at + 16);
+    }
+    return {};
+}
+
+// Loads a library out of memory; nullptr: it cannot be, and why was said.
+void* load(std::string_view library) {
+    const int fd = memfd_create("fake_rocm_code", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, library.data(), library.size()) != static_cast<ssize_t>(library.size())) {
+        fprintf(stderr, "fake_rocm: cannot write an image to memory: %m\n");
+        if (fd >= 0) close(fd);
+        return nullptr;
+    }
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (loaded == nullptr) fprintf(stderr, "fake_rocm: cannot load an image: %s\n", dlerror());
+    close(fd);
+    return loaded;
 }
 
 }  // namespace
@@ -77,20 +117,41 @@ Registry& registry() { return immortal<Registry>(); }
 
 const void* Registry::add_module(const void* opaque) {
     const auto* wrapper = static_cast<const FatBinaryWrapper*>(opaque);
-    CodeTargets targets;
+    Module module;
     if (wrapper == nullptr || wrapper->m_magic != k_wrapper_magic || wrapper->m_binary == nullptr ||
-        !read_code_targets(wrapper->m_binary, &targets))
-        targets = {};  // no known code: its launches are refused
+        !read_code_targets(wrapper->m_binary, &module.m_targets))
+        module = {};  // no known code: its launches are refused
+    else
+        module.m_library = library_in(static_cast<const char*>(wrapper->m_binary));
     const std::lock_guard<std::mutex> lock(m_mutex);
-    m_modules[opaque] = targets;
+    m_modules[opaque] = module;
     return opaque;
 }
 
 void Registry::remove_module(const void* module) {
     const std::lock_guard<std::mutex> lock(m_mutex);
     m_modules.erase(module);
-    for (auto it = m_kernels.begin(); it != m_kernels.end();)
-        it = it->second.m_module == module ? m_kernels.erase(it) : std::next(it);
+    for (auto* const all : {&m_kernels, &m_variables})
+        for (auto it = all->begin(); it != all->end();)
+            it = it->second.m_module == module ? all->erase(it) : std::next(it);
+}
+
+void Registry::add_variable(const void* module, const void* handle, const char* name) {
+    const std::lock_guard<std::mutex> lock(m_mutex);
+    m_variables[handle] = {name, module};
+}
+
+void* Registry::find_code(const void* handle) { return find_in_image(m_kernels, handle, ".kd"); }
+void* Registry::find_variable(const void* handle) { return find_in_image(m_variables, handle, ".var"); }
+
+void* Registry::find_in_image(const std::map<const void*, Registered>& all, const void* handle, const char* suffix) {
+    const std::lock_guard<std::mutex> lock(m_mutex);
+    const auto found = all.find(handle);
+    if (found == all.end()) return const_cast<void*>(handle);
+    Module& module = m_modules[found->second.m_module];
+    if (module.m_library.empty()) return const_cast<void*>(handle);
+    if (module.m_loaded == nullptr) module.m_loaded = load(module.m_library);
+    return module.m_loaded == nullptr ? nullptr : dlsym(module.m_loaded, (found->second.m_name + suffix).c_str());
 }
 
 void Registry::add_kernel(const void* module, const void* host_function, const char* name) {
@@ -103,7 +164,7 @@ bool Registry::find_kernel(const void* host_function, std::string* name, CodeTar
     const auto it = m_kernels.find(host_function);
     if (it == m_kernels.end()) return false;
     *name = it->second.m_name;
-    *targets = m_modules[it->second.m_module];
+    *targets = m_modules[it->second.m_module].m_targets;
     return true;
 }
 
@@ -123,8 +184,16 @@ void __hipRegisterFunction(void** module, const void* host_function, char*, cons
     registry().add_kernel(module, host_function, device_name);
 }
 
-// Nothing on a device holds a second copy, so the host's variable is the variable.
-void __hipRegisterVar(void**, void*, char*, char*, int, size_t, int, int) {}
+// Under the real compiler's code nothing runs: the host's variable is the variable.
+void __hipRegisterVar(void** module, void* handle, char*, char* device_name, int, size_t, int, int) {
+    registry().add_variable(module, handle, device_name);
+}
+
+hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* handle) {
+    if (function == nullptr || handle == nullptr) return report(hipErrorInvalidValue);
+    *function = static_cast<hipFunction_t>(registry().find_code(handle));
+    return *function == nullptr ? report(hipErrorInvalidDeviceFunction) : hipSuccess;
+}
 void __hipRegisterManagedVar(void**, void** pointer, void* initial, const char*, size_t bytes, unsigned int) {
     *pointer = allocations().allocate(bytes, MemoryKind::Managed, hipMemAttachGlobal);
     if (*pointer != nullptr && initial != nullptr) memcpy(*pointer, initial, bytes);

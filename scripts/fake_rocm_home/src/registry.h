@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fake_rocm {
@@ -18,9 +19,17 @@ struct CodeTargets {
 };
 bool read_code_targets(const void* image, CodeTargets* targets);
 
-struct RegisteredKernel {
+// A kernel or a variable.
+struct Registered {
     std::string m_name;
     const void* m_module;
+};
+
+// An image: what it holds, and the library in it, if this home's hipcc made it; loaded when it is first asked for.
+struct Module {
+    CodeTargets m_targets;
+    std::string_view m_library;
+    void* m_loaded = nullptr;
 };
 
 class Registry {
@@ -29,11 +38,19 @@ class Registry {
     void remove_module(const void* module);
     void add_kernel(const void* module, const void* host_function, const char* name);
     bool find_kernel(const void* host_function, std::string* name, CodeTargets* targets);
+    void add_variable(const void* module, const void* handle, const char* name);
+    // Where the kernel or variable of a handle is: in an image of this home's, or at the handle itself. nullptr: its
+    // image does not have it.
+    void* find_code(const void* handle);
+    void* find_variable(const void* handle);
 
  private:
+    void* find_in_image(const std::map<const void*, Registered>& all, const void* handle, const char* suffix);
+
     std::mutex m_mutex;
-    std::map<const void*, CodeTargets> m_modules;
-    std::map<const void*, RegisteredKernel> m_kernels;
+    std::map<const void*, Module> m_modules;
+    std::map<const void*, Registered> m_kernels;
+    std::map<const void*, Registered> m_variables;
 };
 
 Registry& registry();

@@ -26,6 +26,11 @@ hipError_t launch(void (*kernel)(Params...), const LaunchConfig& config, std::tu
         void (*m_kernel)(Params...);
         std::tuple<Params...>& m_arguments;
     } closure{kernel, arguments};
+    // Where kernels are in an image, what the name here stands for is their handle.
+    hipFunction_t code = nullptr;
+    const hipError_t error = hipGetFuncBySymbol(&code, reinterpret_cast<const void*>(kernel));
+    if (error != hipSuccess) return error;
+    closure.m_kernel = reinterpret_cast<void (*)(Params...)>(code);
     const fake_rocm_kernel description{reinterpret_cast<const void*>(kernel), config.m_text, config.m_archs};
     return fake_rocm_launch(
         &description, config.m_grid, config.m_block, config.m_shared, config.m_stream,

@@ -5,11 +5,18 @@
 
 #ifdef __cplusplus
 
+#ifdef FAKE_ROCM_IN_PASSES  // hipcc finds these, and takes them out again (device_text.py)
+#define __global__ __attribute__((__fake_rocm_kernel__))
+#define __device__ __attribute__((__fake_rocm_device__))
+#define __constant__ __attribute__((__fake_rocm_device__))
+#define __managed__ __attribute__((__fake_rocm_managed__))
+#else
 #define __global__
 #define __device__
-#define __host__
 #define __constant__
 #define __managed__
+#endif
+#define __host__
 // Blocks run one after another, so one copy per kernel is what a block's threads share. `extern __shared__` is
 // given its storage by hipcc (see rewrite.py), because C++ does not allow `extern static`.
 #define __shared__ static

@@ -137,6 +137,7 @@ hipError_t hipModuleLoadData(hipModule_t* module, const void* image);
 hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned int count, hipJitOption* options,
                                void** values);
 hipError_t hipModuleUnload(hipModule_t module);
+hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* handle);
 hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name);
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                                  unsigned int block_x, unsigned int block_y, unsigned int block_z,

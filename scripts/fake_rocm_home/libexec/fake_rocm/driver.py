@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from fake_rocm import device_text, passes
 from fake_rocm.archs import check_archs, common_wave_size, device_archs
 from fake_rocm.build import library_dir, source_digest
 from fake_rocm.home import HIP_VERSION, HOME, VERSION_LABEL, FakeRocmError, HostCompiler, find_host_compiler
@@ -35,6 +36,11 @@ def main(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     host = find_host_compiler()
+    if arguments[:1] == ["-fake-rocm-bundle"]:
+        directory = library_dir()
+        return passes.bundle(arguments[1:], [*host.argv, f"-L{directory}", f"-Wl,-rpath,{directory}", "-lamdhip64"])
+    if arguments[:1] == ["-cc1"]:
+        return _run_pass(passes.Pass(arguments[1:]), host)
     invocation = parse(arguments, host.is_clang)
     if invocation.print_version:
         print(version_text(host))
@@ -46,7 +52,11 @@ def _run(arguments: list[str]) -> int:
     stdin = sys.stdin.read() if any(part.argv[0] == "-" for part in invocation.inputs) else None
     if invocation.dry_run:
         print(version_text(host), file=sys.stderr)
-        print(" " + " ".join(_quoted(word) for word in _host_argv(invocation, host)), file=sys.stderr)
+        shown = [_host_argv(invocation, host)]
+        if passes.can_be_shown(invocation):
+            shown = passes.steps(arguments, invocation, _archs(invocation))
+        for step in shown:
+            print(" " + " ".join(map(_quoted, step)), file=sys.stderr)
         return 0
     if invocation.inputs and invocation.mode in (Mode.OBJECT, Mode.LINK):
         # On compiling already: the link may be done by another driver than this one.
@@ -117,6 +127,49 @@ def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) 
         return done.returncode
 
 
+def _run_pass(step: passes.Pass, host: HostCompiler) -> int:
+    """One of the passes that `-###` shows."""
+    invocation = parse(step.arguments, host.is_clang)
+    invocation = _with_appended_flags(step.arguments, invocation, host)
+    if invocation.mode is Mode.PREPROCESS:
+        return _call(_host_argv(invocation, host), None).returncode
+    (part,) = invocation.inputs
+    kept = [p for p in invocation.parts if p.role is Role.OTHER and not p.argv[0].startswith("-flto")]
+    kept.append(Part(Role.OTHER, ("-DFAKE_ROCM_IN_PASSES=1",)))
+    with tempfile.TemporaryDirectory(prefix="fake_hipcc.") as scratch:
+        preprocessing = [*kept, *(p for p in invocation.parts if p.role is Role.DEPENDENCY)]
+        text = _preprocess(replace(invocation, parts=tuple(preprocessing)), part, host, Path(scratch), None)
+        if text is None:
+            return 1
+        if device_text.has_managed(text):
+            raise FakeRocmError("managed variables: they have one place only if all is compiled at once")
+        source, assembly = Path(scratch, f"{_stem(part)}.ii"), Path(scratch, "made.s")
+        text = device_text.with_signs(rewrite(text), for_host=not step.is_device)
+        source.write_text(text, errors="surrogateescape")
+        # Functions stay apart, each under its own name; what is to be said of the source, the host's compile says.
+        more = ["-w", "-fPIC", "-ffunction-sections", "-fdata-sections"] if step.is_device else ["-w"]
+        # clang's own assembler would keep no comments; gcc would make one kernel of two that are alike
+        more += ["-fno-integrated-as"] if host.is_clang else ["-fno-ipa-icf"]
+        compiling = [*kept, *(Part(Role.OTHER, (word,)) for word in more), Part(Role.MODE, ("-S",))]
+        compiling += [Part(Role.OUTPUT, ("-o", str(assembly))), Part(Role.INPUT, (str(source),), "c++-cpp-output")]
+        argv = _host_argv(replace(invocation, parts=tuple(compiling), mode=Mode.ASSEMBLY), host)
+        if status := _call(argv, None).returncode:
+            return status
+        made = device_text.read_assembly(assembly.read_text(errors="surrogateescape"))
+        if step.is_device:
+            assembly.write_text(device_text.device_assembly(made), errors="surrogateescape")
+        elif made.kernels or made.variables:
+            registration = Path(scratch, "registration.ii")
+            registration.write_text(device_text.REGISTRATION)
+            words = [*host.argv, "-O1", "-fPIC", "-S", str(registration), "-o", f"{registration}.s"]
+            if status := _call(words, None).returncode:
+                return status
+            text = device_text.host_assembly(made, os.path.abspath(step.image))
+            text = device_text.joined(text, Path(f"{registration}.s").read_text())
+            assembly.write_text(text, errors="surrogateescape")
+        return _call([*host.argv, "-c", str(assembly), "-o", invocation.output or ""], None).returncode
+
+
 def _source_text(part: Part, stdin: str | None) -> str:
     if part.argv[0] == "-":
         return stdin or ""
@@ -165,15 +218,21 @@ def _host_argv(invocation: Invocation, host: HostCompiler) -> list[str]:
     return argv
 
 
-def _compile_flags(invocation: Invocation, host: HostCompiler) -> list[str]:
-    flags = ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_PLATFORM_HCC__=1", f"-isystem{HOME}/include"]
-    if not any(part.is_hip for part in invocation.inputs):
-        return flags
+def _archs(invocation: Invocation) -> list[str]:
+    """What the command compiles for."""
     given = invocation.archs or ("native",)
     archs = list(dict.fromkeys(a for arch in given for a in (device_archs() if arch == "native" else [arch])))
     if not archs:
         raise FakeRocmError("cannot tell the arch: no device (FAKE_ROCM_ARCH=none) and no --offload-arch")
     check_archs(archs)
+    return archs
+
+
+def _compile_flags(invocation: Invocation, host: HostCompiler) -> list[str]:
+    flags = ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_PLATFORM_HCC__=1", f"-isystem{HOME}/include"]
+    if not any(part.is_hip for part in invocation.inputs):
+        return flags
+    archs = _archs(invocation)
     wave = common_wave_size(archs)
     flags += ["-D__HIP__=1", "-D__HIPCC__=1", f'-DFAKE_ROCM_ARCHS="{",".join(archs)}"']
     flags += [f"-DFAKE_ROCM_WAVE_SIZE={wave}"] if wave else []
