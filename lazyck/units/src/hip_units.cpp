@@ -33,7 +33,7 @@ std::vector<std::string_view> kernels_of(const ElfObject& object) {
     const std::string strings = '\0' + object.contents_of(".rodata");
     std::vector<std::string_view> found;
     for (const auto& symbol : object.symbols()) {
-        if (symbol.section == 0 || symbol.size != sizeof(void*) || symbol.is_function) continue;
+        if (symbol.section == 0 || symbol.size != sizeof(void*)) continue;
         const auto* const stub = object.function_in(symbol);
         if (stub == nullptr || stub->name.find(k_stub) == std::string_view::npos) continue;
         const std::string name = '\0' + std::string(symbol.name) + '\0';

@@ -143,13 +143,14 @@ def read_assembly(text: str) -> Assembly:
 
 def host_assembly(made: Assembly, image: str) -> str:
     """Each kernel's name is a variable's, the handle; its function is what the real compiler calls a device stub. All
-    are registered with `image`."""
+    are registered with `image`. The names stay names of functions, as they are where all is compiled at once: other
+    objects of a library may be compiled so."""
     stubs = {kernel: f"__device_stub__{kernel}" for kernel in made.kernels}
     out = [_renamed(line, stubs) for line in made.lines]
     weak = {m[1] for line in made.lines if (m := re.match(r"\s*\.weak\s+(\S+)", line))}
     for kernel, stub in stubs.items():
         group = f'.{kernel},"awG",@progbits,{kernel},comdat' if kernel in weak else ',"aw",@progbits'
-        out += [f" .section .data.rel.ro{group}", " .p2align 3", f" .type {kernel},@object", f" .size {kernel},8"]
+        out += [f" .section .data.rel.ro{group}", " .p2align 3", f" .type {kernel},@function", f" .size {kernel},8"]
         out += [f"{kernel}:", f" .quad {stub}"]
     out += [' .section .data.rel.ro.fake_rocm,"aw",@progbits', " .p2align 3", "fake_rocm_registered:"]
     strings: list[str] = []
