@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -127,9 +128,19 @@ def test_links_of_more_files_than_an_argument_list_holds_work(hipcc: Run, run: R
 
 
 def test_dry_run_prints_the_command_and_runs_nothing(hipcc: Run, tmp_path: Path) -> None:
-    done = hipcc("-###", "-c", "add.hip", "--offload-arch=gfx942")
-    assert '"-c"' in done.stderr and "gfx942" in done.stderr
-    assert not (tmp_path / "add.o").exists()
+    done = hipcc("-###", "-S", "add.hip", "--offload-arch=gfx942")
+    assert '"-S"' in done.stderr and "gfx942" in done.stderr
+    assert not (tmp_path / "add.s").exists()
+
+
+def test_dry_run_of_a_compile_prints_passes_that_make_the_object(hipcc: Run, run: Run, tmp_path: Path) -> None:
+    done = hipcc("-###", "-c", "-fPIC", "add.hip", "--offload-arch=gfx942")
+    steps = [shlex.split(line) for line in done.stderr.splitlines() if line.startswith(' "')]
+    assert len(steps) == 3 and not (tmp_path / "add.o").exists()
+    made = steps[0][steps[0].index("-o") + 1]
+    for step in steps:
+        run([word.replace(made.removesuffix(".o"), str(tmp_path / "step")) for word in step])
+    assert b"__CLANG_OFFLOAD_BUNDLE__" in (tmp_path / "add.o").read_bytes()
 
 
 def test_options_for_the_device_compiler_are_ignored(hipcc: Run) -> None:
