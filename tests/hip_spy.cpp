@@ -45,7 +45,8 @@ T read(const void* at) {
     return value;
 }
 
-// Without the distances that `s_getpc_b64` is followed by: where variables and functions lie is each image's own affair.
+// Without the distances that `s_getpc_b64` is followed by: where variables and functions lie is each image's own
+// affair.
 std::string without_distances(std::string code) {
     const auto word = [&](std::size_t at) { return read<std::uint32_t>(code.data() + at); };
     for (std::size_t at = 0; at + 24 <= code.size(); at += 4) {
@@ -73,7 +74,8 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
             const Elf64_Shdr text = row(symbol.st_shndx);
             const auto* const code = image + text.sh_offset + (symbol.st_value - text.sh_addr);
             const std::string bytes(reinterpret_cast<const char*>(code), symbol.st_size);
-            return std::to_string(bytes.size()) + "-" + std::to_string(std::hash<std::string>()(without_distances(bytes)));
+            return std::to_string(bytes.size()) + "-" +
+                   std::to_string(std::hash<std::string>()(without_distances(bytes)));
         }
     }
     return "none";
@@ -85,7 +87,8 @@ std::string code_of(const Binary* binary, const std::string& kernel) {
     if (std::memcmp(data, "__CLANG_OFFLOAD_BUNDLE__", 24) != 0) return "none";
     const unsigned char* at = data + 32;
     for (auto left = read<std::uint64_t>(data + 24); left > 0; --left) {
-        const auto offset = read<std::uint64_t>(at), size = read<std::uint64_t>(at + 8), length = read<std::uint64_t>(at + 16);
+        const auto offset = read<std::uint64_t>(at), size = read<std::uint64_t>(at + 8),
+                   length = read<std::uint64_t>(at + 16);
         if (size >= sizeof(Elf64_Ehdr) && std::memcmp(data + offset, ELFMAG, SELFMAG) == 0)
             return digest(data + offset, kernel);
         at += 24 + length;
@@ -133,9 +136,7 @@ struct Launch {
 
 extern "C" {
 
-void** __hipRegisterFatBinary(const void* binary) {
-    return static_cast<void**>(const_cast<void*>(binary));
-}
+void** __hipRegisterFatBinary(const void* binary) { return static_cast<void**>(const_cast<void*>(binary)); }
 void __hipUnregisterFatBinary(void**) {}
 void __hipRegisterVar(void**, void* handle, char*, char* name, int, std::size_t, int, int) {
     registered()[handle] = name;

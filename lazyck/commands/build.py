@@ -36,7 +36,7 @@ def group() -> None:
     multiple=True,
     metavar="GLOB",
     help="Further GPU sources, of which host code is compiled with the build, and each kernel when it is first used; "
-    "repeatable; '' for none. [default: all others of nvcc, *.cu]",
+    "repeatable; '' for none. [default: all others, *.cu and *.hip]",
 )
 @click.option(
     "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'

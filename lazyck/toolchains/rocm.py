@@ -59,6 +59,7 @@ class RocmToolchain(GnuToolchain):
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
     takes_late_managed = False  # HIP gives a device their addresses once, at the first launch on it
     has_units = True
+    unit_globs = ("*.hip", "*.cu")
     hinders_units = frozenset({"-save-temps", "--save-temps"})  # for these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = ("hip-host", "hip-kernel")

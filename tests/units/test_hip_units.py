@@ -171,9 +171,7 @@ def test_two_sources_with_one_kernel_each_have_their_own(both: tuple[Built, Buil
     assert used(lazy.run(hip_spy, "other", 0)[1]) == used(ahead.run(hip_spy, "other", 0)[1])
 
 
-def test_one_kernel_is_compiled_for_one_launch(
-    lazyck: Lazyck, tmp_path: Path, home: Path, hip_spy: Path
-) -> None:
+def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, home: Path, hip_spy: Path) -> None:
     lazy = build(lazyck, tmp_path, FILES, home)
     lazy.run(hip_spy, "launch", 0)
     assert len(lazy.units) == 1

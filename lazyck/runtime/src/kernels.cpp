@@ -145,11 +145,14 @@ const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
     if (kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
     if (argument == 0) return nullptr;
     switch (kind) {
-        case LAZYCK_HANDLE_FIRST: return pointer_at(argument, 0);
-        case LAZYCK_HANDLE_HIP_KERNEL: return pointer_at(argument, k_hip_function);
+        case LAZYCK_HANDLE_FIRST:
+            return pointer_at(argument, 0);
+        case LAZYCK_HANDLE_HIP_KERNEL:
+            return pointer_at(argument, k_hip_function);
         case LAZYCK_HANDLE_HIP_NODE:
             return is_kernel_node(argument) ? pointer_at(argument, k_node + k_hip_function) : nullptr;
-        default: return is_kernel_node(argument) ? pointer_at(argument, k_node) : nullptr;
+        default:
+            return is_kernel_node(argument) ? pointer_at(argument, k_node) : nullptr;
     }
 }
 
@@ -229,7 +232,8 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
         argument = word_at(arguments, row.argument + 1);
     if (row.kind == LAZYCK_HANDLE_HIP_LIST) {
         const auto count = static_cast<std::uint32_t>(word_at(arguments, row.argument + 1));
-        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) make_ready(pointer_at(argument + i * k_hip_launch, 0));
+        for (std::uint32_t i = 0; argument != 0 && i < count; ++i)
+            make_ready(pointer_at(argument + i * k_hip_launch, 0));
     } else if (const void* const handle = handle_in(row.kind, argument)) {
         make_ready(handle);
     }

@@ -76,7 +76,8 @@ void ElfObject::read_symbols(const Section& table) {
     }
     for (std::uint64_t i = 0; i < table.contents.size() / sizeof(Elf64_Sym); ++i) {
         const auto row = read_at<Elf64_Sym>(table.contents, i * sizeof(Elf64_Sym));
-        const std::uint32_t section = row.st_shndx != SHN_XINDEX ? row.st_shndx : read_at<std::uint32_t>(indices, 4 * i);
+        const std::uint32_t section =
+            row.st_shndx != SHN_XINDEX ? row.st_shndx : read_at<std::uint32_t>(indices, 4 * i);
         const bool is_function = ELF64_ST_TYPE(row.st_info) == STT_FUNC;
         if (is_function) m_functions.emplace(std::make_pair(section, row.st_value), m_symbols.size());
         m_symbols.push_back({string_at(names, row.st_name), section, row.st_value, row.st_size, is_function});

@@ -1,7 +1,7 @@
 // The host unit is made by the host's compile itself, which is given its name for the image that it includes. A kernel
-// unit is made of LLVM IR: the device's front end runs as always, and its module, not yet optimized and without all that
-// the kernel does not reach, goes on through the very same compile. Text of IR rather than bitcode, and this program
-// rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
+// unit is made of LLVM IR: the device's front end runs as always, and its module, not yet optimized and without all
+// that the kernel does not reach, goes on through the very same compile. Text of IR rather than bitcode, and this
+// program rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
 #include "hip_units.h"
 
 #include <algorithm>
@@ -159,7 +159,8 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     } catch (const Refused& refused) {
         reason = refused.reason;
     }
-    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    make_library(library_of(steps), job, {kernel.symbol},
+                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
 }
 
 }  // namespace lazyck::units

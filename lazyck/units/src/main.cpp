@@ -3,9 +3,9 @@
 //     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
-// and for HIP, by clang, `hip-host` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object
-// has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be taken apart; else what its compiler
-// says.
+// and for HIP, by clang, `hip-host` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an object. LINE is
+// of the table that the host code's object has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be
+// taken apart; else what its compiler says.
 #include <dirent.h>
 #include <unistd.h>
 

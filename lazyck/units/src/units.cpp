@@ -267,7 +267,8 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         make_library(library_of(steps), job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
         return;
     }
-    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    make_library(library_of(steps), job, {kernel.symbol},
+                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
 }
 
 }  // namespace lazyck::units

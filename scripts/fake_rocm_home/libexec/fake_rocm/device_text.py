@@ -211,4 +211,3 @@ def device_assembly(made: Assembly) -> str:
     for symbol, suffix in [*((k, "kd") for k in made.kernels), *((v, "var") for v in made.variables)]:
         out += [f' .globl "{symbol}.{suffix}"', f' .set "{symbol}.{suffix}",{symbol}']
     return "\n".join([*out, ""])
-
