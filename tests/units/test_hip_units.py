@@ -37,7 +37,12 @@ __global__ void with_primes(int* x) { x[0] = primes[threadIdx.x]; }
 template <class F> __global__ void apply(F f) { f(); }
 template <int N> __global__ void never(float* x) { x[0] = N; }
 void nobody(float* x) { never<5><<<1, 1>>>(x); }
-__device__ __noinline__ float apart(float x) { __shared__ float s[64]; s[threadIdx.x] = x; __syncthreads(); return s[0]; }
+__device__ __noinline__ float apart(float x) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x;
+    __syncthreads();
+    return s[0];
+}
 __global__ void first(float* x) { x[0] = apart(x[1]) * 2; }
 __global__ void second(float* x) { x[0] = apart(x[1]) + 2; }
 extern __shared__ float all_of_it[];

@@ -80,8 +80,8 @@ def _closing(text: str, at: int) -> int:
 
 
 def _declared(text: str, at: int) -> tuple[str, int]:
-    """What is declared from `at` on: a function, and where its body or its `;` is, or a variable, and where that has its
-    initializer, its size or its end."""
+    """What is declared from `at` on: a function, and where its body or its `;` is, or a variable, and where that has
+    its initializer, its size or its end."""
     kind = ""
     skip = at
     for token in _tokens(text, at):
