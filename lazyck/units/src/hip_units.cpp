@@ -1,7 +1,7 @@
 // The host unit is made by the host's compile itself, which is given its name for the image that it includes. A kernel
-// unit is made of LLVM IR: the device's front end runs as always, and its module, not yet optimized and without all
-// that the kernel does not reach, goes on through the very same compile. Text of IR rather than bitcode, and this
-// program rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
+// unit is made of LLVM IR: the device's front end runs as always, and its module, without all that the kernel does not
+// reach, goes on through the very same compile: before it is optimized, or after, where other kernels have a say in that. Text of IR rather than bitcode, and this program
+// rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
 #include "hip_units.h"
 
 #include <algorithm>
@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::string_view k_stub = "__device_stub__";
 constexpr std::string_view k_descriptor = ".kd";
+// What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are called
+// from. Larger functions are optimized with an eye to all who call them.
+constexpr std::size_t k_small = 30;
 
 bool ends_with(std::string_view text, std::string_view tail) {
     return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
@@ -75,14 +78,22 @@ void make_whole(const Job& job, const ClangSteps& steps) {
     make_library(library_of(steps), job, symbols, content_of(steps));
 }
 
-// The front end of a device's compile alone: text of IR.
-Step front_end_of(const Step& compile, const std::string& output) {
-    Step step = compile;
+Step with_options(Step step, const Words& options) {
+    const auto place = std::find(step.words.begin(), step.words.end(), "-cc1");
+    step.words.insert(place + 1, options.begin(), options.end());
+    return step;
+}
+
+// The step with text of IR as its output, in which the order of uses is kept: passes go by that.
+Step to_ir(Step step, const std::string& output) {
     step.set_input("-emit-obj", "-emit-llvm");
     step.set_value("-o", output);
-    const auto place = std::find(step.words.begin(), step.words.end(), "-cc1");
-    step.words.insert(place + 1, {"-disable-llvm-passes", "-emit-llvm-uselists"});
-    return step;
+    return with_options(std::move(step), {"-emit-llvm-uselists"});
+}
+
+// The front end of a device's compile alone: text of IR.
+Step front_end_of(const Step& compile, const std::string& output) {
+    return with_options(to_ir(compile, output), {"-disable-llvm-passes"});
 }
 
 // All that follows it, with the text of IR `input`. The front end has linked in the device's libraries.
@@ -98,6 +109,24 @@ Step back_end_of(const Step& compile, const std::string& input) {
     return step;
 }
 
+std::string shared_with_others(const std::string& function) {
+    return "it calls " + function + ", which other kernels call too: alone, its code might be another";
+}
+
+// Code generation for `kernel` alone, of a module that was optimized as a whole; the reason why that cannot be, or "".
+// Optimized alone, a kernel would come out another one where it shares functions: how often and with which arguments
+// these are called decides what becomes of them.
+std::string generate_alone(const Step& compile, const Kernel& kernel, const std::string& all, const std::string& one) {
+    run(to_ir(back_end_of(compile, all), one));
+    const std::string text = read_file(one);
+    const IrModule module(text);
+    if (const auto shared = module.shared_functions(kernel.symbol, 0); !shared.empty())
+        return shared_with_others(*shared.begin());
+    write_file(one, module.only(kernel.symbol));
+    run(with_options(back_end_of(compile, one), {"-disable-llvm-passes"}));
+    return "";
+}
+
 // Compiles `kernel` by itself for one arch; the reason why that cannot be, or "". Throws Refused.
 std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory) {
     const std::string all = joined(directory, "all.ll"), one = joined(directory, "one.ll");
@@ -107,8 +136,16 @@ std::string compile_alone(const Step& compile, const Kernel& kernel, const std::
     if (!module.has_kernel(kernel.symbol)) return "the compiler does not make it";
     if (const std::string state = module.state_of(kernel.symbol); !state.empty())
         return "it uses " + state + ", which other kernels of the file and the host may use too";
+    if (!module.shared_functions(kernel.symbol, k_small).empty()) return generate_alone(compile, kernel, all, one);
     write_file(one, module.only(kernel.symbol));
     run(back_end_of(compile, one));
+    const std::string bytes = read_file(compile.value("-o"));
+    const ElfObject object(bytes);
+    const auto shared = module.shared_functions(kernel.symbol, 0);
+    for (const auto& symbol : object.symbols()) {
+        const std::string name(symbol.name);
+        if (symbol.is_function && symbol.section != 0 && shared.count(name) != 0) return shared_with_others(name);
+    }
     return "";
 }
 
@@ -159,8 +196,7 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     } catch (const Refused& refused) {
         reason = refused.reason;
     }
-    make_library(library_of(steps), job, {kernel.symbol},
-                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
 }
 
 }  // namespace lazyck::units

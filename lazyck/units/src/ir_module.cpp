@@ -8,6 +8,8 @@ namespace lazyck::units {
 
 namespace {
 
+constexpr std::size_t k_endless = 1 << 30;
+
 bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
 
 bool is_list(std::string_view name) { return name == "@llvm.used" || name == "@llvm.compiler.used"; }
@@ -122,6 +124,12 @@ IrModule::IrModule(std::string_view text) {
             entity.is_constant = !has_word(kind, "global");  // of an alias, what it stands for counts
             entity.is_shared_memory = has_word(kind, "addrspace(3)");
         }
+        if (is_definition) {
+            entity.calls.clear();
+            const std::size_t body = line.find('\n');
+            entity.size = static_cast<std::size_t>(std::count(line.begin(), line.end(), '\n'));
+            each_name(line.substr(body), [&](std::string_view used) { entity.calls.push_back(used); });
+        }
         each_name(line, [&](std::string_view used) { entity.uses.insert(used); });
         if (is_list(name)) m_seen_by_host.insert(entity.uses.begin(), entity.uses.end());
     }
@@ -151,6 +159,32 @@ std::string IrModule::state_of(const std::string& kernel) const {
         if (!entity.is_constant || m_seen_by_host.count(name) != 0) return std::string(name.substr(1));
     }
     return "";
+}
+
+std::size_t IrModule::size_of(std::string_view name, std::map<std::string_view, std::size_t>& known) const {
+    const auto [place, is_new] = known.emplace(name, 0);
+    if (!is_new) return place->second;  // 0 for a function that calls itself
+    const auto found = m_entities.find(name);
+    if (found == m_entities.end()) return 0;
+    std::size_t size = found->second.size;
+    for (const std::string_view called : found->second.calls) size = std::min(size + size_of(called, known), k_endless);
+    return known[name] = size;
+}
+
+std::set<std::string> IrModule::shared_functions(const std::string& kernel, std::size_t size) const {
+    std::set<std::string_view> others;
+    for (const auto& [name, entity] : m_entities) {
+        if (!entity.is_kernel || name == spelled(kernel)) continue;
+        others.merge(reached_from(name));
+    }
+    std::set<std::string> found;
+    std::map<std::string_view, std::size_t> known;
+    for (const std::string_view name : reached_from(spelled(kernel))) {
+        const Entity& entity = m_entities.at(name);
+        if (entity.size == 0 || entity.is_kernel || others.count(name) == 0) continue;
+        if (size_of(name, known) > size) found.emplace(name.substr(1));
+    }
+    return found;
 }
 
 std::string IrModule::only(const std::string& kernel) const {
