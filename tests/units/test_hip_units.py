@@ -47,6 +47,18 @@ __global__ void first(float* x) { x[0] = apart(x[1]) * 2; }
 __global__ void second(float* x) { x[0] = apart(x[1]) + 2; }
 extern __shared__ float all_of_it[];
 __global__ void shares(float* x) { all_of_it[threadIdx.x] = x[0]; __syncthreads(); x[0] = all_of_it[1] + sinf(x[1]); }
+static __device__ float shared(float* p, float x, int n, bool b) {
+    for (int i = 0; i < n; ++i) { x = x * p[i] + i; if (b) p[i] = x; __syncthreads(); }
+    return x;
+}
+__device__ __forceinline__ float more(float* p, float x, int n) {
+    float s[8];
+    for (int i = 0; i < 8; ++i) s[i] = p[i * n];
+    for (int i = 0; i < n; ++i) x += s[i % 8] * shared(p, x, n, i & 1);
+    return x;
+}
+template <int N> __global__ void constant(float* p) { p[0] = shared(p, p[N], N, N % 2) + more(p, 1.f, N); }
+__global__ void varying(float* p, int n) { p[0] = more(p, p[1], n) + expf(p[2]); }
 
 #define API extern "C" __attribute__((visibility("default"))) int
 API launch(int n, float* x) {
@@ -66,6 +78,9 @@ API launch(int n, float* x) {
         case 12: first<<<1, 64>>>(x); break;
         case 13: second<<<1, 64>>>(x); break;
         case 14: shares<<<1, 64, 256>>>(x); break;
+        case 16: constant<2><<<1, 64>>>(x); break;
+        case 17: varying<<<1, 64>>>(x, 3); break;
+        case 18: constant<8><<<1, 64>>>(x); break;
         case 15: hipLaunchKernelGGL((ns::scale<float, 9>), 1, 64, 0, 0, x); break;
     }
     return hipGetLastError();
@@ -109,7 +124,7 @@ extern "C" int other(float* x) { ns::scale<float, 2><<<1, 32>>>(x); return hipGe
 """,
 }
 # The older compiler, behind the real hipcc, is sampled.
-LAUNCHES = [*(("clang19", n) for n in range(16)), *(("clang15", n) for n in (0, 7, 9, 12))]
+LAUNCHES = [*(("clang19", n) for n in range(19)), *(("clang15", n) for n in (0, 7, 9, 12, 16))]
 ASKS = [*(("clang19", n) for n in range(16)), ("clang15", 10), ("clang15", 15)]
 MANAGED = """
 #include <hip/hip_runtime.h>
@@ -134,7 +149,7 @@ def both(home: Path, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: La
 def test_every_source_is_by_kernel(both: tuple[Built, Built]) -> None:
     lazy, _ = both
     assert "0 lazy with 0 symbols, 0 eager" in lazy.said
-    assert "20 kernels of 2 sources, each compiled when it is first used" in lazy.said
+    assert "23 kernels of 2 sources, each compiled when it is first used" in lazy.said
 
 
 def test_no_device_code_is_in_the_library(both: tuple[Built, Built]) -> None:
