@@ -1,7 +1,8 @@
 // The host unit is made by the host's compile itself, which is given its name for the image that it includes. A kernel
 // unit is made of LLVM IR: the device's front end runs as always, and its module, without all that the kernel does not
-// reach, goes on through the very same compile: before it is optimized, or after, where other kernels have a say in that. Text of IR rather than bitcode, and this program
-// rather than llvm-extract: ROCm has no LLVM tools but the compiler for sure.
+// reach, goes on through the very same compile: before it is optimized, or after, where other kernels have a say in
+// that. Text of IR rather than bitcode, and this program rather than llvm-extract: ROCm has no LLVM tools but the
+// compiler for sure.
 #include "hip_units.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ namespace {
 
 constexpr std::string_view k_stub = "__device_stub__";
 constexpr std::string_view k_descriptor = ".kd";
-// What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are called
-// from. Larger functions are optimized with an eye to all who call them.
+// What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are
+// called from. Larger functions are optimized with an eye to all who call them.
 constexpr std::size_t k_small = 30;
 
 bool ends_with(std::string_view text, std::string_view tail) {
@@ -196,7 +197,8 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     } catch (const Refused& refused) {
         reason = refused.reason;
     }
-    make_library(library_of(steps), job, {kernel.symbol}, " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    make_library(library_of(steps), job, {kernel.symbol},
+                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
 }
 
 }  // namespace lazyck::units

@@ -1,9 +1,8 @@
 #include "registry.h"
 
-#include <hip/hip_runtime_api.h>
-
 #include <dlfcn.h>
 #include <elf.h>
+#include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
