@@ -195,8 +195,8 @@ def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, h
     lazy = build(lazyck, tmp_path, FILES, home)
     lazy.run(hip_spy, "launch", 0)
     assert len(lazy.units) == 1
-    _, seen = lazy.run(hip_spy, "launch", 3)
-    assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPf"]
+    _, seen = lazy.run(hip_spy, "launch", 4)
+    assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPd5Shape"]
 
 
 def test_kernels_that_share_a_variable_are_in_one_module(both: tuple[Built, Built], hip_spy: Path) -> None:
