@@ -53,7 +53,6 @@ def write(where: Path, files: Mapping[str, str], flags: str, home: Path) -> dict
     return {
         "PATH": os.pathsep.join([str(home / "bin"), *path]),
         "ROCM_PATH": str(home),
-        "HOME": str(where),
         "LAZYCK_CACHE_DIR": str(where / "cache"),
     }
 
