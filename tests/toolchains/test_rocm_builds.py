@@ -42,7 +42,7 @@ def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Pa
     assert b"amdgcn-amd-amdhsa--gfx90a" not in entry.read_bytes()  # only for the device present
 
 
-def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_eager(
+def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_by_kernel(
     lazyck: Lazyck, tmp_path: Path
 ) -> None:
     (tmp_path / "blob").mkdir()
@@ -60,8 +60,8 @@ def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_
     env = {"PATH": SYSTEM_PATH, "HIP_PLATFORM": "amd"}
     done = lazyck("build", "full", "--gpu-archs", "gfx90a", "--", "sh", "build.sh", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 blobs deferred, 1 lazy with 1 symbols, 1 eager" in done.stderr
-    assert "eager, its kernel K<2> is launched from main.hip: 1 (k2)" in done.stderr
+    assert "2 blobs deferred, 1 lazy with 1 symbols, 0 eager" in done.stderr
+    assert "by kernel, its kernel K<2> is launched from main.hip: 1 (k2)" in done.stderr
     launches = tmp_path / "launches"
     code = "import ctypes; x = ctypes.CDLL('./libx.so'); print(x.launch())"
     env |= {"FAKE_ROCM_LAUNCH_LOG": str(launches), "FAKE_ROCM_ARCH": "gfx90a"}
