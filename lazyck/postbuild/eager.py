@@ -40,7 +40,7 @@ def compile_eagerly(
     jobs: int,
     store: Store,
     keys: Mapping[CompileCommand, str],
-    units: HostUnits,
+    units: HostUnits | None = None,
 ) -> list[EagerObject]:
     """Compile (blob, reason) pairs into `into`, `jobs` at a time; failures are returned, not raised. Objects that
     `store` has are taken from there; `keys` are those of what compiling the blobs reads. A blob that has a host unit is
@@ -51,9 +51,9 @@ def compile_eagerly(
         blob, reason = pair
         tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
         target = into / f"{blob.stem[:150]}-{tag}.o"
-        if unit := units.make(blob, target):
+        if units and (unit := units.make(blob, target)):
             return EagerObject(blob, reason, target, None, unit)
-        if refused := units.refused.get(blob):
+        if units and (refused := units.refused.get(blob)):
             lead = "" if reason == BY_KERNEL else f"{reason}; "
             reason = f"{lead}it cannot be compiled by kernel: {refused}"
         key = object_key(blob, keys[blob]) if blob in keys else ""
