@@ -29,7 +29,7 @@ from sources import GSPLAT, REPOSITORY, Source, check, cpu_of_children, fetch, l
 
 from lazyck.check.ahead import present  # noqa: E402
 from lazyck.postbuild import ahead_link, state  # noqa: E402
-from lazyck.postbuild.eager import writing_to  # noqa: E402
+from lazyck.postbuild.own_command import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
