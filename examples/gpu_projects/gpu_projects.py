@@ -203,10 +203,10 @@ def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
     found = list(summaries(place.tmp).values())
     keys = ("deferred", "lazy", "symbols", "units", "kernels")
     total = {key: sum(int(str(s[key])) for s in found) for key in keys}
-    total["seconds"] = sum(float(str(s["eager_seconds"])) for s in found)
+    seconds = sum(float(str(s["eager_seconds"])) for s in found)
     own = sum(float(str(s["cpu_seconds"])) for s in found)
     eager: list[Any] = [e for s in found for e in s["eager"]]  # type: ignore[attr-defined]
-    return {**total, "eager": eager, "own": own, "libraries": len(found)}
+    return {**total, "seconds": seconds, "eager": eager, "own": own, "libraries": len(found)}
 
 
 def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
