@@ -15,14 +15,20 @@ RANKS = {
     "manifest": 2, "tarball": 2, "proc": 2, "files": 2, "settings": 2, "profile": 2, "history": 2,
     "staging": 2,
     "toolchains": 3, "costs": 3,
-    "remote": 4, "runtime": 4, "irc": 4, "library": 4,
+    "remote": 4, "runtime": 4, "irc": 4, "library": 4, "units": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
     "cmake": 6, "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
     "commands": 7,
     "cli": 8,
     "__main__": 9,
 }  # fmt: skip
-WITHIN_RANK = {("command", "config"), ("files", "settings"), ("files", "manifest"), ("manifest", "files")}
+WITHIN_RANK = {
+    ("command", "config"),
+    ("files", "settings"),
+    ("files", "manifest"),
+    ("manifest", "files"),
+    ("runtime", "units"),
+}
 
 
 def area(module: str) -> str:

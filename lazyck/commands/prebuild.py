@@ -16,6 +16,7 @@ from lazyck.config import cache_dir, environment, number
 from lazyck.costs import Costs, read_costs
 from lazyck.errors import BuildError, UsageError
 from lazyck.manifest import Manifest
+from lazyck.postbuild.demangle import all_readable
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
@@ -114,7 +115,8 @@ def list_command(
     chosen = listing.matching(selection(manifest_file, blob_list, every, blobs, kernels=kernels), match)
     rows = listing.list_blobs(manifest_file, chosen, gpu_archs, environment())
     wanted = [r for r in rows if (r.is_cached or not cached) and not (r.is_cached and missing)]
-    sys.stdout.buffer.write(listing.render(wanted, form).encode("utf-8", "surrogateescape"))
+    readable = all_readable([r.blob.symbols[0] for r in wanted if r.blob.is_kernel], environment())
+    sys.stdout.buffer.write(listing.render(wanted, form, readable).encode("utf-8", "surrogateescape"))
 
 
 @group.command("build")

@@ -7,11 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from lazyck.abi import archs_in_name
-from lazyck.config import environment
 from lazyck.manifest import BlobRecord
-from lazyck.postbuild import demangle
 from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, tool
 from lazyck.prebuild.names import Selection
 from lazyck.visible import visible
@@ -55,13 +54,17 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
     return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
 
 
-def render(rows: Sequence[Row], form: str) -> str:
-    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON."""
-    shown = demangle.all_readable([r.blob.symbols[0] for r in rows if r.blob.is_kernel], environment())
+def render(rows: Sequence[Row], form: str, readable: Mapping[str, str] = MappingProxyType({})) -> str:
+    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON. `readable`
+    has kernels' symbols as people write them."""
+
+    def kernel_of(row: Row) -> str:
+        return readable.get(row.blob.symbols[0], row.blob.symbols[0])
+
     if form == "json":
         listed = [
             {"name": r.blob.name, "source": r.blob.source, "cached": r.is_cached, "symbols": len(r.blob.symbols),
-             **({"kernel": shown[r.blob.symbols[0]]} if r.blob.is_kernel else {}),
+             **({"kernel": kernel_of(r)} if r.blob.is_kernel else {}),
              "entries": {arch: str(path) for arch, path in sorted(r.entries.items())}}
             for r in rows
         ]  # fmt: skip
@@ -70,7 +73,7 @@ def render(rows: Sequence[Row], form: str) -> str:
         return "".join(f"{r.blob.name}\n" for r in rows)
 
     def line(row: Row) -> str:
-        kernel = f"\t{shown[row.blob.symbols[0]]}" if row.blob.is_kernel else ""
-        return f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{visible(kernel)}\n"
+        kernel = f"\t{visible(kernel_of(row))}" if row.blob.is_kernel else ""
+        return f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{kernel}\n"
 
     return "".join(map(line, rows))

@@ -210,3 +210,22 @@ def test_after_some_kernels_of_a_source_all_are_made_in_the_background(
     assert made == ["many", *["many.K"] * 5]
     seen = log.read_text().splitlines()
     assert names(seen)[-1] == "launch _Z1KILi9EEvPf" and not used(seen)[-1].endswith(("none", "UNREGISTERED"))
+
+
+def test_prebuild_lists_sources_or_their_kernels_and_makes_either(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, TWO)
+    words = ["--manifest", str(tmp_path / "libx.so")]
+
+    def prebuild(*more: str) -> str:
+        done = lazyck("prebuild", *more, cwd=tmp_path, env=lazy.env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert prebuild("list", *words) == "two\t-\n"
+    rows = [line.split("\t") for line in prebuild("list", *words, "--kernels").splitlines()]
+    assert sorted(row[2] for row in rows) == ["void K<1>(float*)", "void K<2>(float*)"]
+    prebuild("build", *words, rows[0][0])
+    assert [p.name[: len(rows[0][0])] for p in (tmp_path / "cache").rglob("*.so")] == [rows[0][0]]
+    prebuild("build", *words, "--all")
+    for n in (1, 2):
+        assert len(used(lazy.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1")[1])) == 1
