@@ -55,8 +55,10 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
 
 
 def render(rows: Sequence[Row], form: str, readable: Mapping[str, str] = MappingProxyType({})) -> str:
-    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON. `readable`
-    has kernels' symbols as people write them."""
+    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON.
+
+    `readable` has kernels' symbols as people write them.
+    """
 
     def kernel_of(row: Row) -> str:
         return readable.get(row.blob.symbols[0], row.blob.symbols[0])
