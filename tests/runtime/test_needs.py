@@ -35,7 +35,7 @@ def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
     Path("copies.cpp").write_text(COPIES)
     subprocess.run(["g++", "-shared", "-fPIC", "copies.cpp", "-o", "libcopies.so"], check=True)
     objects = runtime_objects(tmp_path / "store", compiler, ())
-    names = ("manifest", "manifest_end", "slots", "slot_count")
+    names = ("manifest", "manifest_end", "slots", "slot_count", "registering", "wrapped")
     own = ", ".join(f"lazyck_{name}[8]" for name in names)
     Path("empty.cpp").write_text(f'extern "C" {{ __attribute__((visibility("hidden"))) char {own}; }}')
     words = ["-shared", "-fPIC", "empty.cpp", *map(str, objects), "-Wl,--as-needed", "-L.", "-lcopies", "-o", "x.so"]
