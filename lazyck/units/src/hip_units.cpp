@@ -156,7 +156,7 @@ void make_hip_host_unit(const Job& job, const std::string& id) {
     const ClangSteps steps = clang_steps_of(job.command, job.directory);
     std::set<std::string> files = files_of(steps.host, job.directory);
     for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
-    write_file(steps.image(), std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0');
+    write_file(steps.image(), std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0' + '\0');
     const std::string made = joined(job.directory, "host.o");
     Step host = steps.host;
     host.set_value("-o", made);

@@ -1,11 +1,13 @@
 // lazyck-unit: compiles a part of a source, in the place of the compiler that would compile all of it.
 //
 //     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
+//     lazyck-unit entry ID SOURCE OUTPUT -- COMMAND...      the same for a library of its own
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
 // and for HIP, by clang, `hip-host` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an object. LINE is
-// of the table that the host code's object has in its section .lazyck.kernels. Status 0: made; 3: this source cannot be
-// taken apart; else what its compiler says.
+// of the table that the host code's object has in its section .lazyck.kernels, or, for a library of its own, behind ID
+// in its data. What `entry` and `kernel` took stands in OUTPUT.cost afterwards (see units.h). Status 0: made; 3: this
+// source cannot be taken apart; else what its compiler says.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -45,7 +47,7 @@ class Directory {
 };
 
 int usage() {
-    std::fputs("usage: lazyck-unit [hip-]host|kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
+    std::fputs("usage: lazyck-unit entry|[hip-]host|[hip-]kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
     return 2;
 }
 
@@ -59,7 +61,9 @@ int main(int count, char** words) {
         const Directory directory;
         const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4]};
         if (what == "host") {
-            make_host_unit(job, words[2]);
+            make_host_unit(job, words[2], TableIn::section);
+        } else if (what == "entry") {
+            make_host_unit(job, words[2], TableIn::data);
         } else if (what == "kernel") {
             make_kernel_unit(job, kernel_of(words[2]));
         } else if (what == "hip-host") {

@@ -15,6 +15,8 @@ std::string quoted(std::string_view text) {
 
 std::string joined(const std::string& directory, const char* name) { return directory + "/" + name; }
 
+void write_cost(const Job& job, const std::string& what) { write_file(job.output + ".cost", what + "\n"); }
+
 void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
                   const std::string& content) {
     std::string text = " .section " + library.section + ",\"a\"\n .p2align " + std::to_string(library.alignment) + "\n";

@@ -14,6 +14,9 @@ std::string quoted(std::string_view text);
 
 std::string joined(const std::string& directory, const char* name);
 
+// Writes the file `<output>.cost` of a job: `what` begins it.
+void write_cost(const Job& job, const std::string& what);
+
 // How libraries with images are made: by which compiler, in which section, at addresses that are multiples of
 // 2^`alignment`.
 struct Library {

@@ -167,13 +167,14 @@ Kernel kernel_of(const std::string& line) {
     return {fields[0], fields[1], fields[2], fields[3], fields[4], {fields.begin() + 5, fields.end()}};
 }
 
-void make_host_unit(const Job& job, const std::string& id) {
+void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     const Steps steps = steps_of(job.command, job.directory);
     const DevicePass& pass = steps.pass_of_stubs();
     run(steps.preprocess_host);
     std::set<std::string> files;
     add_files(read_file(steps.preprocess_host.value("-o")), files);
     run(steps.front_end);
+    const double before = cpu_seconds();
     run(pass.preprocess);
     const std::string text_file = pass.preprocess.value("-o");
     const std::string text = read_file(text_file);
@@ -183,6 +184,7 @@ void make_host_unit(const Job& job, const std::string& id) {
     // The host's pass has said what there is to say. Given twice, it is an error.
     if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
     run(compile_device);
+    const double device = cpu_seconds() - before;
     const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
     const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
     std::string module_id;
@@ -205,7 +207,10 @@ void make_host_unit(const Job& job, const std::string& id) {
     write_file(table_file, table);
     const std::string data =
         ".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " + quoted(LAZYCK_HOST_UNIT_MARK + id) +
-        "\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " + quoted(table_file) + "\n.text\n";
+        (place == TableIn::data
+             ? "\n.incbin " + quoted(table_file) + "\n.byte 0"
+             : "\n.byte 0\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " + quoted(table_file)) +
+        "\n.text\n";
     // In the place of what `fatbinary` makes for the host's code to include.
     write_file(joined(job.directory, pass.compile.value("--include_file_name").c_str()),
                "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
@@ -218,6 +223,9 @@ void make_host_unit(const Job& job, const std::string& id) {
     Step compile = steps.compile_host;
     compile.set_value("-o", job.output);
     run(compile);
+    if (place == TableIn::section) return;
+    write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device) + " " +
+                        std::to_string(registered.kernels.size()));
 }
 
 namespace {
@@ -234,6 +242,7 @@ void make_whole(const Job& job, const Steps& steps, const std::string& module_id
         for (const Step& step : pass.assemble) run(step);
     }
     make_library(library_of(steps), job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
+    write_cost(job, "whole " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace
@@ -262,13 +271,15 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         }
         return reason.empty();
     };
-    if ((can_be_asked_for(kernel) && attempt(Rung::named)) || attempt(Rung::emptied)) {
+    const bool is_alone = (can_be_asked_for(kernel) && attempt(Rung::named)) || attempt(Rung::emptied);
+    if (is_alone) {
         const std::string image = make_image(steps, job.directory);
         make_library(library_of(steps), job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
-        return;
+    } else {
+        make_library(library_of(steps), job, {kernel.symbol},
+                     " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
     }
-    make_library(library_of(steps), job, {kernel.symbol},
-                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    write_cost(job, (is_alone ? "kernel " : "refused ") + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units

@@ -25,12 +25,17 @@ struct Job {
     std::string output;
 };
 
-// Makes the object of the host code, with the name `id` in the place of device code, and with the table of what it
-// registers in its section .lazyck.kernels. Throws Refused.
-void make_host_unit(const Job& job, const std::string& id);
+// Where a host unit has its table: in its section .lazyck.kernels, which a link leaves out, or behind its name.
+enum class TableIn { section, data };
 
-// Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so. Throws
-// Refused.
+// Makes the object of the host code, with the name `id` in the place of device code, and with the table of what it
+// registers. With the table in its data, also the file `<output>.cost`: a line "host <CPU seconds> <of these, to read
+// the device's text> <kernels>". Throws Refused.
+void make_host_unit(const Job& job, const std::string& id, TableIn place);
+
+// Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so; and the
+// file `<output>.cost`: a line "kernel <CPU seconds>", "refused <CPU seconds>", or "whole <CPU seconds>" for the device
+// code of all. Throws Refused.
 void make_kernel_unit(const Job& job, const Kernel& kernel);
 
 }  // namespace lazyck::units
