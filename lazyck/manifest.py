@@ -22,6 +22,7 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
                contents:S                              SHA-256 of the bundle's list of its contents, which has that of
                                                        each file (see bundle.py); "": laid out by hand, taken as it is
     blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32 kernel:S
+               units:S host_recipe:u32 device_recipe:u32
     symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
     recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
     S       := u32, offset of a NUL-terminated string in the string pool
@@ -32,8 +33,10 @@ alternate name and value. Offsets (`*_at`) count from the start of the header.
 
 `kernel` is "" for a blob. Rows of device code come behind the blobs: theirs is the name of the host unit, a tab, and a
 line of that one's table, which begins with a kernel's symbol, or with `*` for all kernels (units/src/units.h).
+`units` is "" for what is compiled whole; else a digest of all that the key of a part of the blob has beside the blob's
+own, and the recipes are those of its host unit and of its device code.
 
-History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel.
+History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units.
 """
 
 from __future__ import annotations
@@ -127,10 +130,20 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Units:
+    """How the parts of a blob are compiled: the `digest` that tells them from those of other compilers of parts, and
+    the indices of the recipes of its host unit and of its device code."""
+
+    digest: str
+    host: int
+    device: int
+
+
+@dataclass(frozen=True)
 class BlobRecord:
     """One lazily compiled blob: unique `name`, `source` relative to the bundle root, index of its recipe,
     `digest` of all that its compilation reads (hex), and the symbols that go through slots. `kernel`: of device code
-    alone, whose (see the grammar)."""
+    alone, whose (see the grammar). `units`: of a blob whose first call need not compile all of it."""
 
     name: str
     source: str
@@ -138,6 +151,7 @@ class BlobRecord:
     digest: str
     symbols: tuple[str, ...]
     kernel: str = ""
+    units: Units | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -194,7 +208,7 @@ _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
 _HEADER = struct.Struct("<8s23I")
-_BLOB = struct.Struct("<7I")
+_BLOB = struct.Struct("<10I")
 _SYMBOL = struct.Struct("<2I")
 _RECIPE = struct.Struct("<9I")
 
@@ -237,7 +251,8 @@ def encode(manifest: Manifest) -> bytes:
     first = 0
     for i, b in enumerate(manifest.blobs):
         texts = pool.string(b.name), pool.string(b.source), pool.string(b.digest), pool.string(b.kernel)
-        blobs += _BLOB.pack(*texts[:2], b.recipe, texts[2], first, len(b.symbols), texts[3])
+        units = (pool.string(b.units.digest), b.units.host, b.units.device) if b.units else (pool.string(""), 0, 0)
+        blobs += _BLOB.pack(*texts[:2], b.recipe, texts[2], first, len(b.symbols), texts[3], *units)
         first += len(b.symbols)
         for s in b.symbols:
             symbols += _SYMBOL.pack(pool.string(s), i)
@@ -354,9 +369,12 @@ def _decode(data: bytes) -> Manifest:
         if first > symbol_count:
             raise ValueError(f"blob {i} has symbols that the manifest lacks")
         rows = _SYMBOL.iter_unpack(data[symbols_at + b[4] * _SYMBOL.size : symbols_at + (b[4] + b[5]) * _SYMBOL.size])
-        if b[2] >= recipe_count:
-            raise ValueError(f"blob {i} names recipe {b[2]} of {recipe_count}")
-        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), tuple(text(s) for s, _ in rows), text(b[6])))
+        for recipe in (b[2], b[8], b[9]):
+            if recipe >= recipe_count:
+                raise ValueError(f"blob {i} names recipe {recipe} of {recipe_count}")
+        units = Units(made_by, b[8], b[9]) if (made_by := text(b[7])) else None
+        own = tuple(text(s) for s, _ in rows)
+        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), own, text(b[6]), units))
     return Manifest(
         library=text(h[13]),
         soname=text(h[14]),

@@ -14,8 +14,8 @@ from lazyck.errors import FormatError
 from lazyck.quantities import counted, show_kib, show_seconds
 from lazyck.visible import visible
 
-HEADER = "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time"
-COLUMNS = 10
+HEADER = "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time, kernel"
+COLUMNS = 10  # and one more for kernels
 _VERSION = re.compile(r"# lazyck profile (\d+)\b")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*|")
 _MERGED = "merged"  # what stands for the process in a merged line: its figures are those of several
@@ -27,6 +27,7 @@ class Use:
     """What one process, or several of which the lines were merged, did with a blob. `library` is "" in a plain list.
 
     `order` is of its first use, from 1; `seconds` and `peak_kib` are of its compile, 0 when it came from the cache.
+    `kernel`: of a kernel that is compiled by itself, what that takes.
     """
 
     blob: str
@@ -39,6 +40,7 @@ class Use:
     ranks: tuple[int, ...] = ()
     process: str = ""
     time: int = 0
+    kernel: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -119,7 +121,7 @@ def _decode_row(line: str) -> Use | None:
     try:
         use = Use(
             columns[0], columns[1], columns[2], int(columns[3]), int(columns[4]), float(columns[5]), int(columns[6]),
-            _decode_ranks(columns[7]), columns[8], int(columns[9]),
+            _decode_ranks(columns[7]), columns[8], int(columns[9]), "".join(columns[COLUMNS : COLUMNS + 1]),
         )  # fmt: skip
     except ValueError:
         return None
@@ -152,7 +154,8 @@ def encode(uses: Iterable[Use]) -> bytes:
     rows = [HEADER]
     for u in uses:
         figures = (u.order, u.calls, f"{u.seconds:.1f}", u.peak_kib, show_ranks(u.ranks), u.process or _MERGED, u.time)
-        rows.append("\t".join(map(str, (u.blob, u.library, u.archs, *figures))))
+        kernel = (u.kernel,) if u.kernel else ()
+        rows.append("\t".join(map(str, (u.blob, u.library, u.archs, *figures, *kernel))))
     return ("\n".join(rows) + "\n").encode("utf-8", "surrogateescape")
 
 
@@ -181,6 +184,7 @@ def _joined(a: Use, b: Use) -> Use:
         peak_kib=max(a.peak_kib, b.peak_kib),
         ranks=tuple(sorted({*a.ranks, *b.ranks})),
         time=max(a.time, b.time),
+        kernel=b.kernel or a.kernel,
     )
 
 

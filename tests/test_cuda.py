@@ -72,6 +72,11 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path,
     # flags of the job's own environment reach no entry either
     job = {**env, "LAZYCK_ARCHS": "87", "NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
     assert call(main, job) in REACHED_CUDA
+    host, kernel = entries(env)
+    assert device_code(kernel) == ["elf 87"]
+    assert not unique_symbols(host)
+    shutil.rmtree(env["LAZYCK_CACHE_DIR"])
+    assert call(main, {**job, "LAZYCK_BY_KERNEL": "0"}) in REACHED_CUDA
     (entry,) = entries(env)
     assert device_code(entry) == ["elf 87"]
     assert not unique_symbols(entry)
@@ -141,9 +146,9 @@ def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str)
     assert {recipe["home"] for recipe in shown["recipes"]} == {str(home)}  # type: ignore[attr-defined]
     main = program(work, work / "build/libcudaops.so")
     assert call(main, {**env, "LAZYCK_ARCHS": "80"}) in REACHED_CUDA
-    (entry,) = entries(env)
-    assert device_code(entry) == ["elf 80"]
-    needed = subprocess.run(["readelf", "-d", entry], check=True, capture_output=True, text=True).stdout
+    host, kernel = entries(env)
+    assert device_code(kernel) == ["elf 80"]
+    needed = subprocess.run(["readelf", "-d", host], check=True, capture_output=True, text=True).stdout
     assert ("libcudart.so" in needed) == (script != "./build.sh")
 
 

@@ -174,6 +174,16 @@ def build_command(
     with output.held(directory, say) if directory and not dry_run else nullcontext():
         env = output.environment_of(directory, env) if directory else env
         rt = tool(env)
+
+        def compiled(planned: plan.Plan, as_json: bool) -> plan.Outcome:
+            if executor:
+                return run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
+            return run(rt, manifest_file, planned, options, env, as_json)
+
+        # They tell which kernels there are.
+        hosts = all_entries(rt, manifest_file, chosen.hosts, gpu_archs, env)
+        if not dry_run and not all(e.cached for e in hosts):
+            finish(compiled(plan.make_plan(hosts, read_known_costs(hosts, env)), False))
         found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
         known = read_known_costs(found, env)
         planned = plan.make_plan(found, known)
@@ -181,11 +191,9 @@ def build_command(
             render = plan.plan_to_json if as_json else plan.render_plan
             click.echo(render(planned, known, options.parallel).rstrip("\n"))
             return
+        outcome = compiled(planned, as_json)
         if executor:
-            outcome = run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
             found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
-        else:
-            outcome = run(rt, manifest_file, planned, options, env, as_json)
         if directory and not outcome.is_interrupted:
             output.adopt(directory, found)
             output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])

@@ -85,8 +85,8 @@ def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: 
 
     def is_known(use: profile.Use) -> bool:
         if not use.library:
-            return any(names.find(use.blob) for names in known.values())
-        return use.library not in known or use.blob in known[use.library].own
+            return any(names.find(use.blob) or names.has(use.blob) for names in known.values())
+        return use.library not in known or known[use.library].has(use.blob)
 
     left = b""
     for file in files:

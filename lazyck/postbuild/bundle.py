@@ -195,8 +195,6 @@ def make_recipe(
     soname: str,
     places: Places,
     runtime: str = "",
-    *,
-    wrapped: Sequence[str] = (),
 ) -> Recipe:
     """How `blob` and all others with the same base words are compiled at run time.
 
@@ -206,7 +204,7 @@ def make_recipe(
     executable this needs no word: the loader looks there before all else.
 
     `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within the library, or the
-    library's wrappers of functions that are `wrapped`, or "".
+    library's wrappers of one, or "".
     """
     compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
@@ -227,7 +225,6 @@ def make_recipe(
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, places)]
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
-        link_words += [word for name in wrapped for word in ("-Xlinker", f"--wrap={name}")]
     env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
     words = (*compile_words, *link_words, *(value for _, value in env))
     return Recipe(
@@ -254,9 +251,16 @@ def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     return replace(recipe, compile=words, link=())
 
 
+def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
+    """How `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole, and what links that alike."""
+    device = device_recipe(recipe, toolchain, program).compile
+    return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
+
+
 def compiler_words(recipe: Recipe) -> tuple[str, ...]:
     """The compiler and its options, whichever program is given them."""
-    words = recipe.compile[recipe.compile.index("--") + 1 :] if not recipe.link else recipe.compile
+    by_unit = recipe.compile[0].startswith(f"{abi.PH_ROOT}/")
+    words = recipe.compile[recipe.compile.index("--") + 1 :] if by_unit else recipe.compile
     return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
 
 

@@ -106,7 +106,8 @@ def render_jumps(runtime: Runtime) -> str:
     if jump is None:
         raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")
     lines = [' .section .text.lazyck_cudart,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
-    for i, name in enumerate(runtime.functions):
+    for i, function in enumerate(runtime.functions):
+        name = function.removeprefix(_WRAP)
         lines += [" .p2align 4", f" .globl {name}", f" .hidden {name}", f" .type {name},@function", f"{name}:"]
         lines += [f" {word}" for word in jump(runtime.table, 8 * i)]
         lines.append(f" .size {name},.-{name}")

@@ -12,11 +12,11 @@ from lazyck import __version__, abi
 from lazyck.command import CompileCommand, LinkCommand
 from lazyck.config import environment
 from lazyck.files import digest, encode
-from lazyck.manifest import BlobRecord, Manifest, Recipe
+from lazyck.manifest import BlobRecord, Manifest, Recipe, Units
 from lazyck.postbuild import bundle, mangled
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.header_reach import Reach
-from lazyck.postbuild.host_units import HostUnit, Program
+from lazyck.postbuild.host_units import HostUnit, Program, can_be
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.private_names import private_name
@@ -29,15 +29,13 @@ from lazyck.toolchains.options import Role
 @dataclass(frozen=True)
 class Target:
     """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine, and
-    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one.
-    Calls of functions that are `wrapped` go by these."""
+    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one."""
 
     name: str
     soname: str
     root: str
     machine: str
     runtime: Path | None = None
-    wrapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,9 @@ def describe(
     if target.runtime:
         files[runtime] = str(target.runtime)
     place = ""
-    if units and program:
+    # Without a way to the library's wrappers, nobody would hear of a handle's first use.
+    by_kernel = frozenset(p.blob for p in lazy if program and target.runtime and has_units(p.blob))
+    if program and (units or by_kernel):
         place = f"{target.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
     recipes = Recipes(link, target, places, runtime, place)
@@ -110,7 +110,8 @@ def describe(
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
         key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *private.key(p.blob)), own, read)
         symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
-        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols)))
+        apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
     for (unit, p), name in zip(units, names[len(lazy) :], strict=True):
         where = places[p.blob.call.toolchain]
@@ -148,6 +149,12 @@ def describe(
         private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
     return Description(made, files, places, tuple(rows))
+
+
+def has_units(blob: CompileCommand) -> bool:
+    """Whether the first call of a lazy blob need not compile all of it."""
+    toolchain = by_name(blob.call.toolchain)
+    return bool(toolchain.entry_verb) and can_be(blob)
 
 
 def kernel_name(symbol: str) -> str:
@@ -224,13 +231,21 @@ class Recipes:
             called_in = toolchain.tool_env(blob, environment())
             identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
             words = (blob, base, toolchain, identity, self._link, self._target.soname, where, self._runtime)
-            recipe = bundle.make_recipe(*words, wrapped=self._target.wrapped)
+            recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
         return recipe
 
     def of_device(self, blob: CompileCommand) -> Recipe:
         """How the device code of `blob` is compiled, of a kernel or of all."""
         return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+
+    def units_of(self, blob: CompileCommand, made_by: str) -> Units:
+        """How the parts of `blob` are compiled, by the program of the digest `made_by`."""
+        host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+        device = self.of_device(blob)
+        key = bundle.blob_digest(host, self._target.name, (made_by,), "", "")
+        key = bundle.blob_digest(device, self._target.name, (key,), "", "")
+        return Units(key, self.index(host), self.index(device))
 
     def index(self, recipe: Recipe) -> int:
         """The recipe's number in the manifest."""

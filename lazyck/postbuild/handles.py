@@ -55,8 +55,14 @@ _HIP_STRUCTS = {
     "hipGraphNodeSetParams": (1, abi.HANDLE_HIP_NODE),
     "hipLaunchCooperativeKernelMultiDevice": (0, abi.HANDLE_HIP_LIST),
 }  # fmt: skip
-# of programs that are compiled for a default stream per thread
-_PER_THREAD = ("_ptsz", "_ptds", "_spt")
+# what these are called in programs that are compiled for a default stream per thread
+_PER_THREAD = {
+    "_ptsz": ("__cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernel", "cudaLaunchKernelExC",
+              "cudaMemcpyFromSymbolAsync", "cudaMemcpyToSymbolAsync"),
+    "_ptds": ("cudaMemcpyFromSymbol", "cudaMemcpyToSymbol"),
+    "_spt": ("hipLaunchCooperativeKernel", "hipLaunchKernel", "hipMemcpyFromSymbol", "hipMemcpyFromSymbolAsync",
+             "hipMemcpyToSymbol", "hipMemcpyToSymbolAsync"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ class Wrapper:
 def _wrappers() -> Mapping[str, Wrapper]:
     rows = {name: (argument, abi.HANDLE_ITSELF) for name, argument in (_CUDA | _HIP).items()}
     rows |= _CUDA_STRUCTS | _ADD_NODE | _HIP_STRUCTS
-    return {n + end: Wrapper(n + end, *row) for n, row in rows.items() for end in ("", *_PER_THREAD)}
+    rows |= {name + end: rows[name] for end, names in _PER_THREAD.items() for name in names}
+    return {name: Wrapper(name, *row) for name, row in rows.items()}
 
 
 _WRAPPERS = _wrappers()
@@ -90,11 +97,13 @@ _REGISTERING = {
     "__cudaInitModule": (abi.INITIALIZE_MODULE, "lazyck_initialize_module"),
 }
 
+_ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTION)
+
 
 def names_of(toolchain: str) -> tuple[str, ...]:
-    """The functions of a toolchain's GPU runtime that take a handle."""
-    lead = ("hip",) if toolchain == "rocm" else ("cuda", "__cuda")
-    return tuple(sorted(name for name in _WRAPPERS if name.startswith(lead)))
+    """The functions of a toolchain's GPU runtime that register device code or take a handle."""
+    lead = ("hip", "__hip") if toolchain == "rocm" else ("cuda", "__cuda")
+    return tuple(sorted(name for name in (*_WRAPPERS, *_REGISTERING) if name.startswith(lead)))
 
 
 def wrapped_among(undefined: Iterable[str]) -> tuple[str, ...]:
@@ -119,6 +128,9 @@ def render_wrappers(names: Sequence[str], slots: int, machine: str) -> list[str]
         out += [f" .weak {real}", f" .quad {real}", f" .long {wrapper.argument},{wrapper.kind}"]
     by_role = {role: name for name, (role, _) in registering.items()}
     out += [*_object(abi.SYMBOL_REGISTERING)]
+    # What every source with device code calls, the library needs itself, as it would ahead of time; the rest may be
+    # what only blobs might call.
+    out += [f" .weak __real_{name}" for role, name in by_role.items() if role not in _ALWAYS_CALLED]
     out += [f" .quad __real_{by_role[i]}" if i in by_role else " .quad 0" for i in range(abi.INITIALIZE_MODULE + 1)]
     return out
 

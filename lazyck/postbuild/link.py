@@ -17,7 +17,7 @@ from lazyck.command import LinkCommand
 from lazyck.config import runtime_source, tools_dir
 from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import ahead_link, bundle, cudart, elf, handles, missing, relink, state, summary, symbols
-from lazyck.postbuild.describe import Description, PrivateNames, Target, describe
+from lazyck.postbuild.describe import Description, PrivateNames, Target, describe, has_units
 from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.mentions import Mentions
@@ -97,7 +97,7 @@ def link_lazily(
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
-            runtime = runtime_of(link, inputs, settled, archive)
+            runtime = runtime_of(link, inputs, settled, archive, demands)
             private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
             made = described(
                 link, inputs, settled, with_reads, program, private, directory, settings, compiler, runtime, contents
@@ -217,14 +217,17 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
     return [Probed(unit.blob, (), read[shared(unit)]) for unit in units]
 
 
-def runtime_of(link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str) -> cudart.Runtime | None:
+def runtime_of(
+    link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str, demands: Demands
+) -> cudart.Runtime | None:
     """The static runtime in `archive` as the blobs of `settled` share it, or the wrappers of a shared one; None where
     blobs need neither."""
     library = soname_for(link, inputs, settled) or library_name(link.output)
     used = {p.blob.call.toolchain for p in settled.lazy}
     if archive and any(by_name(t).takes_static_runtime(link) for t in used):
         return cudart.read(archive, library, inputs.machine)
-    shared = used.intersection(u.blob.call.toolchain for u in settled.units)
+    apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
+    shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
     names = [name for t in shared for name in handles.names_of(t)]
     return cudart.wrappers(names, library, inputs.machine) if names else None
 
@@ -277,8 +280,7 @@ def described(
     """What the library will hold."""
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
-    wrapped = runtime.wrapped if runtime else ()
-    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way, wrapped)
+    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
     every = tuple(units.items())
     return describe(
         settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents
@@ -317,8 +319,9 @@ def write(
 
 
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
-    """The functions of GPU runtimes that this link wraps: those that it or its blobs use, where it has host units."""
-    if not settled.units:
+    """The functions of GPU runtimes that this link wraps: those that it or its blobs use, where any of its
+    kernels are compiled by themselves."""
+    if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
     return handles.wrapped_among(settler.real().undefined.union(blobs))

@@ -37,7 +37,8 @@ _SHARE = 32
 class Demands:
     """What a link must do besides for blobs' sake: compile blobs eagerly (with the reason), have stubs for what
     blobs define weakly, pull members out of archives, keep shared libraries (indices of the command's items), export
-    what objects hide, under private names (`renamed`) too, but for those that cannot get one (`unnamed`)."""
+    what objects hide, under private names (`renamed`) too, but for those that cannot get one (`unnamed`); and have
+    blobs compiled `whole`, since they cannot reach the library's wrappers of a GPU runtime."""
 
     eager: Mapping[CompileCommand, str] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
@@ -46,6 +47,7 @@ class Demands:
     revealed: frozenset[str] = frozenset()
     renamed: frozenset[str] = frozenset()
     unnamed: frozenset[str] = frozenset()
+    whole: bool = False
 
 
 class Reach:
@@ -109,14 +111,16 @@ class Reach:
                 eager[p.blob] = f"its function {shown} is hidden, and other files call it"
         for blob, symbols in self._users(frozenset(handles), settled).items():
             eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
+        whole = before.whole
         if runtime and runtime.table not in image.defined:
-            eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
+            whole = True
+            if not runtime.wrapped or settled.units:
+                eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
         state = (real.state | self._members.state).intersection(image.defined)
         of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)
-        return Demands(
-            eager, frozenset(needed), frozenset(pulled), kept, frozenset(revealed), of_objects - unnamed, unnamed
-        )
+        exported = frozenset(revealed), of_objects - unnamed, unnamed
+        return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole)
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -14,6 +14,7 @@ from lazyck.manifest import BlobRecord, Manifest
 from lazyck.profile import decode
 
 _ENTRY = re.compile(r"(?P<name>.+)-[0-9a-f]{16}\.(?:so|log)")
+_PART = re.compile(r"(?P<blob>.+)\.(?:host|device|[^.]*-[0-9a-f]{8})")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Selection:
 
     manifest: Manifest
     blobs: tuple[BlobRecord, ...]
+
+    @property
+    def hosts(self) -> Selection:
+        """The host units among them, which tell what kernels there are: they are to be made first."""
+        return replace(self, blobs=tuple(b for b in self.blobs if b.name.endswith(".host") and b.unit))
 
 
 class UnknownBlobs(LazyckError):
@@ -56,11 +62,21 @@ class Names:
         self._manifest = manifest
         self._index: dict[str, set[int]] = {}
         self.own = {blob.name for blob in manifest.blobs}
+        self._with_parts = {blob.name: i for i, blob in enumerate(manifest.blobs) if blob.units}
         for i, blob in enumerate(manifest.blobs):
             base = os.path.basename(blob.source)
             of_source = {base, base.rpartition(".")[0] or base}
             for key in {blob.name, *blob.symbols} if blob.is_kernel else {blob.name, *of_source}:
                 self._index.setdefault(key, set()).add(i)
+
+    def part(self, name: str) -> int | None:
+        """The number of the blob of which `name` is a part: its host unit, all its device code, or a kernel."""
+        found = _PART.fullmatch(name)
+        return self._with_parts.get(found["blob"]) if found else None
+
+    def has(self, name: str) -> bool:
+        """Whether a blob, a kernel or a part of a blob is called so."""
+        return name in self.own or self.part(name) is not None
 
     def find(self, name: str) -> set[int]:
         """The numbers of the blobs that `name` may mean."""
@@ -76,8 +92,9 @@ class Names:
 
 
 def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
-    """The blobs that `given` names, each once, in the manifest's order. A source of which all kernels are wanted stands
-    for these, unless each of the `kernels` shall.
+    """The blobs that `given` names, each once, in the manifest's order, and behind them parts of blobs. A source of
+    which all kernels are wanted stands for these, unless each of the `kernels` shall. Of a blob of which kernels are
+    named no more is wanted than these: a profile names both.
 
     Raises `UnknownBlobs` for names that fit none, `UsageError` when nothing was named.
     """
@@ -87,12 +104,17 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
     names = Names(manifest)
     chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
     with_kernels = sources_with_kernels(manifest)
+    parts: dict[str, int] = {}
     unknown = []
     for name in wanted:
         found = names.find(name)
         chosen |= found
-        if not found:
+        if not found and (blob := names.part(name)) is not None:
+            parts |= {f"{manifest.blobs[blob].name}.host": blob, name: blob}
+        elif not found:
             unknown.append(name)
+    if not every:
+        chosen -= set(parts.values())
     if unknown:
         raise UnknownBlobs(unknown, manifest.library)
     for whole, own in with_kernels.items():
@@ -100,7 +122,13 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
             chosen = (chosen - {whole}) | own
         elif not kernels and (whole in chosen or (own and own <= chosen)):
             chosen = (chosen - own) | {whole}
-    return Selection(manifest, tuple(manifest.blobs[i] for i in sorted(chosen)))
+    rows = [manifest.blobs[i] for i in sorted(chosen)]
+    return Selection(manifest, (*rows, *(part_of(manifest.blobs[i], name) for name, i in parts.items())))
+
+
+def part_of(blob: BlobRecord, name: str) -> BlobRecord:
+    """The part of `blob` that is called `name`, as far as the manifest tells."""
+    return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)
 
 
 def sources_with_kernels(manifest: Manifest) -> dict[int, set[int]]:

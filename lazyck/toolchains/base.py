@@ -87,6 +87,7 @@ class Toolchain(ABC):
     hinders_units: frozenset[str] = frozenset()
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # of sources that may have device code
     unit_verbs = ("host", "kernel")  # by which that program makes the two kinds
+    entry_verb = ""  # and a host unit that is a library of its own; "": blobs are compiled whole
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries

@@ -86,6 +86,7 @@ class CudaToolchain(Toolchain):
     table = nvcc_options.TABLE
     has_units = True
     unit_globs = ("*.cu",)
+    entry_verb = "entry"
     # with --threads nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
     hinders_units = _both("-t") | _TEMPORARIES
     _dropped = _ARCH_OPTIONS | _TEMPORARIES

@@ -169,6 +169,10 @@ Costs Cache::costs(const EntryKey& key) const {
     return {m_root + "/.costs/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
 }
 
+ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) const {
+    return {m_root + "/.costs/" + safe_name(library) + ".by-kernel", safe_name(blob)};
+}
+
 std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
 
 bool Cache::is_trusted(const std::string& path) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "by_kernel.h"
 #include "costs.h"
 #include "files.h"
 #include "hash.h"
@@ -67,6 +68,8 @@ class Cache {
     std::string staging_prefix(const EntryKey& key) const;
     // What compiling took.
     Costs costs(const EntryKey& key) const;
+    // What compiling parts of `blob` took, and of others of the library.
+    ByKernel by_kernel(const std::string& library, const std::string& blob) const;
     // Of the compile slots of this host.
     std::string slots_dir() const;
 

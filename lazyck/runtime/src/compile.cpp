@@ -24,6 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t k_longest_error_line = 500;
+constexpr std::size_t k_longest_cost = 200;
 constexpr std::size_t k_longest_output = 16 << 20;  // the first error of a compiler stands before that
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -136,7 +137,11 @@ class Compilation {
         const Outcome outcome = run(argv);
         const bool has_product = is_file_in(m_staging.fd(), product);
         // An unknown ending is judged by what it left; the checks before publishing look into it.
-        if (outcome.ending == Ending::succeeded && has_product) return;
+        if (outcome.ending == Ending::succeeded && has_product) {
+            const UniqueFd cost = open_at(m_staging.fd(), (std::string(product) + ".cost").c_str(), O_RDONLY);
+            if (cost) m_request.told_cost(read_text(cost.get(), 0, k_longest_cost));
+            return;
+        }
         if (outcome.ending == Ending::unknown) m_is_end_known = false;
         if (outcome.ending == Ending::unknown && has_product) return;
         std::string reason = outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;

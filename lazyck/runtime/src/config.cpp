@@ -181,6 +181,8 @@ Config read_config() {
     config.name = read_name();
     check_log_settings();
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
+    if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
+        config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();

@@ -8,6 +8,8 @@
 
 namespace lazyck::rt {
 
+enum class ByKernelChoice { by_cost, always, never };
+
 struct Config {
     std::string cache_dir;  // "": the default below the user's cache directory
     std::string caches;     // that directory, where the user's caches are by default; "": no home is known
@@ -15,6 +17,7 @@ struct Config {
     std::string manifest;   // "": none
     std::string name;       // "": the manifest's
     bool is_jit_disabled = false;
+    ByKernelChoice by_kernel = ByKernelChoice::by_cost;
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // compilers at a time
     bool has_remote = false;         // whether there are remote caches; which, their helper reads

@@ -16,6 +16,8 @@ namespace {
 
 constexpr off_t k_most_read = 64 * 1024;
 
+}  // namespace
+
 std::string tail_of(const std::string& path) {
     const UniqueFd fd = open_own(path, O_RDONLY);
     if (!fd) return "";
@@ -25,8 +27,6 @@ std::string tail_of(const std::string& path) {
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
     return text;
 }
-
-}  // namespace
 
 Guess Costs::guess() const {
     Guess found;

@@ -21,6 +21,9 @@ struct Guess {
     Cost largest;  // of each the largest among the library's latest compiles
 };
 
+// The last 64 KiB of a file of ours; "" where there is none.
+std::string tail_of(const std::string& path);
+
 class Costs {
  public:
     // `path` is the library's file, the names are as they stand in it.

@@ -23,6 +23,7 @@ struct Entry {
     std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
     bool has_header_state = false;         // see ElfView
+    bool is_host_unit = false;             // of a blob: its kernels are entries of their own
 };
 
 enum class EntryState { ready, missing, damaged };

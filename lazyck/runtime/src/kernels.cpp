@@ -73,6 +73,7 @@ struct Registration {
 struct Source {
     Image image;
     std::string name;
+    const char* table = "";
     std::vector<Registration> registrations;
     std::vector<std::unique_ptr<Image>> images;  // that were registered for it since
     std::vector<std::uintptr_t> modules;         // what that returned
@@ -204,7 +205,8 @@ void make_ready(const void* handle) {
             const Registration& registration = found->second.source->registrations[found->second.index];
             if (registration.progress != Progress::done) {
                 source = found->second.source;
-                wanted = {source->name, registration.symbol(), registration.role == LAZYCK_REGISTER_FUNCTION};
+                wanted = {source->name, source->table, registration.symbol(),
+                          registration.role == LAZYCK_REGISTER_FUNCTION};
             }
         }
     }
@@ -219,7 +221,7 @@ void make_ready(const void* handle) {
 // All of a source, where the runtime asks for a module rather than for a handle.
 void make_module_ready(Source& source) {
     bool is_whole = false;
-    install(source, Library::get().image_for({source.name, "", false}, is_whole), nullptr);
+    install(source, Library::get().image_for({source.name, source.table, "", false}, is_whole), nullptr);
 }
 
 }  // namespace
@@ -240,6 +242,16 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
     return row.function;
 }
 
+const char* table_of(const std::string& source) {
+    Registry* const all = g_registry.load(std::memory_order_acquire);
+    if (all == nullptr) return "";
+    const std::lock_guard<std::mutex> guard(all->mutex);
+    for (const auto& each : all->sources) {
+        if (each.second->name == source) return each.second->table;
+    }
+    return "";
+}
+
 bool is_whole_mark(const void* image) { return std::memcmp(image, k_whole_mark, sizeof k_whole_mark - 1) == 0; }
 
 }  // namespace lazyck::rt
@@ -255,6 +267,9 @@ __attribute__((visibility("hidden"))) std::uintptr_t lazyck_register_image(const
     auto source = std::make_unique<Source>();
     source->image = *image;
     source->name = mark + sizeof k_host_mark - 1;
+    const char* const behind = mark + sizeof k_host_mark + source->name.size();
+    constexpr char k_table[] = LAZYCK_KERNELS_VERSION "\n";
+    if (std::strncmp(behind, k_table, sizeof k_table - 1) == 0) source->table = behind;
     const auto module = reinterpret_cast<std::uintptr_t>(source.get());
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.mutex);

@@ -14,9 +14,13 @@ namespace lazyck::rt {
 // A handle that is used for the first time.
 struct Handle {
     std::string source;  // the host unit's name
+    const char* table;   // of a blob's host unit: what it registers; "": the manifest says
     std::string symbol;  // in device code
     bool is_kernel = true;
 };
+
+// The table of the blob `source`, whose host unit is loaded; "" if it is not.
+const char* table_of(const std::string& source);
 
 // Called for the wrapper of number `wrapper` with its arguments: has what its handle needs made ready; returns the
 // function that it wraps. Throws CompileError.

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <map>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "arch.h"
@@ -213,8 +214,20 @@ void Library::after_fork_in_child() {
 }
 
 Library::Row Library::row(BlobId blob) const {
+    const auto own = static_cast<std::uint32_t>(blob), part = static_cast<std::uint32_t>(blob >> 32);
     const std::uint32_t embedded = m_embedded.blob_count();
-    return blob < embedded ? Row{m_embedded, blob} : Row{m_fallback, blob - embedded};
+    const Row at = own < embedded ? Row{m_embedded, own} : Row{m_fallback, own - embedded};
+    if (part == 0) return at;
+    const auto make = [&] { return at.manifest.parts(at.index, {}); };
+    Parts& all = parts(own);
+    // Whoever has the number of device code has made the rows of all.
+    return {part - 1 == ManifestView::k_host_unit ? all.plain.get(make) : all.full.get(make), part - 1};
+}
+
+Library::Parts& Library::parts(BlobId blob) const {
+    return m_parts.get([&] {
+        return std::make_unique<Parts[]>(m_embedded.blob_count() + m_fallback.blob_count());
+    })[static_cast<std::uint32_t>(blob)];
 }
 
 Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
@@ -225,34 +238,63 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
 void* Library::resolve(std::uint32_t slot) {
     const BlobId blob = blob_of_slot(slot);
     expect_neighbours(blob);  // while this one is compiled
-    make_ready({blob, nullptr});
-    return function_for_call(blob, slot);
+    make_ready({blob, nullptr, true, "", ""});
+    const Row at = row(blob);
+    return function_for_call(blob, slot - at.manifest.blob(at.index).first_symbol);
 }
 
-const Library::HostUnit& Library::host_unit(const std::string& name) {
+void* Library::first_function(BlobId blob) {
+    expect_neighbours(blob);
+    make_ready({blob, nullptr, true, "", ""});
+    return function_for_call(blob, 0);
+}
+
+const Library::HostUnit& Library::host_unit(const Handle& handle) {
+    if (handle.table[0] != '\0') return host_unit_by(blob_of_name(handle.source), handle.table);
     const auto& all = m_host_units.get([this] {
         std::unordered_map<std::string, HostUnit> units;
         const ManifestView& manifest = row(first_blob()).manifest;
         for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
             const BlobRow blob = manifest.blob(i);
             if (blob.kernel[0] == '\0') continue;
-            const std::string_view text = blob.kernel;
-            HostUnit& unit = units[std::string(text.substr(0, text.find('\t')))];
+            HostUnit& unit = units[host_unit_of(blob)];
             if (kernel_of(blob)[0] == '*')
-                unit.whole = blob.first_symbol;
+                unit.whole = first_blob() + i;
             else
-                unit.kernels.emplace(manifest.symbol_name(blob.first_symbol), blob.first_symbol);
+                unit.kernels.emplace(manifest.symbol_name(blob.first_symbol), first_blob() + i);
         }
         return units;
     });
-    const auto found = all.find(name);
+    const auto found = all.find(handle.source);
     if (found == all.end()) fail("lazyck: " + m_path + ": its manifest does not have the kernels that it registers");
     return found->second;
 }
 
+// Of a blob, by the table that its host unit has brought.
+const Library::HostUnit& Library::host_unit_by(BlobId blob, const char* table) {
+    return parts(blob).unit.get([&] {
+        const Row at = row(blob);
+        const ManifestView& all =
+            parts(blob).full.get([&] { return at.manifest.parts(at.index, lines_of_table(table)); });
+        HostUnit unit;
+        unit.whole = part_of(blob, ManifestView::k_whole_device);
+        for (std::uint32_t i = ManifestView::k_first_kernel; i < all.blob_count(); ++i)
+            unit.kernels.emplace(all.symbols_of(all.blob(i)).at(0), part_of(blob, i));
+        return unit;
+    });
+}
+
+Library::BlobId Library::blob_of_name(const std::string& name) {
+    for (BlobId i = 0; i < blob_count(); ++i) {
+        if (name == blob_name(i)) return first_blob() + i;
+    }
+    fail("lazyck: " + m_path + ": its manifest does not have the blob '" + visible(name) +
+         "', whose kernels it registers");
+}
+
 const void* Library::image_for(const Handle& handle, bool& is_whole) {
     try {
-        return image_of(host_unit(handle.source), handle, is_whole);
+        return image_of(host_unit(handle), handle, is_whole);
     } catch (const CompileError& e) {
         const std::string what = handle.is_kernel ? "kernel " : "variable ";
         const std::string used = handle.symbol.empty() ? "" : "\n  used: " + what + visible(readable(handle.symbol));
@@ -279,28 +321,27 @@ const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& 
     const void* image = nullptr;
     if (kernel != unit.kernels.end()) {
         // What is there already of the whole source is better than what is to be compiled.
-        const Wanted one = {blob_of_slot(kernel->second), nullptr}, all = {blob_of_slot(unit.whole), nullptr};
+        const Wanted one = {kernel->second, nullptr, true, "", ""}, all = {unit.whole, nullptr, true, "", ""};
         if (is_loaded(one.blob) || is_at_hand(one) || !is_at_hand(all)) {
-            image = resolve(kernel->second);
+            image = first_function(one.blob);
             expect_whole_source(one.blob, all.blob, unit.kernels.size());
         }
     }
     is_whole = image == nullptr || is_whole_mark(image);
-    return is_whole ? resolve(unit.whole) : image;
+    return is_whole ? first_function(unit.whole) : image;
 }
 
 // Not out of the slot: while there is a record, slots are made lazy again from time to time.
-void* Library::function_for_call(BlobId blob, std::uint32_t slot) {
+void* Library::function_for_call(BlobId blob, std::uint32_t number) {
     const Row at = row(blob);
-    const BlobRow description = at.manifest.blob(at.index);
     std::string record;
     ProfileRow first;
     void* function = nullptr;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         BlobState& state = m_states[blob];
-        store_slots(description, state.functions);
-        function = state.functions.at(slot - description.first_symbol);
+        store_slots(at, state.functions);
+        function = state.functions.at(number);
         if (m_record.empty()) return function;
         ++state.calls;
         if (state.order != 0) return function;
@@ -312,7 +353,9 @@ void* Library::function_for_call(BlobId blob, std::uint32_t slot) {
     return function;
 }
 
-void Library::store_slots(const BlobRow& description, const std::vector<void*>& functions) {
+void Library::store_slots(const Row& at, const std::vector<void*>& functions) {
+    if (!at.manifest.has_slots()) return;
+    const BlobRow description = at.manifest.blob(at.index);
     for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
         lazyck_slots[description.first_symbol + i].store(functions[i], std::memory_order_release);
     }
@@ -326,6 +369,7 @@ ProfileRow Library::profile_row(BlobId blob, const BlobState& state) {
     row.archs = state.archs;
     row.order = state.order;
     row.calls = state.calls;
+    if (!at.manifest.has_slots()) row.kernel = kernel_of(at.manifest.blob(at.index));
     if (state.entry) {
         row.seconds = state.entry->seconds;
         row.peak_kib = state.entry->peak_kib;
@@ -373,8 +417,7 @@ void Library::at_sample() {
 void Library::sample() {
     for (const auto& each : m_states) {
         if (!each.second.is_loaded) continue;
-        const Row at = row(each.first);
-        store_slots(at.manifest.blob(at.index), each.second.lazy);
+        store_slots(row(each.first), each.second.lazy);
     }
 }
 
@@ -417,10 +460,8 @@ const char* Library::blob_name(BlobId blob) const {
 bool Library::is_cached(const std::string& name) {
     for (BlobId i = 0; i < blob_count(); ++i) {
         if (name != blob_name(i)) continue;
-        const Row at = row(first_blob() + i);
-        std::string path;
         const Strings archs = archs_here(first_blob() + i);
-        return is_loaded(first_blob() + i) || m_store.is_cached(at.manifest, at.index, archs, path);
+        return is_loaded(first_blob() + i) || is_in_cache(first_blob() + i, archs, true);
     }
     fail("lazyck: " + m_path + " has no blob '" + visible(name) + "'");
 }
@@ -452,7 +493,7 @@ std::vector<Library::Wanted> Library::wanted_here(const std::vector<BlobId>& blo
                 // Nothing says an arch, which whoever makes the blob ready finds out, too.
             }
         }
-        all.push_back({blob, place.first->second});
+        all.push_back({blob, place.first->second, false, "", ""});
     }
     return all;
 }
@@ -529,18 +570,38 @@ std::unique_ptr<Prefetch> Library::prefetch_later(const std::string& profile, un
 
 std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers) {
     const std::unordered_map<std::string, BlobId> ids = ids_by_name();
+    std::vector<Wanted> chosen;
     std::vector<BlobId> blobs;
     std::vector<double> seconds;
     std::string missing;
     std::size_t missing_count = 0;
     for (const ProfileRow& row : rows) {
-        const auto found = ids.find(row.blob);
-        if (found == ids.end()) {
+        auto found = wanted_by_name(row.blob, ids);
+        if (!found) {
             if (missing_count++ == 0) missing = row.blob;
             continue;
         }
-        blobs.push_back(found->second);
+        if (!found->part.empty()) found->line = row.kernel;
+        chosen.push_back(*found);
+        blobs.push_back(found->blob);
         seconds.push_back(row.seconds);
+    }
+    // Of a blob whose kernels are named no more is wanted than these.
+    std::unordered_set<BlobId> by_kernel;
+    for (const Wanted& each : chosen) {
+        if (!each.part.empty()) by_kernel.insert(each.blob);
+    }
+    for (const BlobId blob : by_kernel) {
+        const auto is_own = [&](const Wanted& each) { return each.blob == blob && each.part.empty(); };
+        if (std::any_of(chosen.begin(), chosen.end(), is_own)) continue;
+        chosen.push_back({blob, nullptr, true, "", ""});
+        blobs.push_back(blob);
+        seconds.push_back(0);
+    }
+    const std::vector<Wanted> here = wanted_here(blobs);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        chosen[i].archs = here[i].archs;
+        chosen[i].is_called = by_kernel.count(chosen[i].blob) != 0;
     }
     if (missing_count > 0) {
         say(Level::warn, std::to_string(missing_count) + " of " + std::to_string(rows.size()) +
@@ -548,25 +609,87 @@ std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>&
                              "'): recorded with another build of it?");
     }
     stay_loaded();
-    const auto work = [this, wanted = wanted_here(blobs)](std::size_t i, bool may_compile) {
+    const auto work = [this, wanted = std::move(chosen)](std::size_t i, bool may_compile) {
         if (!may_compile && !is_at_hand(wanted[i])) return false;
         make_ready(wanted[i]);
+        if (wanted[i].part.empty()) load_parts(wanted[i].blob);
         return true;
     };
     return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work);
 }
 
+// What a profile names: a blob, or a part of one, whose name begins with the blob's.
+std::optional<Library::Wanted> Library::wanted_by_name(const std::string& name,
+                                                       const std::unordered_map<std::string, BlobId>& ids) {
+    const auto found = ids.find(name);
+    if (found != ids.end()) return Wanted{found->second, nullptr, false, "", ""};
+    const std::size_t dot = name.rfind('.');
+    const auto blob = dot == std::string::npos ? ids.end() : ids.find(name.substr(0, dot));
+    if (blob == ids.end()) return std::nullopt;
+    const Row at = row(blob->second);
+    if (!at.manifest.has_parts(at.index)) return std::nullopt;
+    return Wanted{blob->second, nullptr, true, name, ""};
+}
+
 // Whether making it ready takes no compiler and no wait for one.
 bool Library::is_at_hand(const Wanted& wanted) {
+    if (!wanted.part.empty()) return false;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         const BlobState& state = m_states[wanted.blob];
-        if (state.is_loaded || state.entry) return true;
+        if (state.entry && (wanted.is_called || !state.entry->is_host_unit)) return true;
         if (state.is_busy) return false;
     }
+    return is_in_cache(wanted.blob, wanted.archs ? *wanted.archs : archs_here(wanted.blob), wanted.is_called);
+}
+
+// Of a blob that is loaded; null where all of it is, or it has no device code.
+const Library::HostUnit* Library::loaded_host_unit(BlobId blob) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const BlobState& state = m_states[blob];
+        if (!state.entry || !state.entry->is_host_unit) return nullptr;
+    }
+    const Row at = row(blob);
+    const char* const table = table_of(at.manifest.blob(at.index).name);
+    return table[0] == '\0' ? nullptr : &host_unit_by(blob, table);
+}
+
+// Those that waited for their host unit, which is loaded now.
+void Library::load_parts(BlobId blob) {
+    std::vector<Wanted> waiting;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const auto found = m_parts_to_load.find(blob);
+        if (found == m_parts_to_load.end()) return;
+        waiting = std::move(found->second);
+        m_parts_to_load.erase(found);
+    }
+    for (const Wanted& each : waiting) make_part_ready(each);
+}
+
+// A kernel that a profile names; which there are, the blob's host unit tells. One that it does not have is no kernel of
+// this build any more.
+void Library::make_part_ready(const Wanted& wanted) {
     const Row at = row(wanted.blob);
-    std::string path;
-    return m_store.is_cached(at.manifest, at.index, wanted.archs ? *wanted.archs : archs_here(wanted.blob), path);
+    // Beside its host unit, which another thread makes, and which then has it loaded.
+    if (!wanted.line.empty() && !is_loaded(wanted.blob)) {
+        const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
+        if (m_store.goes_by_kernel(at.manifest, at.index))
+            m_store.obtain(kernel, 0, wanted.archs ? *wanted.archs : archs_here(wanted.blob));
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (!m_states[wanted.blob].is_loaded) {
+            m_parts_to_load[wanted.blob].push_back(wanted);
+            return;
+        }
+    }
+    make_ready({wanted.blob, wanted.archs, true, "", ""});
+    const HostUnit* const unit = loaded_host_unit(wanted.blob);
+    if (unit == nullptr) return;
+    for (const auto& kernel : unit->kernels) {
+        const Row part = row(kernel.second);
+        if (part.manifest.blob(part.index).name == wanted.part) make_ready({kernel.second, wanted.archs, true, "", ""});
+    }
 }
 
 bool Library::is_loaded(BlobId blob) {
@@ -575,11 +698,20 @@ bool Library::is_loaded(BlobId blob) {
 }
 
 void Library::make_ready(const Wanted& wanted) {
-    if (is_loaded(wanted.blob)) return;
+    if (!wanted.part.empty()) {
+        make_part_ready(wanted);
+        return;
+    }
+    if (is_loaded(wanted.blob)) {
+        // All of it, that is: what its host unit may launch.
+        if (const HostUnit* const unit = wanted.is_called ? nullptr : loaded_host_unit(wanted.blob))
+            make_ready({unit->whole, wanted.archs, true, "", ""});
+        return;
+    }
     const Row at = row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
-    const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs);
+    const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs, wanted.is_called);
     load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
@@ -590,9 +722,9 @@ void Library::make_ready(const Wanted& wanted) {
 // While a thread is at it, it holds what others wait for: the blob, and within m_store locks and slots of the host. A
 // thread that waits may hold the dynamic loader's lock (an initializer calls a blob) or one of the program's. So
 // nothing is asked then of the loader, of the C library's name services or locale, or of the program's code.
-std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) {
+std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
-    if (const auto entry = found_entry(blob, archs)) return entry;
+    if (const auto entry = found_entry(blob, archs, may_go_by_kernel)) return entry;
     const char* const name = at.manifest.blob(at.index).name;
     m_store.events().prepare();
     if (m_store.config().has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
@@ -631,7 +763,7 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
         m_changed->notify_all();
     };
     try {
-        entry = std::make_shared<const Entry>(m_store.make(at.manifest, at.index, archs));
+        entry = std::make_shared<const Entry>(make(blob, archs, may_go_by_kernel));
     } catch (const CompileError& e) {
         failure = std::make_shared<const CompileError>(e);
         is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
@@ -645,7 +777,7 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs) 
 }
 
 // What this process has or a cache holds; null where it is to be compiled, or somebody is at it.
-std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& archs) {
+std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         const BlobState& state = m_states[blob];
@@ -653,14 +785,63 @@ std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& ar
         if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
         if (state.is_busy && state.owner_pid == getpid()) return nullptr;
     }
-    const Row at = row(blob);
-    std::optional<Entry> found = m_store.find(at.manifest, at.index, archs);
+    std::optional<Entry> found = find(blob, archs, may_go_by_kernel);
     if (!found) return nullptr;
     const auto entry = std::make_shared<const Entry>(std::move(*found));
     const std::lock_guard<std::mutex> guard(m_mutex);
     BlobState& state = m_states[blob];
     if (!state.entry) state.entry = entry;
     return state.entry;
+}
+
+bool Library::is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const auto is_there = [&](const Row& at) {
+        std::string path;
+        return m_store.is_cached(at.manifest, at.index, archs, path);
+    };
+    const Row at = row(blob);
+    if (is_there(at)) return true;
+    return may_go_by_kernel && at.manifest.has_parts(at.index) &&
+           is_there(row(part_of(blob, ManifestView::k_host_unit)));
+}
+
+// What a cache holds: of a blob all, or else its host unit.
+std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const Row at = row(blob);
+    std::optional<Entry> found = m_store.find(at.manifest, at.index, archs);
+    if (found || !may_go_by_kernel || !at.manifest.has_parts(at.index)) return found;
+    const Row part = row(part_of(blob, ManifestView::k_host_unit));
+    found = m_store.find(part.manifest, part.index, archs);
+    if (found) found->is_host_unit = true;
+    return found;
+}
+
+// The same for what no cache holds. Where the compiler's steps are not those that can be taken apart, or fail, the
+// blob's own command says what there is to say.
+Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const Row at = row(blob);
+    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return m_store.make(at.manifest, at.index, archs);
+    const Row part = row(part_of(blob, ManifestView::k_host_unit));
+    const auto apart = [&](auto get) -> std::optional<Entry> {
+        try {
+            std::optional<Entry> entry = get(part.manifest, part.index, archs);
+            if (entry) entry->is_host_unit = true;
+            return entry;
+        } catch (const CompileError& e) {
+            say(Level::debug, std::string("not by kernel: ") + e.what());
+            return std::nullopt;
+        }
+    };
+    if (m_store.is_jit_forbidden()) {
+        if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+        auto fetched = apart([&](auto&&... words) { return m_store.fetch(words...); });
+        return fetched ? std::move(*fetched) : m_store.make(at.manifest, at.index, archs);
+    }
+    if (!m_store.goes_by_kernel(at.manifest, at.index)) return m_store.make(at.manifest, at.index, archs);
+    // Whoever has filled a remote cache has compiled whole blobs, as a rule.
+    if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
+    return made ? std::move(*made) : m_store.make(at.manifest, at.index, archs);
 }
 
 // The next call looks again: the file that could not be loaded may be another one by then.
@@ -725,7 +906,7 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     const std::uintptr_t base = load_base(handle);
     if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
         fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
-                 at.manifest.symbol_name(description.first_symbol) +
+                 at.manifest.symbols_of(description).at(0) +
                  "' where its file says; is a file of an older version still loaded?",
              {description.name, "", ""});
     }
@@ -740,13 +921,13 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
         if (is_first) {
             state.functions = functions;
             state.archs = archs;
-            for (std::uint32_t i = 0; i < description.symbol_count; ++i) {
+            for (std::uint32_t i = 0; at.manifest.has_slots() && i < description.symbol_count; ++i) {
                 state.lazy.push_back(lazyck_slots[description.first_symbol + i].load(std::memory_order_relaxed));
             }
             state.is_loaded = true;
         }
         // With a record the first call of each has to come by.
-        if (m_record.empty()) store_slots(description, state.functions);
+        if (m_record.empty()) store_slots(at, state.functions);
     }
     if (!is_first) return;
     m_store.events().prepare();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -36,8 +37,9 @@ class Library {
     // Throws CompileError.
     const void* image_for(const Handle& handle, bool& is_whole);
 
-    // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names.
-    using BlobId = std::uint32_t;
+    // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names; and in the upper half,
+    // where a part of that one is meant, the part's number plus one.
+    using BlobId = std::uint64_t;
 
     // Makes ready all blobs whose names match; returns how many. Throws CompileError.
     int prefetch(const char* pattern);
@@ -96,10 +98,19 @@ class Library {
         std::uint32_t index;
     };
 
-    // A blob, and what it is compiled for; null: for the device of the thread that makes it ready.
+    // A blob, and what it is compiled for; null: for the device of the thread that makes it ready. What is called may
+    // go by kernel; what is to be ready beforehand is all of the blob, or the kernel that `part` names.
     struct Wanted {
         BlobId blob = 0;
         std::shared_ptr<const Strings> archs;
+        bool is_called = false;
+        std::string part, line;  // and that one's line in a table, if it is known
+    };
+
+    // The device code of a host unit.
+    struct HostUnit {
+        BlobId whole = 0;
+        std::unordered_map<std::string, BlobId> kernels;  // by their symbols
     };
 
     Library(const Config& config, std::string path);
@@ -113,15 +124,23 @@ class Library {
     Strings archs_here(BlobId blob);
     std::vector<Wanted> wanted_here(const std::vector<BlobId>& blobs);
     void make_ready(const Wanted& wanted);
-    std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs);
-    std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs);
+    std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    bool is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    std::optional<Entry> find(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    Entry make(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    void* first_function(BlobId blob);
     void* open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();
     bool is_at_hand(const Wanted& wanted);
+    const HostUnit* loaded_host_unit(BlobId blob);
+    void make_part_ready(const Wanted& wanted);
+    void load_parts(BlobId blob);
+    std::optional<Wanted> wanted_by_name(const std::string& name, const std::unordered_map<std::string, BlobId>& ids);
     void forget(BlobId blob, const Entry& entry);
-    void* function_for_call(BlobId blob, std::uint32_t slot);
-    void store_slots(const BlobRow& description, const std::vector<void*>& functions);
+    void* function_for_call(BlobId blob, std::uint32_t function);
+    void store_slots(const Row& at, const std::vector<void*>& functions);
     std::uint32_t first_blob() const;
     ProfileRow profile_row(BlobId blob, const BlobState& state);
     void sample();
@@ -135,12 +154,17 @@ class Library {
     static void at_exit();
     static void at_sample();
 
-    // The slots of a host unit's device code.
-    struct HostUnit {
-        std::uint32_t whole = 0;
-        std::unordered_map<std::string, std::uint32_t> kernels;  // by their symbols
+    const HostUnit& host_unit(const Handle& handle);
+    const HostUnit& host_unit_by(BlobId blob, const char* table);
+    BlobId blob_of_name(const std::string& name);
+
+    // Of a blob: its parts as far as nothing but the manifest tells them, and with the kernels of its table.
+    struct Parts {
+        Lasting<ManifestView> plain, full;
+        Lasting<HostUnit> unit;
     };
-    const HostUnit& host_unit(const std::string& name);
+    Parts& parts(BlobId blob) const;
+    static BlobId part_of(BlobId blob, std::uint32_t part) { return blob | (BlobId{part} + 1) << 32; }
     const void* image_of(const HostUnit& unit, const Handle& handle, bool& is_whole);
 
     std::string m_path;
@@ -158,11 +182,13 @@ class Library {
     std::string m_record;     // "": nothing is recorded
     unsigned m_order = 0;     // of the last blob that was
     bool m_is_sampled = false;
-    std::unique_ptr<Prefetch> m_prefetch;                          // of LAZYCK_PREFETCH
-    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of those that were not called yet
-    std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
-    bool m_is_expecting = false;                                   // a thread does that
-    Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;
+    std::unique_ptr<Prefetch> m_prefetch;                             // of LAZYCK_PREFETCH
+    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;     // of those that were not called yet
+    std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // when their host unit is loaded
+    std::deque<Wanted> m_expected;                                    // to be made ready, the likeliest first
+    bool m_is_expecting = false;                                      // a thread does that
+    Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of those that the library has
+    mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
     std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // how many this process has compiled, by the whole source
 };
 

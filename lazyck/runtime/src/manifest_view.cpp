@@ -3,7 +3,10 @@
 #include <cstring>
 
 #include "failure.h"
+#include "files.h"
+#include "hash.h"
 #include "lazyck_abi.h"
+#include "load_error.h"
 #include "machine.h"
 
 namespace lazyck::rt {
@@ -11,12 +14,63 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_magic_size = 8;
-constexpr std::size_t k_blob_size = 7 * 4;
+constexpr std::size_t k_blob_size = 10 * 4;
+constexpr std::size_t k_units_at = 7 * 4, k_host_recipe_at = 8 * 4, k_device_recipe_at = 9 * 4;
+constexpr std::size_t k_longest_name = 60;
+constexpr std::size_t k_name_digits = 8;
 constexpr std::size_t k_symbol_size = 2 * 4;
 constexpr std::size_t k_recipe_size = 9 * 4;
 constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux takes a few megabytes
 
+// A short name for a kernel: its function's, and some of a digest of the whole symbol.
+std::string kernel_name(const std::string& symbol) {
+    constexpr std::string_view k_unnamed = "(anonymous namespace)::";
+    std::string spelled = readable(symbol);
+    for (std::size_t at; (at = spelled.find(k_unnamed)) != std::string::npos;) spelled.erase(at, k_unnamed.size());
+    std::string_view name = spelled;
+    name = name.substr(0, name.find_first_of("<("));
+    name.remove_prefix(name.find_last_of(": ") == std::string_view::npos ? 0 : name.find_last_of(": ") + 1);
+    return safe_name(name.substr(0, k_longest_name)) + "-" + hash(symbol).hex().substr(0, k_name_digits);
+}
+
+// A line of a host unit's table as it counts in keys: without what makes names unique by the place of the build, unless
+// what it stands for has such a name. (HostUnit.key in Python.)
+std::string for_key(const std::string& line, const Strings& symbols) {
+    Strings fields = {""};
+    for (const char c : line) {
+        if (c == '\t')
+            fields.emplace_back();
+        else
+            fields.back() += c;
+    }
+    constexpr std::size_t k_module_id = 4;
+    if (fields.size() <= k_module_id || fields[k_module_id].empty()) return line;
+    for (const std::string& symbol : symbols) {
+        if (symbol.find(fields[k_module_id]) != std::string::npos) return line;
+    }
+    fields[k_module_id].clear();
+    return join(fields, "\t");
+}
+
+std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
+
 }  // namespace
+
+Strings lines_of_table(std::string_view table) {
+    Strings lines;
+    std::string state;
+    for (const std::string& row : split(table, "\n")) {
+        const std::size_t tab = row.find('\t');
+        if (tab == std::string::npos) continue;
+        const std::string kind = row.substr(0, tab), rest = row.substr(tab + 1);
+        if (kind == "kernel" || kind == "whole") lines.push_back(rest);
+        if (kind == "variable") state += "\t" + rest;
+    }
+    for (std::string& line : lines) {
+        if (line[0] != '*') line += state;
+    }
+    return lines;
+}
 
 ManifestView::ManifestView(const void* data, std::size_t size, std::string where)
     : m_data(static_cast<const unsigned char*>(data)), m_where(std::move(where)) {
@@ -80,15 +134,102 @@ Strings ManifestView::list(std::uint32_t at) const {
     return out;
 }
 
+std::uint32_t ManifestView::blob_count() const {
+    return m_parts ? static_cast<std::uint32_t>(m_parts->size()) : m_header.blobs;
+}
+
 BlobRow ManifestView::blob(std::uint32_t index) const {
+    if (!m_parts) return own_blob(index);
+    const PartRow& part = m_parts->at(index);
+    BlobRow row = own_blob(m_whole);
+    row.name = part.name.c_str();
+    row.digest = part.digest.c_str();
+    row.kernel = part.kernel.c_str();
+    row.recipe = part.recipe;
+    return row;
+}
+
+std::size_t ManifestView::blob_at(std::uint32_t index) const {
     if (index >= m_header.blobs) fail_damaged("no such blob");
-    const std::size_t at = m_header.blobs_at + k_blob_size * index;
+    return m_header.blobs_at + k_blob_size * index;
+}
+
+BlobRow ManifestView::own_blob(std::uint32_t index) const {
+    const std::size_t at = blob_at(index);
     const BlobRow row{string(number(at)), string(number(at + 4)), string(number(at + 12)), number(at + 8),
                       number(at + 16),    number(at + 20),        string(number(at + 24))};
     if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
         fail_damaged("a blob's symbols lie outside");
     }
     return row;
+}
+
+bool ManifestView::has_parts(std::uint32_t index) const {
+    return !m_parts && string(number(blob_at(index) + k_units_at))[0] != '\0';
+}
+
+// `line` stands for device code with these `symbols`, of which the first is asked for; without: for the host unit.
+PartRow ManifestView::part(std::uint32_t index, const std::string& name, const std::string& line,
+                           const Strings& symbols) const {
+    const BlobRow blob = own_blob(index);
+    const std::size_t at = blob_at(index);
+    const std::string own = std::string(blob.digest) + " " + string(number(at + k_units_at)) + " ";
+    PartRow row;
+    row.name = std::string(blob.name) + "." + name;
+    row.digest = hash(own + for_key(line, symbols)).hex();
+    row.kernel = std::string(blob.name) + "\t" + line;
+    row.symbol = symbols.empty() ? "" : symbols[0];
+    row.recipe = number(at + (symbols.empty() ? k_host_recipe_at : k_device_recipe_at));
+    return row;
+}
+
+ManifestView ManifestView::parts(std::uint32_t index, const Strings& lines) const {
+    Strings all = {LAZYCK_IMAGE_SYMBOL};
+    std::string whole = "*\t\t\t\t";
+    for (const std::string& line : lines) {
+        if (line[0] == '*')
+            whole = line;
+        else
+            all.push_back(symbol_in(line));
+    }
+    auto rows = std::make_shared<std::vector<PartRow>>();
+    rows->push_back(part(index, "host", own_blob(index).name, {}));
+    rows->push_back(part(index, "device", whole, all));
+    for (const std::string& line : lines) {
+        const std::string symbol = symbol_in(line);
+        if (line[0] != '*') rows->push_back(part(index, kernel_name(symbol), line, {symbol}));
+    }
+    return with_parts(index, std::move(rows));
+}
+
+ManifestView ManifestView::kernel(std::uint32_t index, const std::string& line) const {
+    const std::string symbol = symbol_in(line);
+    return with_parts(index,
+                      std::make_shared<std::vector<PartRow>>(1, part(index, kernel_name(symbol), line, {symbol})));
+}
+
+ManifestView ManifestView::unknown_kernel(std::uint32_t index, const std::string& name) const {
+    PartRow row = part(index, "", "", {name});
+    row.name = name;
+    return with_parts(index, std::make_shared<std::vector<PartRow>>(1, std::move(row)));
+}
+
+ManifestView ManifestView::with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const {
+    ManifestView view = *this;
+    view.m_whole = index;
+    view.m_parts = std::move(rows);
+    return view;
+}
+
+Strings ManifestView::symbols_of(const BlobRow& blob) const {
+    Strings names;
+    if (m_parts) {
+        for (const PartRow& part : *m_parts) {
+            if (part.name == blob.name && !part.symbol.empty()) return {part.symbol};
+        }
+    }
+    for (std::uint32_t i = 0; i < blob.symbol_count; ++i) names.emplace_back(symbol_name(blob.first_symbol + i));
+    return names;
 }
 
 const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text.h"
 
@@ -21,6 +23,13 @@ struct BlobRow {
     const char* kernel;  // "": a blob; else the host unit's name, a tab, and a line of its table
 };
 
+// A part of a blob that is compiled by itself, as a row of a manifest.
+struct PartRow {
+    std::string name, digest, kernel;  // as in BlobRow
+    std::string symbol;                // of device code; "": the blob's
+    std::uint32_t recipe = 0;
+};
+
 struct RecipeRow {
     std::string toolchain;
     std::string toolchain_id;
@@ -33,6 +42,9 @@ struct RecipeRow {
     Strings drop_env;
 };
 
+// The lines of a host unit's table (units/src/units.cpp) that describe device code, as BlobRow has them.
+Strings lines_of_table(std::string_view table);
+
 class ManifestView {
  public:
     // No manifest: no blobs.
@@ -40,10 +52,25 @@ class ManifestView {
     // Checks the header and that all tables lie inside `data`; `where` names it in errors. Throws CompileError.
     ManifestView(const void* data, std::size_t size, std::string where);
 
-    std::uint32_t blob_count() const { return m_header.blobs; }
+    // A manifest of the parts of this one's blob `index`: its host unit, its whole device code, and then the kernels of
+    // the `lines` of its table, in order.
+    ManifestView parts(std::uint32_t index, const Strings& lines) const;
+    // The same of a single kernel, by its line.
+    ManifestView kernel(std::uint32_t index, const std::string& line) const;
+    // The same of a kernel of which no more is known than its name: it has no entry.
+    ManifestView unknown_kernel(std::uint32_t index, const std::string& name) const;
+    static constexpr std::uint32_t k_host_unit = 0, k_whole_device = 1, k_first_kernel = 2;
+    // Whether its blob `index` has parts.
+    bool has_parts(std::uint32_t index) const;
+
+    std::uint32_t blob_count() const;
     std::uint32_t symbol_count() const { return m_header.symbols; }
     // Rows throw CompileError when they are out of range or point outside.
     BlobRow blob(std::uint32_t index) const;
+    // What an entry of the row has to define.
+    Strings symbols_of(const BlobRow& blob) const;
+    // Whether calls go by slots to its functions: a part has none.
+    bool has_slots() const { return m_parts == nullptr; }
     const char* symbol_name(std::uint32_t index) const;
     std::uint32_t symbol_blob(std::uint32_t index) const;
     RecipeRow recipe(std::uint32_t index) const;
@@ -79,6 +106,10 @@ class ManifestView {
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
     std::uint32_t number(std::size_t at) const;
     std::size_t recipe_at(std::uint32_t index) const;
+    std::size_t blob_at(std::uint32_t index) const;
+    BlobRow own_blob(std::uint32_t index) const;
+    PartRow part(std::uint32_t index, const std::string& name, const std::string& line, const Strings& symbols) const;
+    ManifestView with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const;
     const char* string(std::uint32_t at) const;
     Strings list(std::uint32_t at) const;
 
@@ -86,6 +117,8 @@ class ManifestView {
     Header m_header = {};
     std::uint16_t m_machine = 0;
     std::string m_where;
+    std::uint32_t m_whole = 0;                            // the blob that these are parts of
+    std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: rows are the manifest's own
 };
 
 }  // namespace lazyck::rt

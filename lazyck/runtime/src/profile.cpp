@@ -24,8 +24,9 @@ namespace lazyck::rt {
 namespace {
 
 constexpr char k_header[] =
-    "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time\n";
-constexpr std::size_t k_columns = 10;
+    "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time, kernel\n";
+constexpr std::size_t k_columns = 10;  // and one more for kernels
+constexpr char k_tab_in_kernel = '\x1f';
 
 // A name that would break its line cannot be recorded.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
@@ -68,7 +69,9 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
                                  rank.substr(rank.find(' ') + 1),
                                  process_name(),
                                  decimal(now_seconds(), 0)};
-        text += join(columns, "\t") + "\n";
+        std::string kernel = row.kernel;
+        std::replace(kernel.begin(), kernel.end(), '\t', k_tab_in_kernel);
+        text += join(columns, "\t") + (kernel.empty() || !is_plain(kernel) ? "" : "\t" + kernel) + "\n";
     }
     if (text.empty()) return;
     const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0644);
@@ -100,6 +103,8 @@ void for_each_row(const std::string& path, const std::string& library, const std
             row.seconds = number_in(columns[5]).value_or(0);
             row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
             row.process = columns[8];
+            if (columns.size() > k_columns) row.kernel = columns[k_columns];
+            std::replace(row.kernel.begin(), row.kernel.end(), k_tab_in_kernel, '\t');
         }
         take(row);
     }

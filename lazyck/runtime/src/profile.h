@@ -1,10 +1,12 @@
 // A profile: which blobs runs have used, one line each, appended as they are used. It is a blob list too: names come
 // first on a line.
 //
-// line: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time; separated by tabs
+// line: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time, kernel; separated by tabs
 //     order     of the blob's first use in its process, from 1
 //     calls     how often it was called, sampled: the seconds of the run in which it was; 0 for what was only loaded
 //     seconds   that compiling took, peak KiB of the compiler's largest process; 0 when it came from the cache
+//     kernel    of a kernel that is compiled by itself: the line of its host unit's table (units/src/units.h), with the
+//               character 31 for tabs; missing for all else
 //     process   "<host>:<pid>:<start>", the same on all lines of one process; time: seconds since 1970
 // A blob has a line at its first use, and at the process's end, if that was orderly, one more with its calls: the last
 // line of a blob and process counts. "#" begins a comment. Lines that do not parse are passed over. Version 1.
@@ -25,6 +27,7 @@ struct ProfileRow {
     double seconds = 0;
     long peak_kib = 0;
     std::string process;  // that it was read of; "" in a plain list
+    std::string kernel;   // the line of its host unit's table; "": no kernel
 };
 
 // Appends rows to a profile. Says once when that fails; nothing throws.

@@ -109,16 +109,14 @@ void JobSlots::release() {
     m_changed.notify_one();
 }
 
-Strings symbols_of(const ManifestView& manifest, const BlobRow& blob) {
-    Strings names;
-    for (std::uint32_t i = 0; i < blob.symbol_count; ++i)
-        names.emplace_back(manifest.symbol_name(blob.first_symbol + i));
-    return names;
-}
-
 std::string kernel_of(const BlobRow& blob) {
     const char* const tab = std::strchr(blob.kernel, '\t');
     return tab == nullptr ? "" : tab + 1;
+}
+
+std::string host_unit_of(const BlobRow& blob) {
+    const char* const tab = std::strchr(blob.kernel, '\t');
+    return tab == nullptr ? "" : std::string(blob.kernel, tab);
 }
 
 Store::Store(const Config& config, Places places, bool may_stand_in)
@@ -211,7 +209,7 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     path = caches->own()->entry_path(key);
     for (const auto& cache : caches->to_read()) {
         try {
-            const EntryLookup found = look_up_entry(*cache, key, symbols_of(manifest, blob));
+            const EntryLookup found = look_up_entry(*cache, key, manifest.symbols_of(blob));
             if (found.state != EntryState::ready) continue;
             path = found.entry.path;
             return true;
@@ -230,7 +228,7 @@ Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Str
 std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
-    const Strings symbols = symbols_of(manifest, blob);
+    const Strings symbols = manifest.symbols_of(blob);
     const auto caches = this->caches(manifest);
     for (const auto& cache : caches->to_read()) {
         EntryLookup here;
@@ -261,11 +259,22 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
 Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
-    const Strings symbols = symbols_of(manifest, blob);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
     if (m_is_jit_forbidden && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
-    return compile_somewhere(manifest, blob, key, symbols, *caches);
+    return *compile_somewhere(manifest, blob, key, true, *caches);
+}
+
+std::optional<Entry> Store::fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    if (!m_config.has_remote) return std::nullopt;
+    const BlobRow blob = manifest.blob(index);
+    return compile_somewhere(manifest, blob, key_of(manifest, blob, archs), false, *caches(manifest));
+}
+
+bool Store::goes_by_kernel(const ManifestView& manifest, std::uint32_t index) {
+    if (!manifest.has_parts(index) || m_config.by_kernel == ByKernelChoice::never) return false;
+    if (m_config.by_kernel == ByKernelChoice::always) return true;
+    return caches(manifest)->own()->by_kernel(manifest.shelf(), manifest.blob(index).name).is_cheaper();
 }
 
 Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache) {
@@ -331,13 +340,13 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
 }
 
 // In the next place if the one cannot be written.
-Entry Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                               const Strings& symbols, Caches& caches) {
+std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                                              bool may_compile, Caches& caches) {
     bool was_cleaned = false;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
         try {
-            return compile(manifest, blob, key, symbols, *cache);
+            return compile(manifest, blob, key, may_compile, *cache);
         } catch (const SystemFailure& e) {
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
             // Somebody emptied the cache under our hands: made anew, it is as good as before.
@@ -347,9 +356,10 @@ Entry Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob
     }
 }
 
-Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
-                     Cache& cache) {
+std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                                    bool may_compile, Cache& cache) {
     cache.make_directories_for(key);
+    const Strings symbols = manifest.symbols_of(blob);
     const std::string path = cache.entry_path(key);
     const std::string what = visible(blob.name) + " for " + key.arch_label();
     const Costs costs = cache.costs(key);
@@ -373,7 +383,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
         quarantine(path, found.problem);
     }
     const double remote_begin = now_seconds();
-    std::optional<RemoteEntry> remote = ask_remotes(what, guess, key, cache);
+    std::optional<RemoteEntry> remote = ask_remotes(what, guess, key, may_compile, cache);
     if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
         const std::string origin = "remote " + remote->label();
         tell_wait(event, origin.c_str(), remote_begin, cache);
@@ -385,6 +395,7 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
         return std::move(found.entry);
     }
     if (remote) tell_wait(event, "the remote caches", remote_begin, cache);
+    if (!may_compile) return std::nullopt;
     if (m_is_jit_forbidden) fail_frozen(blob, key, cache);
     CompileRequest request;
     request.blob = blob.name;
@@ -407,6 +418,9 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
     bool was_killed = false;
     request.timeout_seconds = m_config.compile_timeout;
     request.expected_seconds = guess.blob.seconds;
+    request.told_cost = [&](const std::string& said) {
+        if (!manifest.has_slots()) cache.by_kernel(key.library, host_unit_of(blob)).add(said);
+    };
     request.find_change = [&]() -> std::string {
         return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
@@ -458,14 +472,14 @@ Entry Store::compile(const ManifestView& manifest, const BlobRow& blob, const En
 }
 
 std::optional<RemoteEntry> Store::ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
-                                              Cache& cache) {
+                                              bool may_compile, Cache& cache) {
     if (!m_config.has_remote) return std::nullopt;
     RemoteRequest request;
     request.helper = m_config.remote_helper;
     request.what = what;
     request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
-    request.may_compile = !m_is_jit_forbidden;
+    request.may_compile = may_compile && !m_is_jit_forbidden;
     return std::optional<RemoteEntry>(std::in_place, request, cache, key, m_counters.remote);
 }
 

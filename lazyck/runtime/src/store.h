@@ -60,6 +60,10 @@ class Store {
     // loader, nor of the C library's name services or locale, nor of code of the program, while it holds a lock or
     // slot.
     Entry make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // The same where nobody is to compile it: of a remote cache, if one has it.
+    std::optional<Entry> fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // Whether to compile blob `index` by its parts (see by_kernel.h), where it has some and nothing of it is cached.
+    bool goes_by_kernel(const ManifestView& manifest, std::uint32_t index);
 
     // Whether a cache has it; `path` is where it is, or would be in the user's own.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
@@ -113,12 +117,13 @@ class Store {
     Source source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
     // Throws CompileError unless it may be compiled from.
     void check_source_of(const Source& source, const ManifestView& manifest, const BlobRow& blob);
-    Entry compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                            const Strings& symbols, Caches& caches);
-    Entry compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Strings& symbols,
-                  Cache& cache);
+    // Empty where nothing may be compiled and no remote cache has it.
+    std::optional<Entry> compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                                           bool may_compile, Caches& caches);
+    std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                                 bool may_compile, Cache& cache);
     std::optional<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
-                                           Cache& cache);
+                                           bool may_compile, Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;
@@ -139,10 +144,9 @@ class Store {
     const bool m_may_stand_in;
 };
 
-// The names of a blob's symbols.
-Strings symbols_of(const ManifestView& manifest, const BlobRow& blob);
-
 // The line of a host unit's table that says what the row is of: `*` and more for all kernels; "" for a blob.
 std::string kernel_of(const BlobRow& blob);
+// The name of that host unit; "" for a blob.
+std::string host_unit_of(const BlobRow& blob);
 
 }  // namespace lazyck::rt

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -144,20 +145,75 @@ class Source {
     ManifestView m_manifest;
 };
 
-std::vector<std::uint32_t> choose(const ManifestView& manifest, const Options& options) {
-    std::vector<std::uint32_t> chosen;
+// A row of the manifest, or of one of the parts of a blob.
+struct Chosen {
+    std::shared_ptr<const ManifestView> manifest;
+    std::uint32_t index;
+
+    BlobRow row() const { return manifest->blob(index); }
+};
+
+// Parts of blobs, by their names. Which kernels there are, a blob's host unit tells.
+class PartsByName {
+ public:
+    // `makes_hosts`: whether to compile a host unit that is in no cache.
+    PartsByName(Store& store, Strings archs, bool makes_hosts)
+        : m_store(store), m_archs(std::move(archs)), m_makes_hosts(makes_hosts) {}
+
+    // Of blob `index`; empty where it has no part of that name. Where its host unit is not there, the part has a place
+    // in no cache yet.
+    std::optional<Chosen> find(const ManifestView& manifest, std::uint32_t index, const std::string& name) {
+        auto& parts = m_parts[index];
+        if (!parts) parts = parts_of(manifest, index);
+        for (std::uint32_t i = 0; i < parts->blob_count(); ++i) {
+            if (parts->blob(i).name == name) return Chosen{parts, i};
+        }
+        if (parts->blob_count() > ManifestView::k_first_kernel || m_makes_hosts) return std::nullopt;
+        return Chosen{std::make_shared<ManifestView>(manifest.unknown_kernel(index, name)), 0};
+    }
+
+ private:
+    std::shared_ptr<const ManifestView> parts_of(const ManifestView& manifest, std::uint32_t index) {
+        const ManifestView plain = manifest.parts(index, {});
+        const Strings archs = archs_for(plain, plain.blob(ManifestView::k_host_unit).recipe, m_archs, false);
+        std::optional<Entry> host = m_makes_hosts ? m_store.obtain(plain, ManifestView::k_host_unit, archs)
+                                                  : m_store.find(plain, ManifestView::k_host_unit, archs);
+        const std::string text = host ? read_text(host->path) : "";
+        constexpr char k_begin[] = LAZYCK_KERNELS_VERSION "\n";
+        const std::size_t at = text.find(k_begin);
+        const std::string table = at == std::string::npos ? "" : text.c_str() + at;
+        return std::make_shared<ManifestView>(manifest.parts(index, lines_of_table(table)));
+    }
+
+    Store& m_store;
+    const Strings m_archs;
+    const bool m_makes_hosts;
+    std::unordered_map<std::uint32_t, std::shared_ptr<const ManifestView>> m_parts;
+};
+
+std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, PartsByName& parts) {
+    const auto own = std::make_shared<const ManifestView>(manifest);
+    std::vector<Chosen> chosen;
     std::unordered_map<std::string, std::uint32_t> by_name;
     for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
         if (options.has_blobs) {
             by_name.emplace(manifest.blob(i).name, i);
         } else {
-            chosen.push_back(i);
+            chosen.push_back({own, i});
         }
     }
     for (const std::string& name : options.blobs) {
         const auto found = by_name.find(name);
-        if (found == by_name.end()) fail("lazyck: '" + options.from + "' has no blob '" + visible(name) + "'");
-        chosen.push_back(found->second);
+        if (found != by_name.end()) {
+            chosen.push_back({own, found->second});
+            continue;
+        }
+        const std::size_t dot = name.rfind('.');
+        const auto blob = dot == std::string::npos ? by_name.end() : by_name.find(name.substr(0, dot));
+        std::optional<Chosen> part;
+        if (blob != by_name.end() && manifest.has_parts(blob->second)) part = parts.find(manifest, blob->second, name);
+        if (!part) fail("lazyck: '" + options.from + "' has no blob '" + visible(name) + "'");
+        chosen.push_back(std::move(*part));
     }
     return chosen;
 }
@@ -169,12 +225,14 @@ int run(const Options& options) {
     const ManifestView& manifest = source.manifest();
     Store store(config, source.places(config));
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
-    const std::vector<std::uint32_t> blobs = choose(manifest, options);
-    const auto archs_of = [&](std::uint32_t i) { return archs_for(manifest, manifest.blob(i).recipe, asked, false); };
+    PartsByName parts(store, asked, options.verb == "compile");
+    const std::vector<Chosen> blobs = choose(manifest, options, parts);
+    const auto archs_of = [&](const Chosen& b) { return archs_for(*b.manifest, b.row().recipe, asked, false); };
     store.use_preamble(options.preamble);
     if (options.verb == "preamble") {
         if (blobs.size() != 1 || options.preamble.empty()) fail(k_usage);
-        const std::string problem = store.make_preamble(manifest, blobs[0], archs_of(blobs[0]), options.preamble);
+        const std::string problem =
+            store.make_preamble(*blobs[0].manifest, blobs[0].index, archs_of(blobs[0]), options.preamble);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
@@ -182,7 +240,7 @@ int run(const Options& options) {
         std::atomic<int> failures{0};
         for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
             try {
-                store.obtain(manifest, blobs[i], archs_of(blobs[i]));
+                store.obtain(*blobs[i].manifest, blobs[i].index, archs_of(blobs[i]));
             } catch (const lazyck::CompileError& e) {
                 write_all(2, std::string(e.what()) + "\n");
                 ++failures;
@@ -191,22 +249,23 @@ int run(const Options& options) {
         return failures == 0 ? 0 : 1;
     }
     std::string out;
-    for (const std::uint32_t i : blobs) {
-        const Strings archs = archs_of(i);
+    for (const Chosen& blob : blobs) {
+        const Strings archs = archs_of(blob);
+        const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
-            const std::string preamble = store.preamble_key(manifest, i, archs);
-            out += "{\"name\": " + json_string(manifest.blob(i).name) +
-                   ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
+            const std::string preamble = store.preamble_key(*blob.manifest, blob.index, archs);
+            out +=
+                "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
             continue;
         }
         std::string path;
-        const bool is_cached = store.is_cached(manifest, i, archs, path);
+        const bool is_cached = store.is_cached(*blob.manifest, blob.index, archs, path);
         if (options.verb == "path") {
             out += path + "\n";
             continue;
         }
-        const EntryKey key = store.key_of(manifest, manifest.blob(i), archs);
-        out += "{\"name\": " + json_string(manifest.blob(i).name) + ", \"arch\": " + json_string(join(archs, "+")) +
+        const EntryKey key = store.key_of(*blob.manifest, blob.row(), archs);
+        out += "{\"name\": " + name + ", \"arch\": " + json_string(join(archs, "+")) +
                ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
                ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +
                "}\n";

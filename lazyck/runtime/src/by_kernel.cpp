@@ -1,0 +1,103 @@
+#include "by_kernel.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "costs.h"
+#include "files.h"
+#include "numbers.h"
+#include "text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+// Kernels of a file share templates, which the whole compile instantiates once: what one kernel costs beyond the text
+// that all read, the next costs this much of. (FlashAttention's file with 32 kernels: 0.24.)
+constexpr double k_share_of_next = 0.25;
+
+struct Known {
+    double host = -1, read = 0, kernels = 0, whole = -1;
+    double units = 0, all_units = 0;  // how many kernels were compiled, and what all of them took
+    bool is_refused = false;          // for one of them, all had to be compiled
+};
+
+// By kernel as a part of the whole; empty: not known yet.
+std::optional<double> ratio(const Known& known) {
+    if (known.host < 0) return std::nullopt;
+    const double host_alone = known.host - known.read;
+    // With one kernel the device's text is read twice for nothing; with none, once.
+    if (known.kernels < 2 || known.is_refused) return 2;
+    if (known.units == 0) return std::nullopt;
+    const double kernel = known.all_units / known.units, own = std::max(0.0, kernel - known.read);
+    double whole = host_alone + known.read + own * (1 + (known.kernels - 1) * k_share_of_next);
+    if (known.whole >= 0) whole = std::min(whole, host_alone + known.whole);
+    return (known.host + kernel) / std::max(whole, 1e-3);
+}
+
+std::unordered_map<std::string, Known> read(const std::string& path) {
+    std::unordered_map<std::string, Known> found;
+    for (const std::string& line : split(tail_of(path), "\n")) {
+        std::string_view rest = line;
+        const std::string_view kind = rest.substr(0, rest.find(' '));
+        rest.remove_prefix(kind.size());
+        const auto seconds = take_number(rest);
+        if (!seconds) continue;
+        Known next;
+        if (kind == "host") {
+            const auto device = take_number(rest);
+            const auto kernels = take_integer(rest);
+            if (!device || !kernels) continue;
+            next.host = *seconds;
+            next.read = *device;
+            next.kernels = static_cast<double>(*kernels);
+        }
+        if (rest.size() < 2) continue;
+        Known& known = found[std::string(rest.substr(1))];
+        if (kind == "host") {
+            next.whole = known.whole;
+            next.is_refused = known.is_refused;
+            next.units = known.units;
+            next.all_units = known.all_units;
+            known = next;
+        } else if (kind == "kernel") {
+            known.all_units += *seconds;
+            ++known.units;
+        } else if (kind == "refused") {
+            known.is_refused = true;
+        } else if (kind == "whole") {
+            known.whole = *seconds;
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+bool ByKernel::is_cheaper() const {
+    const auto all = read(m_path);
+    const auto own = all.find(m_blob);
+    if (own != all.end()) {
+        if (const auto known = ratio(own->second)) return *known <= 1;
+    }
+    unsigned cheaper = 0, dearer = 0;
+    for (const auto& each : all) {
+        if (const auto known = ratio(each.second)) ++(*known <= 1 ? cheaper : dearer);
+    }
+    return cheaper >= dearer;
+}
+
+void ByKernel::add(const std::string& said) const {
+    const std::string_view text = said;
+    const std::string line(text.substr(0, text.find('\n')));
+    if (line.size() > 200) return;
+    const UniqueFd fd = open_own(m_path, O_WRONLY | O_CREAT | O_APPEND);
+    if (fd) write_all(fd.get(), line + " " + m_blob + "\n");
+}
+
+}  // namespace lazyck::rt
