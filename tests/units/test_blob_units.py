@@ -1,0 +1,255 @@
+"""Blobs whose first call compiles their host code and the kernel that it launches, or all of them: what costs less."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_machine import needs_nvcc
+from cuda_units import LINK, Built, build, build_ahead, used
+from support import REPOSITORY, Lazyck
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+HEADER = """
+#pragma once
+struct Shape { int sizes[5]; double scale; };
+namespace ns { template <class T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; } }
+"""
+BLOB = """
+#include <cstdio>
+#include <cassert>
+#include "kernels.cuh"
+namespace { template <class T> __global__ void unnamed(T* x) { x[0] = 3; } }
+namespace { __global__ void overloaded(float* x) { assert(x); x[0] = 1; } }
+namespace { __global__ void overloaded(double* x, Shape s) { x[0] = s.scale + s.sizes[1]; } }
+static __global__ void own(int* x) { printf("own %d\\n", x[0]); }
+template <class F> __global__ void apply(F f) { f(); }
+static __constant__ float table[4];
+static __global__ void with_table(float* x) { x[0] = table[threadIdx.x]; }
+int launch_it(int n, float* x) {
+    switch (n) {
+        case 0: ns::scale<float, 2><<<1, 32>>>(x); break;
+        case 1: ns::scale<double, 3><<<1, 32>>>((double*)x); break;
+        case 2: unnamed<<<1, 1>>>(x); break;
+        case 3: overloaded<<<1, 1>>>(x); break;
+        case 4: overloaded<<<1, 1>>>((double*)x, Shape{}); break;
+        case 5: own<<<1, 1>>>((int*)x); break;
+        case 6: apply<<<1, 1>>>([=] __device__() { *x = 1; }); break;
+        case 7: with_table<<<1, 1>>>(x); break;
+    }
+    return cudaGetLastError();
+}
+int ask_it(int n, float* x) {
+    void* what = (void*)(void (*)(float*))ns::scale<float, 4>;
+    cudaFuncAttributes attributes;
+    cudaKernelNodeParams node = {};
+    node.func = what;
+    int found = 0;
+    void* arguments[] = {&x};
+    switch (n) {
+        case 0: return cudaFuncSetAttribute(what, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);
+        case 1: return cudaFuncGetAttributes(&attributes, what);
+        case 2: return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, what, 32, 0);
+        case 3: return cudaLaunchCooperativeKernel(what, 1, 32, arguments);
+        case 4: return cudaGraphAddKernelNode(nullptr, nullptr, nullptr, 0, &node);
+        case 5: return cudaMemcpyToSymbol(table, x, 4);
+    }
+    return -1;
+}
+"""
+MAIN = """
+int launch_it(int, float*);
+int ask_it(int, float*);
+#define API extern "C" __attribute__((visibility("default"))) int
+API launch(int n, float* x) { return launch_it(n, x); }
+API ask(int n, float* x) { return ask_it(n, x); }
+"""
+FILES = {"kernels.cuh": HEADER, "blob.cu": BLOB, "main.cu": MAIN}
+LAUNCHES, ASKS = 8, 6
+STATIC = LINK.replace("-cudart shared", "-cudart static")
+
+
+@pytest.fixture(scope="module", params=[LINK, STATIC], ids=["shared", "static"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
+) -> tuple[Built, Built]:
+    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, blobs="*/blob.cu", link=request.param)
+    assert "1 blobs deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
+    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES)
+
+
+def entries(built: Built) -> list[str]:
+    """The names of what the cache has."""
+    return sorted(p.name.rpartition("-")[0] for p in (built.where / "cache").rglob("*.so"))
+
+
+@pytest.fixture
+def blob(lazyck: Lazyck, tmp_path: Path) -> Built:
+    return build(lazyck, tmp_path, FILES, blobs="*/blob.cu")
+
+
+@pytest.mark.parametrize(
+    ("function", "n"), [*(("launch", n) for n in range(LAUNCHES)), *(("ask", n) for n in range(ASKS))]
+)
+def test_every_use_of_a_handle_is_as_ahead_of_time(both: tuple[Built, Built], spy: Path, function: str, n: int) -> None:
+    lazy, ahead = both
+    if "static" in lazy.where.joinpath("build.sh").read_text():
+        # nothing can stand before a static runtime: it sees that there is no driver
+        assert lazy.run(spy, function, n, LAZYCK_BY_KERNEL="1")[0] in ("35", "100")
+        return
+    returned, seen = ahead.run(spy, function, n)
+    assert returned == "0" and len(used(seen)) == 1
+    mine, mine_seen = lazy.run(spy, function, n, LAZYCK_BY_KERNEL="1")
+    assert (mine, used(mine_seen)) == (returned, used(seen))
+
+
+def test_a_first_call_compiles_host_code_and_one_kernel(blob: Built, spy: Path) -> None:
+    blob.run(spy, "launch", 1)
+    host, kernel = entries(blob)
+    assert host == "blob.host" and kernel.startswith("blob.scale-")
+    blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    assert entries(blob) == [host, kernel]
+
+
+def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: Lazyck) -> None:
+    env = {**blob.env, "LAZYCK_ARCHS": "80"}
+    assert lazyck("prebuild", "build", "--manifest", "libx.so", "--all", cwd=blob.where, env=env).returncode == 0
+    assert entries(blob) == ["blob", "main"]
+    _, seen = blob.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1", LAZYCK_BY_KERNEL="1")
+    assert len(used(seen)) == 1 and entries(blob) == ["blob", "main"]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ("", True),  # the first goes by kernel, and tells
+        # FlashAttention's: a kernel is a small part
+        ("host 22.1 8.1 32 other\nkernel 32.3 other\n", True),
+        # torch_scatter's: a kernel is the headers
+        ("host 111.4 43.0 63 other\nkernel 44.3 other\n", False),
+        # two kinds in one library: this blob's own figures count
+        ("host 111.4 43.0 63 other\nkernel 44.3 other\nhost 22.1 8.1 32 blob\nkernel 32.3 blob\n", True),
+        ("host 22.1 8.1 32 other\nkernel 32.3 other\nhost 111.4 43.0 63 blob\nkernel 44.3 blob\n", False),
+        ("host 3.0 1.0 1 other\n", False),  # one kernel: nothing can be saved
+        ("host 22.1 8.1 32 other\n", True),  # what its kernels cost is not known yet
+        # for one kernel, all had to be compiled: it cannot be had by itself
+        ("host 22.1 8.1 32 other\nkernel 32.3 other\nrefused 32.3 other\n", False),
+        ("host nonsense\nkernel\n\n\x01", True),
+    ],
+)
+def test_what_costs_less_is_compiled(blob: Built, spy: Path, known: str, expected: bool) -> None:
+    costs = blob.where / "cache" / ".costs"
+    costs.mkdir(parents=True, mode=0o700)
+    (blob.where / "cache").chmod(0o700)
+    (costs / "libx.by-kernel").write_text(known)
+    blob.run(spy, "launch", 0)
+    assert ("blob.host" in entries(blob), "blob" in entries(blob)) == (expected, not expected)
+
+
+def test_what_parts_cost_is_kept_for_the_next_decision(blob: Built, spy: Path) -> None:
+    blob.run(spy, "launch", 0)
+    lines = (blob.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    kinds = [line.split()[0] for line in lines]
+    assert kinds == ["host", "kernel"] and all(line.endswith(" blob") for line in lines)
+    everything, device, kernels = lines[0].split()[1:4]
+    assert 0 < float(device) < float(everything) and int(kernels) == 9
+
+
+def test_a_kernel_that_cannot_be_had_by_itself_is_remembered(blob: Built, spy: Path) -> None:
+    blob.run(spy, "launch", 7)
+    assert [name.split("-")[0] for name in entries(blob)] == ["blob.device", "blob.host", "blob.with_table"]
+    said = (blob.where / "cache" / ".costs" / "libx.by-kernel").read_text()
+    assert [line.split()[0] for line in said.splitlines()] == ["host", "refused", "whole"]
+
+
+def test_where_a_version_script_hides_the_way_to_the_library_blobs_are_whole(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    script = "printf '{ global: launch; ask; local: *; };' > script\n"
+    blob = build(lazyck, tmp_path, FILES, blobs="*.cu", link=f"{script}{LINK} -Xlinker --version-script=script")
+    assert "2 blobs deferred, 2 lazy with 4 symbols, 0 eager" in blob.said
+    _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
+    assert len(used(seen)) == 1 and entries(blob) == ["blob", "main"]
+
+
+def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(blob: Built, spy: Path) -> None:
+    (program,) = blob.where.rglob("lazyck-unit")
+    program.chmod(0o644)  # as on a file system that is mounted noexec
+    _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
+    assert len(used(seen)) == 1 and entries(blob) == ["blob"]
+
+
+def test_a_kernel_that_does_not_compile_names_it_and_the_rest_goes_on(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    broken = BLOB.replace(
+        "x[0] = 3; }", 'if constexpr (sizeof(T) == 4) static_assert(sizeof(T) != 4, "not for floats"); x[0] = 3; }'
+    )
+    blob = build(lazyck, tmp_path, {**FILES, "blob.cu": broken}, blobs="*/blob.cu")
+    assert blob.run(spy, "launch", 0)[0] == "0"
+    with pytest.raises(AssertionError, match=r"not for floats(.|\n)*blob.cu(.|\n)*unnamed"):
+        blob.run(spy, "launch", 2)
+    assert blob.run(spy, "launch", 5)[0] == "0"
+
+
+def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy: Path) -> None:
+    profile = blob.where / "my.profile"
+    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile))
+    names = [line.split("\t")[0] for line in profile.read_text().splitlines() if not line.startswith("#")]
+    assert names[0] == "blob" and names[1].startswith("blob.scale-")
+    used_entries = entries(blob)
+    for path in (blob.where / "cache").rglob("*.so"):
+        path.unlink()
+    said = again(blob, f"x.prefetch(pathlib.Path({str(profile)!r}))", LAZYCK_JOBS="2")
+    assert entries(blob) == used_entries
+    began = [line.split()[2] for line in said.splitlines() if " compiling " in line]
+    ended = [line.split()[2] for line in said.splitlines() if " compiled " in line]
+    assert set(began[:2]) == set(ended) and said.index("compiled") > said.index(f"compiling {began[1]}")
+    blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+
+
+def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
+    again(blob, "x.prefetch('blob')")
+    assert entries(blob) == ["blob"]
+
+
+def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(blob: Built, spy: Path) -> None:
+    again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob')")
+    assert [name.split("-")[0] for name in entries(blob)] == ["blob.device", "blob.host", "blob.scale"]
+    _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    assert len(used(seen)) == 1
+
+
+def again(blob: Built, code: str, **more: str) -> str:
+    """Run `code` in a process of its own, where `x` is the library: what lazyck said."""
+    lines = f"import ctypes, pathlib\nfrom lazyck.library import load\nx = load('./libx.so')\n{code}\n"
+    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "PYTHONPATH": str(REPOSITORY), **more}
+    done = subprocess.run([sys.executable, "-c", lines], cwd=blob.where, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path, lazyck: Lazyck) -> None:
+    profile = blob.where / "my.profile"
+    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile), LAZYCK_BY_KERNEL="1")
+    made = entries(blob)
+    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(blob.where / "cache2")}
+    words = ("--manifest", "libx.so", "--blob-list", str(profile))
+    done = lazyck("prebuild", "build", *words, cwd=blob.where, env=env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name.rpartition("-")[0] for p in (blob.where / "cache2").rglob("*.so")) == made
+    _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1", LAZYCK_CACHE_DIR=env["LAZYCK_CACHE_DIR"])
+    assert len(used(seen)) == 1
+    pruned = lazyck("profile", "prune", str(profile), "--manifest", "libx.so", cwd=blob.where, env=env)
+    assert pruned.returncode == 0 and made[1] in profile.read_text()
+    # the whole blob, where nothing says which kernels
+    assert lazyck("prebuild", "build", "--manifest", "libx.so", "blob", cwd=blob.where, env=env).returncode == 0
+    assert list((blob.where / "cache2").rglob("blob-*.so"))
+
+
+def test_a_name_that_no_kernel_has_is_refused(blob: Built, lazyck: Lazyck) -> None:
+    done = lazyck("prebuild", "build", "--manifest", "libx.so", "blob.none-12345678", cwd=blob.where, env=blob.env)
+    assert done.returncode != 0 and "no blob 'blob.none-12345678'" in done.stderr
