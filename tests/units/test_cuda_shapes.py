@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,6 +67,44 @@ def test_code_for_two_archs_is_in_one_unit(lazyck: Lazyck, tmp_path: Path, spy: 
     (made,) = (tmp_path / "cache").rglob("*.so")
     assert made.parent.name.startswith("80+90-")
     assert made.read_bytes().count(b"\2\0\xbe\0") == 2, "executables for NVIDIA's machine"
+
+
+# kernels that only instances of a host function launch, instances of kernels, and one that a header has elsewhere
+INSTANCES = {
+    "start.cuh": """
+template <class T, int N> __global__ void K(T* x) { x[0] = N; }
+template <class T, int N> __global__ void L(T* x) { x[0] = -N; }
+template <class T> __global__ void declared(T* x) { x[0] = 7; }
+extern template __global__ void declared<float>(float*);
+template <class T> int start(int n, T* x) {
+    if (n == 1) K<T, 1><<<1, 1>>>(x);
+    if (n == 2) K<T, 2><<<1, 1>>>(x);
+    if (n == 3) L<T, 3><<<1, 1>>>(x);
+    if (n == 4) declared<T><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+""",
+    "instances.cu": """
+#include "start.cuh"
+namespace ns { template <class T> int own(int n, T* x) { return start(n + 1, x); } }
+template int start<float>(int, float*);
+template int start<double>(int n, double* x);
+template int ns::own<float>(int, float*);
+template __global__ void K<float, 9>(float*);
+template __global__ void declared<float>(float*);
+extern "C" int launch(int n, float* x) { return start(n, x); }
+""",
+}
+
+
+@pytest.mark.parametrize(("n", "kernel"), [(1, "_Z1KIfLi1EEvPT_"), (3, "_Z1LIfLi3EEvPT_"), (4, "_Z8declaredIfEvPT_")])
+def test_instances_that_a_source_asks_for_are_not_compiled_with_another_kernel(
+    lazyck: Lazyck, tmp_path: Path, spy: Path, n: int, kernel: str
+) -> None:
+    lazy = build(lazyck, tmp_path, INSTANCES)
+    assert names(lazy.run(spy, "launch", n)[1]) == [f"launch {kernel}"]
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {kernel.encode()}
 
 
 def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:

@@ -130,6 +130,7 @@ struct Declaration {
     bool is_empty = true;
     bool is_namespace = false, is_linkage = false, is_class = false, has_value = false, has_parameters = false;
     bool is_operator = false;
+    bool is_template = false, has_template_head = false;
     bool wants_arguments = false;  // of a template's name, which may contain brackets
 
     void read_attribute(std::string_view text) {
@@ -184,6 +185,14 @@ class Finder {
         }
         switch (c) {
             case ';':
+                if (now.is_template && !now.has_template_head && now.has_parameters) {
+                    now.found.is_instantiation = true;
+                    now.found.body = now.found.begin;
+                    now.found.end = m_tokens.at();
+                    m_found.push_back(now.found);
+                }
+                now = {};
+                return true;
             case '}':  // of a namespace
                 now = {};
                 return true;
@@ -210,6 +219,7 @@ class Finder {
     }
 
     static void read_word(std::string_view word, Declaration& now) {
+        if (word == "template" && (now.last_word.empty() || now.last_word == "extern")) now.is_template = true;
         now.last_word = word;
         if (word == "namespace") now.is_namespace = true;
         if (word == "class" || word == "struct" || word == "union" || word == "enum") now.is_class = true;
@@ -239,6 +249,7 @@ class Finder {
     bool read_angles(Declaration& now) {
         if (now.last_word.empty() || now.is_operator || now.has_parameters) return true;
         const std::string_view word = now.last_word;
+        now.has_template_head |= word == "template";
         Token token;
         for (int depth = 1; depth > 0;) {
             if (!m_tokens.next(token)) return false;

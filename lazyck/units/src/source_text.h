@@ -9,7 +9,8 @@
 
 namespace lazyck::units {
 
-// A definition of a function in a preprocessed text: `body` is where its `{` stands, `end` is behind its `}`.
+// A definition of a function in a preprocessed text: `body` is where its `{` stands, `end` is behind its `}`. An
+// explicit instantiation (`template void f<int>(int);`, also with `extern`) is all body.
 struct Definition {
     std::string_view name;  // the last one before the parameters, without namespaces and template arguments
     std::size_t begin = 0, body = 0, end = 0;
@@ -18,6 +19,7 @@ struct Definition {
     bool is_constant = false;  // constexpr or consteval: device code may evaluate it
     bool is_deduced = false;   // its body says what it returns
     bool has_initializers = false;
+    bool is_instantiation = false;
     bool is_own = false;  // it stands in the source itself rather than in a header
 };
 

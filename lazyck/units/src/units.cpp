@@ -44,8 +44,9 @@ void add_files(std::string_view text, std::set<std::string>& files) {
 // A device pass's text with the bodies of kernels emptied: what is registered stands in their heads.
 std::string without_kernel_bodies(const std::string& text, const std::string& source) {
     const auto definitions = find_definitions(text, source);
-    return with_bodies_replaced(text, definitions,
-                                [](const Definition& d) { return std::string_view(d.is_kernel ? "{}" : ""); });
+    return with_bodies_replaced(text, definitions, [](const Definition& d) {
+        return std::string_view(d.is_kernel && !d.is_instantiation ? "{}" : "");
+    });
 }
 
 // The last name in `ns::kernel<float, 3>`.
@@ -90,8 +91,14 @@ enum class Rung { named, emptied };
 std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
     const std::string_view name = plain_name(kernel.spelling);
     const auto definitions = find_definitions(text, source);
-    // A host function keeps its declaration: if it should be device code's after all, the compiler says so.
+    // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
+    // are made of what is asked for: those that a source has made of its host functions launch kernels that nobody
+    // wants here, and an `extern` one would have the kernel itself come from elsewhere.
     std::string out = with_bodies_replaced(text, definitions, [&](const Definition& d) -> std::string_view {
+        if (d.is_instantiation) {
+            const bool is_left_out = d.name == name || (d.is_own && !d.is_device);
+            return rung == Rung::named && is_left_out ? ";" : "";
+        }
         if (d.is_kernel) return d.name == name ? "" : "{}";
         const bool is_host = !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
         return rung == Rung::named && d.is_own && is_host ? ";" : "";
