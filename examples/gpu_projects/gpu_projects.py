@@ -1,8 +1,8 @@
-"""Four CUDA projects, each source a blob: built by their own builds, and a call of each that reaches its kernel.
+"""CUDA projects, each source a blob or by kernel: built by their own builds, and a call of each that reaches a kernel.
 
-    python examples/gpu_projects/gpu_projects.py --work DIR [--samples N] [--row FILE] PROJECT...
+    python examples/gpu_projects/gpu_projects.py --work DIR [--samples N] [--by-kernel] [--row FILE] PROJECT...
 
-PROJECT is torch_scatter, gsplat, natten or xgboost. It needs nvcc, CMake, ninja and, in this Python, torch (one without
+PROJECT is one of projects.py. It needs nvcc, CMake, ninja and, in this Python, torch (one without
 CUDA will do), setuptools and wheel, but no GPU: the calls run against a CUDA runtime that writes down which kernel is
 launched instead of launching it (tests/cuda_spy.cpp), and a torch device that is the host's memory.
 """
@@ -16,16 +16,18 @@ import random
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TORCH_CUDA = HERE.parent / "torch_cuda"
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
+from by_kernel import cost_of, device_code, whole_sources  # noqa: E402
 from cuda_headers import headers  # noqa: E402
-from sources import GSPLAT, REPOSITORY, Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
+from projects import PROJECTS, TORCH_CUDA, Project  # noqa: E402
+from sources import REPOSITORY, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
 from lazyck.check.ahead import present  # noqa: E402
 from lazyck.postbuild import ahead_link, state  # noqa: E402
@@ -33,96 +35,6 @@ from lazyck.postbuild.own_command import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
-
-
-@dataclass(frozen=True)
-class Project:
-    """A project: its archive, the files that are blobs, how its build starts, a call, and the kernel that this
-    launches (part of its mangled name). `build` and `call` are commands for a shell, in the archive's directory."""
-
-    source: Source
-    blobs: tuple[str, ...]
-    build: str
-    call: str
-    kernel: str
-    variables: dict[str, str] = field(default_factory=dict)
-    needs_torch: bool = True
-
-
-_TORCH = """import ctypes, torch
-ctypes.CDLL("libc10_cuda.so", mode=ctypes.RTLD_GLOBAL)
-cuda = torch.ops.pretended.cuda
-"""
-_SETUP = f"{sys.executable} {TORCH_CUDA}/as_cuda_torch.py setup.py -q build_ext"
-
-PROJECTS = {
-    "torch_scatter": Project(
-        Source(
-            "torch-scatter==2.1.2",
-            "torch_scatter-2.1.2.tar.gz",
-            "69b3aa435f2424ac6a1bfb6ff702da6eb73b33ca0db38fb26989c74159258e47",
-        ),
-        ("*/csrc/*.cu", "*/csrc/*.cpp"),
-        f"{_SETUP} --inplace",
-        _TORCH
-        + "import glob; torch.ops.load_library(*glob.glob('torch_scatter/_segment_csr_cuda*.so'))\n"
-        + "source, rows = cuda(torch.rand(6, 4)), cuda(torch.tensor([0, 2, 6]))\n"
-        + "print(torch.ops.torch_scatter.segment_sum_csr(source, rows, None).shape)\n",
-        "segment_csr_",
-        {"FORCE_ONLY_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "9.0"},
-    ),
-    "gsplat": Project(
-        GSPLAT,
-        ("*/gsplat/cuda/*.cu", "*/gsplat/cuda/*.cpp"),
-        f"{_SETUP} --inplace",
-        _TORCH
-        + "import importlib.util as u, sys\n"
-        + "spec = u.spec_from_file_location('csrc', 'gsplat/csrc.so'); made = u.module_from_spec(spec)\n"
-        + "spec.loader.exec_module(made)\n"
-        + "turns, sizes = cuda(torch.rand(5, 4)), cuda(torch.rand(5, 3))\n"
-        + "print(made.quat_scale_to_covar_preci_fwd(turns, sizes, True, True, False)[0].shape)\n",
-        "quat_scale_to_covar_preci_fwd_kernel",
-        {"TORCH_CUDA_ARCH_LIST": "9.0"},
-    ),
-    "natten": Project(
-        Source(
-            "natten==0.21.7",
-            "natten-0.21.7.tar.gz",
-            "8417236b74db079b2d23899ec8f77514fb2dc73d4bbd6b346a45b6967fc05ffb",
-        ),
-        ("*/csrc/*.cu", "*/csrc/*.cpp"),
-        f"{_SETUP} --build-lib lib",
-        _TORCH
-        + "import importlib.util as u, glob\n"
-        + "spec = u.spec_from_file_location('libnatten', *glob.glob('lib/natten/libnatten*.so'))\n"
-        + "made = u.module_from_spec(spec); spec.loader.exec_module(made)\n"
-        + "q, k, v, out = (cuda(torch.rand(1, 16, 2, 32)) for _ in range(4)); total = cuda(torch.rand(1, 16, 2))\n"
-        + "made.reference_na1d_forward(out, q, k, v, total, (3,), (1,), (1,), (False,), 1.0, (16,), 0)\n"
-        + "print(out.shape)\n",
-        "reference",
-        # torch 2.13 wants C++20, which CMake is told by its only way in
-        {
-            "NATTEN_CUDA_ARCH": "9.0",
-            "NATTEN_N_WORKERS": "2",
-            "CMAKE_TOOLCHAIN_FILE": str(HERE / "cxx20.cmake"),
-        },
-    ),
-    "xgboost": Project(
-        Source(
-            "xgboost==3.2.0",
-            "xgboost-3.2.0.tar.gz",
-            "99b0e9a2a64896cdaf509c5e46372d336c692406646d20f2af505003c0c5d70d",
-        ),
-        ("*/cpp_src/src/*.cu", "*/cpp_src/src/*.cc"),
-        "cmake -S cpp_src -B build -G Ninja -DUSE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90 -DCMAKE_BUILD_TYPE=Release"
-        # it names the static runtime, before which nothing can stand
-        " -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared -DCUDA_cudart_static_LIBRARY=$CUDA_HOME/lib64/libcudart.so"
-        " && cmake --build build",
-        (HERE / "train.py").read_text(),
-        "SampleMean",
-        needs_torch=False,
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -241,6 +153,42 @@ def call(place: Place) -> tuple[str, list[str]]:
     return done.stderr, launched
 
 
+def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str, Any]:
+    """Checks that all of a built project is by kernel, and says what host units cost; ends the program where a library
+    has device code."""
+    name = place.source.name
+    say(
+        f"{name}: {built['kernels']} kernels of {built['units']} files, {len(built['eager'])} eager, "
+        f"{built['seconds']:.0f} s for host code"
+    )
+    for blob, reason in built["eager"]:
+        say(f"{name}: eager: {blob}: {reason}")
+    for summary in summaries(place.tmp).values():
+        if found := device_code(Path(str(summary["output"]))):
+            sys.exit(f"{summary['output']} has device code: {', '.join(found)}")
+    for kernel, reason in whole_sources(Path(place.environment["LAZYCK_CACHE_DIR"])):
+        say(f"{name}: {kernel} has its whole source, for {reason}")
+    suffixes = by_name("cuda").unit_suffixes
+    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in ahead_link.load(d).records}
+    sources = sorted(s for s in blobs if os.path.splitext(s)[1] in suffixes)
+    costs = []
+    for source in random.Random(0).sample(sources, min(samples, len(sources))):
+        with tempfile.TemporaryDirectory(dir=place.work) as directory:
+            costs.append(cost := cost_of(blobs[source], Path(directory), place.environment))
+        say(
+            f"{Path(source).name}: host unit {cost.unit:.1f} s CPU; ahead of time {cost.whole:.1f} s, "
+            f"{cost.host:.1f} of them for the host"
+        )
+    unit, host, whole = (sum(getattr(c, part) for c in costs) for part in ("unit", "host", "whole"))
+    if costs:
+        say(f"{name}: host units take {unit / host:.2f} times the host's passes, {unit / whole:.0%} of all passes")
+    return {
+        "samples": len(costs),
+        "of_host": unit / host if costs else None,
+        "of_whole": unit / whole if costs else None,
+    }
+
+
 def main() -> None:
     """All of it, in order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -261,11 +209,10 @@ def main() -> None:
             sys.exit(f"expected compiles in the first process and none in the second: {compiled}\n{again}")
         check(place.tmp, 1, cwd=place.source, env=place.environment)
         if options.by_kernel:
-            say(
-                f"{name}: {built['kernels']} kernels of {built['units']} files, {len(built['eager'])} eager, "
-                f"{built['seconds']:.0f} s for host code; launched {launched[0]}"
+            rows.append(
+                {"project": name, **built, **is_by_kernel(place, built, options.samples), "kernel": launched[0]}
             )
-            rows.append({"project": name, **built, "kernel": launched[0]})
+            say(f"{name}: launched {launched[0]}")
             continue
         ahead, taken = ahead_of_time(place, options.samples)
         share = built["own"] / ahead

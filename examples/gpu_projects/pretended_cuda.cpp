@@ -9,6 +9,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <cstdlib>
+#include <cstring>
+
 namespace c10::impl {
 C10_REGISTER_GUARD_IMPL(CUDA, FakeGuardImpl<DeviceType::CUDA>)
 }
@@ -136,3 +139,22 @@ cudaDeviceProp* getCurrentDeviceProperties() { return &device_properties(); }
 cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) { return &device_properties(); }
 int warp_size() { return 32; }
 }  // namespace at::cuda
+
+// torch's C functions, by which extensions call it that are to work with versions of torch to come. It has those of the
+// device guard without CUDA, too, but they end in an error there.
+extern "C" {
+int32_t aoti_torch_get_current_cuda_stream(int32_t, void** stream) {
+    *stream = nullptr;
+    return 0;
+}
+int32_t aoti_torch_create_device_guard(int32_t, void** guard) {
+    *guard = nullptr;
+    return 0;
+}
+int32_t aoti_torch_delete_device_guard(void*) { return 0; }
+int32_t torch_c10_cuda_check_msg(int32_t error, const char* file, const char*, uint32_t, bool, char** message) {
+    *message = error == 0 ? nullptr : strdup(file);
+    return 0;
+}
+void torch_c10_cuda_free_error_msg(char* message) { std::free(message); }
+}
