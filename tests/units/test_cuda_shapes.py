@@ -69,7 +69,7 @@ def test_code_for_two_archs_is_in_one_unit(lazyck: Lazyck, tmp_path: Path, spy: 
     assert made.read_bytes().count(b"\2\0\xbe\0") == 2, "executables for NVIDIA's machine"
 
 
-# kernels that only instances of a host function launch, instances of kernels, and one that a header has elsewhere
+# kernels that only instances of a host function or class launch, instances of kernels, one that is declared `extern`
 INSTANCES = {
     "start.cuh": """
 template <class T, int N> __global__ void K(T* x) { x[0] = N; }
@@ -90,6 +90,10 @@ namespace ns { template <class T> int own(int n, T* x) { return start(n + 1, x);
 template int start<float>(int, float*);
 template int start<double>(int n, double* x);
 template int ns::own<float>(int, float*);
+template <class T> struct Starter {
+    static int run(T* x) { K<T, 5><<<1, 1>>>(x); return 0; }
+};
+template struct Starter<float>;
 template __global__ void K<float, 9>(float*);
 template __global__ void declared<float>(float*);
 extern "C" int launch(int n, float* x) { return start(n, x); }

@@ -185,7 +185,7 @@ class Finder {
         }
         switch (c) {
             case ';':
-                if (now.is_template && !now.has_template_head && now.has_parameters) {
+                if (now.is_template && !now.has_template_head && (now.has_parameters || now.is_class)) {
                     now.found.is_instantiation = true;
                     now.found.body = now.found.begin;
                     now.found.end = m_tokens.at();

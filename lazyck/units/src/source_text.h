@@ -10,7 +10,7 @@
 namespace lazyck::units {
 
 // A definition of a function in a preprocessed text: `body` is where its `{` stands, `end` is behind its `}`. An
-// explicit instantiation (`template void f<int>(int);`, also with `extern`) is all body.
+// explicit instantiation (`template void f<int>(int);`, of a class, too, and with `extern`) is all body.
 struct Definition {
     std::string_view name;  // the last one before the parameters, without namespaces and template arguments
     std::size_t begin = 0, body = 0, end = 0;

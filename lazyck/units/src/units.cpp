@@ -92,8 +92,8 @@ std::string text_for(const Kernel& kernel, const std::string& text, const std::s
     const std::string_view name = plain_name(kernel.spelling);
     const auto definitions = find_definitions(text, source);
     // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
-    // are made of what is asked for: those that a source has made of its host functions launch kernels that nobody
-    // wants here, and an `extern` one would have the kernel itself come from elsewhere.
+    // are made of what is asked for: those that a source has made of its host functions and classes launch kernels
+    // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
     std::string out = with_bodies_replaced(text, definitions, [&](const Definition& d) -> std::string_view {
         if (d.is_instantiation) {
             const bool is_left_out = d.name == name || (d.is_own && !d.is_device);
