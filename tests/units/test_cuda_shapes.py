@@ -111,6 +111,35 @@ def test_instances_that_a_source_asks_for_are_not_compiled_with_another_kernel(
     assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {kernel.encode()}
 
 
+# as CuTe compares its ratios: in template arguments, a `<` that opens nothing
+COMPARES = """
+namespace ratios {
+template <bool> struct Truth {};
+template <int A, int B> struct Ratio { static constexpr int num = A, den = B; };
+template <int A, int B, int X, int Y>
+constexpr Truth<Ratio<A, B>::num * Ratio<X, Y>::den < Ratio<X, Y>::num * Ratio<A, B>::den>
+operator<(Ratio<A, B>, Ratio<X, Y>) { return {}; }
+}
+namespace kernels {
+template <int N> __global__ void K(float* x) { x[0] = N; }
+extern "C" int launch(int n, float* x) {
+    if (n == 1) K<1><<<1, 1>>>(x);
+    if (n == 2) K<2><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+}
+"""
+
+
+def test_functions_behind_a_comparison_in_template_arguments_are_found(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    lazy = build(lazyck, tmp_path, {"compares.cu": COMPARES})
+    assert names(lazy.run(spy, "launch", 1)[1]) == ["launch _ZN7kernels1KILi1EEEvPf"]
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {b"_ZN7kernels1KILi1EEEvPf"}
+
+
 def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     work, out = tmp_path / "work", tmp_path / "out"
     lazy = build(lazyck, work, TWO, more=["--install-dir", str(out)])

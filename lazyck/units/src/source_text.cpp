@@ -245,22 +245,35 @@ class Finder {
         return true;
     }
 
-    // Template parameters or arguments: a name's, which stays the last word.
+    // Template parameters or arguments: a name's, which stays the last word. A `<` that nothing closes before the
+    // declaration ends was a comparison, and what follows it is read as if it were not there.
     bool read_angles(Declaration& now) {
         if (now.last_word.empty() || now.is_operator || now.has_parameters) return true;
-        const std::string_view word = now.last_word;
-        now.has_template_head |= word == "template";
+        const Tokens here = m_tokens;
+        if (!skip_angles()) {
+            m_tokens = here;
+            now.last_word = {};
+            return true;
+        }
+        now.has_template_head |= now.last_word == "template";
+        return true;
+    }
+
+    // Goes behind the `>` that belongs to the `<` just read. False where there is none.
+    bool skip_angles() {
         Token token;
+        bool is_behind_group = false;
         for (int depth = 1; depth > 0;) {
             if (!m_tokens.next(token)) return false;
             const char c = token.text.size() == 1 ? token.text[0] : '\0';
+            const bool is_body = c == '{' && is_behind_group;
+            if (c == ';' || c == ')' || c == ']' || c == '}' || is_body) return false;
             if (c == '(' && !m_tokens.skip_group('(', ')')) return false;
             if (c == '[' && !m_tokens.skip_group('[', ']')) return false;
             if (c == '{' && !m_tokens.skip_group('{', '}')) return false;
-            if (c == ';') return true;  // it was a comparison
+            is_behind_group = c == '(';
             depth += c == '<' ? 1 : c == '>' ? -1 : 0;
         }
-        now.last_word = word;
         return true;
     }
 
