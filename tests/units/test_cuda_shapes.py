@@ -140,6 +140,42 @@ def test_functions_behind_a_comparison_in_template_arguments_are_found(
     assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {b"_ZN7kernels1KILi1EEEvPf"}
 
 
+MEMBERS = """
+template <int N> __global__ void K(float* x) { x[0] = N; }
+struct Starter {
+    int start(int n, float* x);
+    ~Starter();
+    struct Inner { static int start(float* x); };
+};
+template <class T> struct Any {
+    T* start(T* x);
+    template <int N> void more(T* x);
+};
+namespace ns { const int* declared(float* x); }
+Starter::~Starter() { K<3><<<1, 1>>>(nullptr); }
+int Starter::start(int n, float* x) {
+    if (n == 1) K<1><<<1, 1>>>(x);
+    if (n == 2) K<2><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+int Starter::Inner::start(float* x) { K<4><<<1, 1>>>(x); return 0; }
+template <class T> T* Any<T>::start(T* x) { K<5><<<1, 1>>>(x); return x; }
+template <> float* Any<float>::start(float* x) { K<6><<<1, 1>>>(x); return x; }
+template <class T> template <int N> void Any<T>::more(T* x) { K<N><<<1, 1>>>(x); }
+const int* ns::declared(float* x) { K<7><<<1, 1>>>(x); return nullptr; }
+extern "C" int launch(int n, float* x) { return (new Starter)->start(n, x); }
+"""
+
+
+def test_members_that_are_defined_outside_of_their_classes_launch_no_other_kernels(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    lazy = build(lazyck, tmp_path, {"members.cu": MEMBERS})
+    assert names(lazy.run(spy, "launch", 1)[1]) == ONE_KERNEL
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {b"_Z1KILi1EEvPf"}
+
+
 def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     work, out = tmp_path / "work", tmp_path / "out"
     lazy = build(lazyck, work, TWO, more=["--install-dir", str(out)])

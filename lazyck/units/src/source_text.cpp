@@ -131,7 +131,9 @@ struct Declaration {
     bool is_namespace = false, is_linkage = false, is_class = false, has_value = false, has_parameters = false;
     bool is_operator = false;
     bool is_template = false, has_template_head = false;
-    bool wants_arguments = false;  // of a template's name, which may contain brackets
+    bool is_behind_scope = false;         // the last token was `::`, or that with `~`
+    bool is_last_word_qualified = false;  // a `::` was before it
+    bool wants_arguments = false;         // of a template's name, which may contain brackets
 
     void read_attribute(std::string_view text) {
         const auto has = [&](std::string_view word) {
@@ -179,8 +181,11 @@ class Finder {
  private:
     bool read(const Token& token, Declaration& now) {
         const char c = token.text[0];
+        const bool is_behind_scope = now.is_behind_scope;
+        now.is_behind_scope = token.is("::") || (c == '~' && is_behind_scope);
         if (is_word_start(c)) {
             read_word(token.text, now);
+            now.is_last_word_qualified = is_behind_scope;
             return true;
         }
         switch (c) {
@@ -240,6 +245,7 @@ class Finder {
         } else if (!now.has_parameters && !now.has_value) {
             now.has_parameters = true;
             now.found.name = word;
+            now.found.is_qualified = now.is_last_word_qualified;
         }
         now.last_word = {};
         return true;
@@ -255,7 +261,11 @@ class Finder {
             now.last_word = {};
             return true;
         }
-        now.has_template_head |= now.last_word == "template";
+        if (now.last_word == "template") {
+            now.has_template_head = true;
+            const std::string_view read = m_text.substr(here.at(), m_tokens.at() - here.at());
+            now.found.is_specialization |= read.find_first_not_of(" \n>") == std::string_view::npos;
+        }
         return true;
     }
 

@@ -20,7 +20,9 @@ struct Definition {
     bool is_deduced = false;   // its body says what it returns
     bool has_initializers = false;
     bool is_instantiation = false;
-    bool is_own = false;  // it stands in the source itself rather than in a header
+    bool is_specialization = false;  // an explicit one
+    bool is_qualified = false;       // as `Class::f`, which was declared before
+    bool is_own = false;             // it stands in the source itself rather than in a header
 };
 
 // The definitions that stand in namespaces (not those in classes). What is not understood is left out: that costs the

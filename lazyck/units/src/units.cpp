@@ -90,7 +90,15 @@ enum class Rung { named, emptied };
 // The text of a device pass for `kernel` alone.
 std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
     const std::string_view name = plain_name(kernel.spelling);
-    const auto definitions = find_definitions(text, source);
+    auto definitions = find_definitions(text, source);
+    const auto is_taken_out = [rung](const Definition& d) {
+        const bool is_host = !d.is_kernel && !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
+        return rung == Rung::named && d.is_own && is_host;
+    };
+    for (Definition& d : definitions) {
+        // Its class has declared it, and it cannot be declared again outside of that.
+        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
+    }
     // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
     // are made of what is asked for: those that a source has made of its host functions and classes launch kernels
     // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
@@ -100,8 +108,7 @@ std::string text_for(const Kernel& kernel, const std::string& text, const std::s
             return rung == Rung::named && is_left_out ? ";" : "";
         }
         if (d.is_kernel) return d.name == name ? "" : "{}";
-        const bool is_host = !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
-        return rung == Rung::named && d.is_own && is_host ? ";" : "";
+        return is_taken_out(d) ? ";" : "";
     });
     if (rung == Rung::named) out += request_for(kernel);
     return out;
