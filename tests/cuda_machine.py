@@ -1,6 +1,7 @@
 """What tests need of CUDA: this machine's toolkit, a copy of it in the layout of PyPI's wheels, what is in device code.
 
-TEST_CUDA_HOME names another toolkit to test with, TEST_CUDA_WHEELS a site-packages that has the real wheels.
+TEST_CUDA_HOME names another toolkit to test with (`scripts/debian_nvcc` makes one of nvcc 12.4), TEST_CUDA_WHEELS a
+site-packages that has the real wheels.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ def cuda_home() -> Path:
 def release() -> int:
     """The toolkit's major release."""
     return 13 if any(cuda_home().glob("lib*/libcudart.so.13")) else 12
+
+
+# what nvcc 13 has to be told so that other files of a link see kernels, as those of nvcc 12 and older are always seen
+_VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"
+VISIBLE = _VISIBLE if _FOUND is not None and release() >= 13 else ""
+needs_nvcc_13 = pytest.mark.skipif(not VISIBLE, reason="nvcc 12 has by itself what this tells nvcc 13 to do")
 
 
 def is_one_tree() -> bool:

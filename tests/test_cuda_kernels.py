@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cuda_machine import cuda_environment, cuda_home, needs_nvcc, release
+from cuda_machine import VISIBLE, cuda_environment, cuda_home, needs_nvcc, release
 from support import Lazyck
 
 from lazyck.postbuild.cxx_instances import instances
@@ -16,8 +16,6 @@ from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.probe_object import judge
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
-
-VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"  # as nvcc 12 has it
 
 FILES = {
     "kernel.cuh": """

@@ -11,8 +11,6 @@ from pathlib import Path
 from cuda_machine import cuda_environment, cuda_home
 from support import Lazyck
 
-VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"  # as nvcc 12 has it
-
 
 @dataclass(frozen=True)
 class Built:

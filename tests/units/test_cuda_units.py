@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cuda_machine import needs_nvcc
-from cuda_units import VISIBLE, Built, build, build_ahead, used
+from cuda_machine import VISIBLE, needs_nvcc, needs_nvcc_13
+from cuda_units import Built, build, build_ahead, used
 from support import Lazyck
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
@@ -106,7 +106,10 @@ OWNER = '#include "kernels.cuh"\ntemplate __global__ void ns::scale<float, 2>(fl
 CALLER = 'extern "C" int blob(int, float*);\nextern "C" int call(int n, float* x) { return blob(n, x); }\n'
 
 
-@pytest.fixture(scope="module", params=["", VISIBLE], ids=["default", "as-nvcc-12"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("", id="default"), pytest.param(VISIBLE, id="as-nvcc-12", marks=needs_nvcc_13)],
+)
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
 ) -> tuple[Built, Built]:
