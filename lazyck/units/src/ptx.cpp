@@ -118,6 +118,7 @@ Ptx read_ptx(std::string_view text) {
                 depth += text[end] == '{' ? 1 : 0;
                 if (text[end] == '}' && --depth == 0) break;
             }
+            if (!is_entry) out.functions.insert(name);
             add_names(text.substr(body, end - body), "", out.names[name]);
             at = end;
             continue;
@@ -141,20 +142,19 @@ Ptx read_ptx(std::string_view text) {
     return out;
 }
 
-std::set<std::string> Ptx::variables_of(const std::string& kernel) const {
-    std::set<std::string> seen = {kernel}, found;
+std::set<std::string> Ptx::reached_by(const std::string& kernel) const {
+    std::set<std::string> seen = {kernel};
     std::vector<std::string> todo = {kernel};
     while (!todo.empty()) {
         const std::string name = todo.back();
         todo.pop_back();
-        if (uninitialized.count(name) != 0 || initialized.count(name) != 0) found.insert(name);
         const auto next = names.find(name);
         if (next == names.end()) continue;
         for (const std::string& each : next->second) {
             if (seen.insert(each).second) todo.push_back(each);
         }
     }
-    return found;
+    return seen;
 }
 
 }  // namespace lazyck::units

@@ -12,10 +12,11 @@ struct Ptx {
     std::map<std::string, std::string> entries;  // kernel → its parameters without their names
     std::set<std::string> uninitialized;         // variables of the module
     std::set<std::string> initialized;
+    std::set<std::string> functions;                     // that have bodies and are no kernels
     std::map<std::string, std::set<std::string>> names;  // what each function, kernel and variable refers to
 
-    // The variables of the module that `kernel` can reach.
-    std::set<std::string> variables_of(const std::string& kernel) const;
+    // All names that `kernel` can reach.
+    std::set<std::string> reached_by(const std::string& kernel) const;
 };
 
 Ptx read_ptx(std::string_view text);

@@ -135,7 +135,8 @@ struct Declaration {
     bool is_last_word_qualified = false;  // a `::` was before it
     bool wants_arguments = false;         // of a template's name, which may contain brackets
 
-    void read_attribute(std::string_view text) {
+    // `text` with its brackets, of the word before them.
+    void read_attribute(std::string_view word, std::string_view text) {
         const auto has = [&](std::string_view word) {
             for (std::size_t i = text.find(word); i != std::string_view::npos; i = text.find(word, i + 1)) {
                 const bool is_begun = i == 0 || !is_word(text[i - 1]) || text[i - 1] == '_';
@@ -146,6 +147,10 @@ struct Declaration {
         };
         found.is_kernel |= has("global");
         found.is_device |= has("device");
+        // ((global)), ((__device__)); launch bounds and the like are more
+        const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
+                              (has("global") || has("device") || has("host"));
+        found.has_attributes |= !is_place;
     }
 };
 
@@ -240,7 +245,7 @@ class Finder {
         if (!m_tokens.skip_group('(', ')')) return false;
         if (takes_group(word)) {
             if (word != "decltype" && word != "requires") {
-                now.read_attribute(m_text.substr(open.begin, m_tokens.at() - open.begin));
+                now.read_attribute(word, m_text.substr(open.begin, m_tokens.at() - open.begin));
             }
         } else if (!now.has_parameters && !now.has_value) {
             now.has_parameters = true;

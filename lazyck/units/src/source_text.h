@@ -22,6 +22,7 @@ struct Definition {
     bool is_instantiation = false;
     bool is_specialization = false;  // an explicit one
     bool is_qualified = false;       // as `Class::f`, which was declared before
+    bool has_attributes = false;     // more than those that say where it runs
     bool is_own = false;             // it stands in the source itself rather than in a header
 };
 

@@ -104,7 +104,9 @@ std::string text_for(const Kernel& kernel, const std::string& text, const std::s
     // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
     std::string out = with_bodies_replaced(text, definitions, [&](const Definition& d) -> std::string_view {
         if (d.is_instantiation) {
-            const bool is_left_out = d.name == name || (d.is_own && !d.is_device);
+            // One of a kernel may say which bounds that has.
+            const bool has_bounds = d.is_kernel && d.has_attributes;
+            const bool is_left_out = !has_bounds && (d.is_kernel || d.name == name || (d.is_own && !d.is_device));
             return rung == Rung::named && is_left_out ? ";" : "";
         }
         if (d.is_kernel) return d.name == name ? "" : "{}";
@@ -131,12 +133,20 @@ std::string make_image(const Steps& steps, const std::string& directory) {
 
 Library library_of(const Steps& steps) { return {steps.compile_host.words[0], ".nv_fatbin", 4}; }
 
-std::string state_of(const Kernel& kernel, const Ptx& ptx) {
-    for (const std::string& name : ptx.variables_of(kernel.symbol)) {
+// What ties a kernel to the others of its source, or "".
+std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
+    for (const std::string& name : ptx.reached_by(kernel.symbol)) {
+        if (ptx.functions.count(name) != 0) {
+            // What is known of its arguments, say, depends on all that call it.
+            return "it calls " + name + ", which is optimized together with all of the file's kernels that call it";
+        }
+        if (ptx.uninitialized.count(name) == 0 && ptx.initialized.count(name) == 0) continue;
         if (name[0] == '$' || name.rfind("__unnamed_", 0) == 0) continue;
         const bool is_state = std::find(kernel.state.begin(), kernel.state.end(), name) != kernel.state.end();
         const bool is_local = name.rfind("_ZZ", 0) == 0;
-        if (is_state || is_local || ptx.uninitialized.count(name) != 0) return name;
+        if (is_state || is_local || ptx.uninitialized.count(name) != 0) {
+            return "it uses " + name + ", which other kernels of the file and the host may use too";
+        }
     }
     return "";
 }
@@ -160,9 +170,7 @@ std::string compile_pass(const DevicePass& pass, const std::string& text, const 
         return "its parameters are not those that the host code has: " + found->second + " instead of " +
                kernel.parameters;
     }
-    if (const std::string state = state_of(kernel, ptx); !state.empty()) {
-        return "it uses " + state + ", which other kernels of the file and the host may use too";
-    }
+    if (std::string tie = tie_of(kernel, ptx); !tie.empty()) return tie;
     for (const Step& step : pass.assemble) run(step);
     return "";
 }

@@ -1,0 +1,79 @@
+"""What is in a kernel unit: the machine code that the whole file gives the kernel, and no other kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cuda_machine import needs_nvcc
+from cuda_units import build, build_ahead, used
+from support import Lazyck
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+KERNEL = "template <int N> __global__ void K(float* x) { x[threadIdx.x] *= N; }\n"
+LAUNCHES = """
+extern "C" int launch(int n, float* x) {
+    if (n == 1) CALL(1);
+    if (n == 2) CALL(2);
+    return cudaGetLastError();
+}
+"""
+DIRECT = "#define CALL(n) K<n><<<1, 1>>>(x)\n"
+KERNELS = "template __global__ void K<1>(float*);\ntemplate __global__ void K<2>(float*);\n"
+CALLERS = """
+template <int N> void call(float* x) { K<N><<<1, 1>>>(x); }
+template void call<1>(float*);
+template void call<2>(float*);
+#define CALL(n) call<n>(x)
+"""
+# with as many live values as a kernel's bounds have a say in
+HEAVY = """
+template <int N> __global__ void K(float* x) {
+    float y[120];
+    for (int i = 0; i < 120; ++i) y[i] = x[i * 32 + threadIdx.x];
+    for (int k = 0; k < N; ++k)
+        for (int i = 0; i < 120; ++i) y[i] = y[i] * y[(i * 7 + 3) % 120] + k;
+    for (int i = 0; i < 120; ++i) x[i * 32 + threadIdx.x] = y[i];
+}
+"""
+# the compiler makes `shared` once, for all its callers: what it knows of the arguments depends on who these are
+SHARED = """
+__device__ __noinline__ float shared(float x, int n) {
+    float y = x;
+    for (int i = 0; i < n; ++i) y = y * x + i;
+    return y;
+}
+template <int N> __global__ void K(float* x) { x[threadIdx.x] = shared(x[threadIdx.x], N); }
+"""
+
+
+@pytest.mark.parametrize("text", [KERNELS + DIRECT, CALLERS], ids=["of-kernels", "of-functions-that-launch"])
+def test_explicit_instantiations_bring_no_other_kernel_along(
+    lazyck: Lazyck, tmp_path: Path, spy: Path, text: str
+) -> None:
+    lazy = build(lazyck, tmp_path, {"x.cu": KERNEL + text + LAUNCHES})
+    returned, seen = lazy.run(spy, "launch", 1)
+    assert returned == "0" and len(used(seen)) == 1
+    (unit,) = (tmp_path / "cache").rglob("*.so")
+    assert unit.name.startswith("x.K")
+    assert b".text._Z1KILi1EEvPf" in unit.read_bytes()
+    assert b".text._Z1KILi2EEvPf" not in unit.read_bytes()
+
+
+def test_an_instantiation_with_bounds_of_its_own_keeps_them(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    bounded = KERNELS.replace("void K<1>", "void __launch_bounds__(1024, 2) K<1>")
+    text = {"x.cu": HEAVY + bounded + DIRECT + LAUNCHES}
+    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
+    for n in (1, 2):
+        assert used(lazy.run(spy, "launch", n)[1]) == used(ahead.run(spy, "launch", n)[1])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
+    lazyck: Lazyck, tmp_path: Path, spy: Path, n: int
+) -> None:
+    text = {"x.cu": SHARED + DIRECT + LAUNCHES}
+    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
+    mine, theirs = (used(library.run(spy, "launch", n)[1]) for library in (lazy, ahead))
+    assert mine == theirs and len(mine) == 1
