@@ -77,3 +77,26 @@ def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
     lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
     mine, theirs = (used(library.run(spy, "launch", n)[1]) for library in (lazy, ahead))
     assert mine == theirs and len(mine) == 1
+
+
+# registered by nobody, as no host code names it
+TEMPLATE_VARIABLE = """
+template <class T> __device__ T counter = 3;
+template <int N> __global__ void K(float* x) {
+    if (N == 1) counter<int> += 1;
+    if (N == 2) x[0] = counter<int>;
+}
+"""
+
+
+def test_kernels_that_share_a_template_s_variable_are_in_one_module(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, {"x.cu": TEMPLATE_VARIABLE + DIRECT + LAUNCHES})
+    _, seen = lazy.run(spy, "launch", 1)
+    assert {line.split()[1] for line in seen if line.startswith("register")} == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
+
+
+def test_a_constant_of_the_compiler_is_each_kernel_s_own(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    sine = "template <int N> __global__ void K(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x] * N); }\n"
+    lazy = build(lazyck, tmp_path, {"x.cu": sine + DIRECT + LAUNCHES})
+    _, seen = lazy.run(spy, "launch", 1)
+    assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z1KILi1EEvPf"]

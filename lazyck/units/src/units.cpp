@@ -143,8 +143,11 @@ std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
         if (ptx.uninitialized.count(name) == 0 && ptx.initialized.count(name) == 0) continue;
         if (name[0] == '$' || name.rfind("__unnamed_", 0) == 0) continue;
         const bool is_state = std::find(kernel.state.begin(), kernel.state.end(), name) != kernel.state.end();
-        const bool is_local = name.rfind("_ZZ", 0) == 0;
-        if (is_state || is_local || ptx.uninitialized.count(name) != 0) {
+        // Statics of functions, instances of a template's variable: nothing registers these. The compiler's own tables
+        // have other names, but for those of classes.
+        const bool has_mangled_name = name.rfind("_Z", 0) == 0;
+        const bool is_of_class = has_mangled_name && name.size() > 3 && name[2] == 'T';  // vtables and type_info
+        if (is_state || (has_mangled_name && !is_of_class) || ptx.uninitialized.count(name) != 0) {
             return "it uses " + name + ", which other kernels of the file and the host may use too";
         }
     }
