@@ -1,0 +1,121 @@
+"""The launch of a kernel that is ready, in a library built by kernel: its instructions, next to the same launch ahead
+of time.
+
+    python benchmarks/warm_launch.py                          (needs nvcc, valgrind and a C++ compiler, but no GPU)
+
+The CUDA runtime is NVIDIA's own, shared and static, so all of the host's code is what runs on a GPU's machine. Without
+a driver the runtime ends each launch itself (status 35) before the driver's part, which is the larger one. So the
+figure is what lazyck adds; its share of a launch on a GPU is what the stage `steady` of scripts/gpu measures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from common import Benchmark, LazyProject, Row, main, missing_tools, number
+
+from lazyck.toolchains import by_name
+
+CALLS = (1_000, 11_000)
+NO_DRIVER = 35  # cudaErrorInsufficientDriver
+MOST = 8  # instructions of a wrapper
+KERNEL = """
+__global__ void scale(float* x, float factor) { x[threadIdx.x] *= factor; }
+extern "C" int run(long launches) {
+    int last = 0;
+    for (long i = 0; i < launches; ++i) {
+        scale<<<1, 32>>>(nullptr, 2);
+        last = cudaGetLastError();
+    }
+    return last;
+}
+"""
+CALLER = """
+#include <cstdio>
+#include <cstdlib>
+extern "C" int run(long);
+int main(int, char** argv) {
+    run(1);
+    std::printf("%d\\n", run(std::atol(argv[1])));
+}
+"""
+BUILD = """
+set -e
+nvcc -arch=sm_80 -O2 -Xcompiler -fPIC -c kernel.cu -o $OUT/kernel.o
+nvcc -shared $OUT/kernel.o -o $OUT/libk.so -cudart $CUDART
+"""
+
+
+def env_of(project: LazyProject) -> dict[str, str]:
+    """The environment of a caller: there is no device to say which arch it wants."""
+    return {**project.env, "LAZYCK_ARCHS": "80"}
+
+
+def prepare(project: LazyProject, cudart: str) -> None:
+    """Build the library both ways and a program for each; fill the cache."""
+    cuda = by_name("cuda").find(dict(os.environ))
+    assert cuda is not None
+    lib = Path(cuda.home) / "lib64"
+    project.write({"kernel.cu": KERNEL, "caller.cpp": CALLER, "build.sh": BUILD})
+    for way in ("lazy", "ahead"):
+        out = project.work / way
+        out.mkdir()
+        env = {"OUT": str(out), "CUDART": cudart}
+        if way == "lazy":
+            words = ("--toolchain", "cuda", "--kernels", "*.cu", "--tmp-dir", project.work / "t")
+            project.lazyck("build", "full", *words, "--", "sh", "build.sh", env=env)
+        else:
+            subprocess.run(["sh", "build.sh"], cwd=project.work, env={**project.env, **env}, check=True)
+        link = ["c++", "caller.cpp", "-o", str(out / "caller"), f"-L{out}", "-lk", f"-Wl,-rpath,{out}"]
+        link += [f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
+        subprocess.run(link, cwd=project.work, check=True)
+        subprocess.run([out / "caller", "1"], env=env_of(project), check=True, capture_output=True)
+    assert project.entries(), "the kernel was not compiled by itself"
+    time.sleep(3)  # until the entry has settled each process reads all of it
+    subprocess.run([project.work / "lazy" / "caller", "1"], env=env_of(project), check=True, capture_output=True)
+
+
+def instructions(project: LazyProject, way: str) -> float:
+    """How many a launch takes."""
+    taken = []
+    for calls in CALLS:
+        words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"{way}/caller", str(calls)]
+        done = subprocess.run(words, cwd=project.work, env=env_of(project), capture_output=True, text=True, check=True)
+        assert int(done.stdout) == NO_DRIVER, f"launches return {done.stdout}: this is for machines without a driver"
+        found = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
+        assert found, done.stderr
+        taken.append(int(found[1]))
+    return (taken[1] - taken[0]) / (CALLS[1] - CALLS[0])
+
+
+def measure(quick: bool) -> list[Row]:
+    """Instructions of a launch with each runtime."""
+    rows = []
+    for cudart in ("shared", "static"):
+        with tempfile.TemporaryDirectory(prefix="lazyck-launch-") as name:
+            project = LazyProject(Path(name))
+            prepare(project, cudart)
+            lazy, ahead = (instructions(project, way) for way in ("lazy", "ahead"))
+        rows.append(
+            Row(
+                f"warm-launch-{cudart}",
+                f"instructions that a launch of a ready kernel takes more, {cudart} CUDA runtime",
+                round(lazy - ahead, 2),
+                "",
+                MOST,
+                "the same launch ahead of time",
+                f"{number(lazy)} / {number(ahead)}, of the host's code and the CUDA runtime alone: no driver",
+            )
+        )
+    return rows
+
+
+BENCHMARK = Benchmark("warm_launch", measure, missing_tools("nvcc", "valgrind", "c++"))
+
+if __name__ == "__main__":
+    main(BENCHMARK)
