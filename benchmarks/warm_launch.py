@@ -52,15 +52,19 @@ nvcc -shared $OUT/kernel.o -o $OUT/libk.so -cudart $CUDART
 
 
 def env_of(project: LazyProject) -> dict[str, str]:
-    """The environment of a caller: there is no device to say which arch it wants."""
-    return {**project.env, "LAZYCK_ARCHS": "80"}
+    """The environment of a caller: the toolkit's runtime, and the arch, which no device says."""
+    return {**project.env, "LAZYCK_ARCHS": "80", "LD_LIBRARY_PATH": str(toolkit() / "lib64")}
+
+
+def toolkit() -> Path:
+    """Where this machine's CUDA is."""
+    found = by_name("cuda").find(dict(os.environ))
+    assert found is not None
+    return Path(found.home)
 
 
 def prepare(project: LazyProject, cudart: str) -> None:
     """Build the library both ways and a program for each; fill the cache."""
-    cuda = by_name("cuda").find(dict(os.environ))
-    assert cuda is not None
-    lib = Path(cuda.home) / "lib64"
     project.write({"kernel.cu": KERNEL, "caller.cpp": CALLER, "build.sh": BUILD})
     for way in ("lazy", "ahead"):
         out = project.work / way
@@ -72,7 +76,7 @@ def prepare(project: LazyProject, cudart: str) -> None:
         else:
             subprocess.run(["sh", "build.sh"], cwd=project.work, env={**project.env, **env}, check=True)
         link = ["c++", "caller.cpp", "-o", str(out / "caller"), f"-L{out}", "-lk", f"-Wl,-rpath,{out}"]
-        link += [f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
+        link += [f"-Wl,-rpath-link,{toolkit() / 'lib64'}"]
         subprocess.run(link, cwd=project.work, check=True)
         subprocess.run([out / "caller", "1"], env=env_of(project), check=True, capture_output=True)
     assert project.entries(), "the kernel was not compiled by itself"
