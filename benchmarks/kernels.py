@@ -1,10 +1,11 @@
 """One kernel against its whole file: CPU, wall and peak memory of the two, and their machine code, byte for byte.
 
-    python benchmarks/kernels.py --work DIR [--kernels N] [--rounds N] [--only NAME]... [--all] [--json FILE]
+    python benchmarks/kernels.py --work DIR [--kernels N] [--rounds N] [--only NAME]... [--all NAME]... [--json FILE]
 
-Sources of FlashAttention and llama.cpp, as their own builds compile them (sm_90), are compiled whole, as a host unit,
-and by so many of their kernels alone, in turns. `--all` takes every kernel. Needs nvcc; FlashAttention's sources want
-torch's headers, which this Python must have.
+Sources of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, as their own builds compile them (sm_90; images not
+compressed), are compiled whole, as a host unit, and by so many of their kernels alone, in turns. `--all` takes every
+kernel of the cases whose name contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python
+must have.
 """
 
 from __future__ import annotations
@@ -26,13 +27,26 @@ from common import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "examples"))
 
 import cuda_headers
-from sources import FLASH_ATTN, LLAMA_CPP, fetch
+from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 
 from lazyck import abi
 from lazyck.toolchains import by_name
 from lazyck.units.build import build_program
 
 ARCH = "90"
+GPTQMODEL = Source(
+    "gptqmodel==7.7.0",
+    "gptqmodel-7.7.0.tar.gz",
+    "039874c39fb56ba75b750dd4870968e7fe83b6ca28890a53e94ad3c46be699d0",
+)
+NATTEN = Source(
+    "natten==0.21.7",
+    "natten-0.21.7.tar.gz",
+    "8417236b74db079b2d23899ec8f77514fb2dc73d4bbd6b346a45b6967fc05ffb",
+)
+# Bytes with which each block's shared memory begins since sm_90. A kernel's section counts them, if there is one: where
+# the kernel has shared memory, or any kernel of the file an array of it without a size.
+_RESERVED = 1024
 _IMAGE = bytes.fromhex("7f454c46020101")
 
 
@@ -70,23 +84,6 @@ class Found:
 
 def cases(work: Path, home: str) -> Iterator[Case]:
     """What is compared."""
-    flash = fetch(FLASH_ATTN, work) / "csrc" / "flash_attn" / "src"
-    import torch
-
-    include = Path(torch.__file__).parent / "include"
-    places = [
-        REPOSITORY / "examples" / "torch_cuda" / "include",
-        ".",
-        "../../cutlass/include",
-        include,
-        include / "torch" / "csrc" / "api" / "include",
-        cuda_headers.headers(work, home),
-    ]
-    plain = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "--expt-extended-lambda", "--use_fast_math", "-w")
-    undone = tuple(f"-U__CUDA_NO_{n}__" for n in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS"))
-    words = (*plain, *undone, "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", *(f"-I{p}" for p in places))
-    for name in ("fwd_hdim64_fp16", "fwd_hdim128_fp16_causal", "bwd_hdim64_fp16"):
-        yield Case(f"flash-attn {name}", flash, f"flash_{name}_sm80.cu", words)
     ggml = fetch(LLAMA_CPP, work) / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-cuda"
     places = [".", "..", "../../include", cuda_headers.headers(work, home)]
     words = ("-std=c++17", "-O3", "-use_fast_math", "-extended-lambda", "-w", *(f"-I{p}" for p in places))
@@ -96,9 +93,38 @@ def cases(work: Path, home: str) -> Iterator[Case]:
         "mmq-instance-q4_0",
         "fattn-vec-f16-instance-hs128-f16-f16",
     ):
-        yield Case(f"ggml {name}", ggml, f"template-instances/{name}.cu", words)
+        yield Case(f"llama.cpp {name}", ggml, f"template-instances/{name}.cu", words)
     for name in ("norm", "cpy", "softmax"):
-        yield Case(f"ggml {name}", ggml, f"{name}.cu", words)
+        yield Case(f"llama.cpp {name}", ggml, f"{name}.cu", words)
+    import torch
+
+    include = Path(torch.__file__).parent / "include"
+    torch_places = [
+        REPOSITORY / "examples" / "torch_cuda" / "include",
+        ".",
+        include,
+        include / "torch" / "csrc" / "api" / "include",
+        cuda_headers.headers(work, home),
+    ]
+    undone = [f"-U__CUDA_NO_{n}__" for n in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS")]
+    of_torch = ("-O3", "--expt-relaxed-constexpr", *undone, "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-w")
+    of_torch += (*(f"-I{p}" for p in torch_places),)
+    marlin = fetch(GPTQMODEL, work) / "gptqmodel_ext" / "marlin"
+    words = ("-static-global-template-stub=false", "-std=c++20", *of_torch, "-DENABLE_BF16", "-Xptxas", "-O3,-dlcm=ca")
+    yield Case("GPTQModel kernel_bf16_ku8", marlin, "kernel_bf16_ku8.cu", (*words, "-lineinfo"))
+    natten = fetch(NATTEN, work)
+    if not (natten / "csrc" / "autogen").is_dir():
+        argv = [sys.executable, "scripts/autogen_fna.py", "--num-splits", "64", "-o", "csrc"]  # as its setup.py does
+        subprocess.run(argv, cwd=natten, check=True)
+    places = [natten / "csrc" / "include", natten / "csrc" / "autogen" / "include"]
+    places += [natten / "third_party" / "cutlass" / "include"]
+    words = ("-std=c++20", *of_torch, "--use_fast_math", "--extended-lambda", "-DNDEBUG", "-DNATTEN_WITH_CUTLASS")
+    words += ("-Xcompiler=-fno-strict-aliasing", *(f"-I{p}" for p in places))
+    yield Case("NATTEN fna/source_3", natten / "csrc", "autogen/src/cuda/fna/source_3.cu", words)
+    flash = fetch(FLASH_ATTN, work) / "csrc" / "flash_attn" / "src"
+    words = ("-std=c++17", *of_torch, "--expt-extended-lambda", "--use_fast_math", "-I../../cutlass/include")
+    for name in ("fwd_hdim64_fp16", "fwd_hdim128_fp16_causal", "bwd_hdim64_fp16"):
+        yield Case(f"flash-attn {name}", flash, f"flash_{name}_sm80.cu", words)
 
 
 def run(argv: Sequence[str | Path], cwd: Path) -> Cost:
@@ -123,14 +149,26 @@ def images(path: Path) -> Iterator[bytes]:
         at = data.find(_IMAGE, at + 1)
 
 
-def code(image: bytes) -> dict[str, tuple[bytes, frozenset[int]]]:
-    """Each kernel's machine code, and where in it relocations have addresses put."""
+@dataclass(frozen=True)
+class Code:
+    """A kernel's machine code; the numbers of the instructions into which relocations have addresses put; registers,
+    constants, and bytes of shared memory."""
+
+    text: bytes
+    places: frozenset[int]
+    needs: tuple[int, bytes, int]
+
+
+def code(image: bytes) -> dict[str, Code]:
+    """Each kernel's code."""
     (at,), (count, names) = struct.unpack_from("<Q", image, 40), struct.unpack_from("<2H", image, 60)
     heads = [struct.unpack_from("<IIQQQQIIQQ", image, at + 64 * i) for i in range(count)]
     texts: dict[int, str] = {}
+    others: dict[str, int] = {}
     for i, h in enumerate(heads):
         begin = heads[names][4] + h[0]
         name = image[begin : image.index(0, begin)].decode()
+        others[name] = i
         if name.startswith(".text."):
             texts[i] = name[len(".text.") :]
     places: dict[int, set[int]] = {i: set() for i in texts}
@@ -138,24 +176,33 @@ def code(image: bytes) -> dict[str, tuple[bytes, frozenset[int]]]:
         if h[1] in (4, 9) and h[7] in texts:  # SHT_RELA, SHT_REL
             step = 24 if h[1] == 4 else 16
             places[h[7]] |= {struct.unpack_from("<Q", image, h[4] + k)[0] // 16 for k in range(0, h[5], step)}
-    return {n: (image[heads[i][4] : heads[i][4] + heads[i][5]], frozenset(places[i])) for i, n in texts.items()}
+
+    def content(i: int) -> bytes:
+        return image[heads[i][4] : heads[i][4] + heads[i][5]]
+
+    found = {}
+    for i, n in texts.items():
+        constants = content(others[f".nv.constant2.{n}"]) if f".nv.constant2.{n}" in others else b""
+        shared = heads[others[f".nv.shared.{n}"]][5] - _RESERVED if f".nv.shared.{n}" in others else 0
+        found[n] = Code(content(i), frozenset(places[i]), (heads[i][7] >> 24, constants, shared))
+    return found
 
 
-def difference(unit: tuple[bytes, frozenset[int]], whole: tuple[bytes, frozenset[int]]) -> str:
+def difference(unit: Code, whole: Code) -> str:
     """ "" for the same bytes; "addresses" where instructions differ in nothing but where strings and variables lie, or
     in where constant bank 4 has these addresses; else "other"."""
-    if unit[0] == whole[0]:
-        return ""
-    if len(unit[0]) != len(whole[0]):
+    if unit.needs != whole.needs or len(unit.text) != len(whole.text):
         return "other"
-    rows = [(unit[0][i : i + 16], whole[0][i : i + 16], i // 16) for i in range(0, len(unit[0]), 16)]
+    if unit.text == whole.text:
+        return ""
+    rows = [(unit.text[i : i + 16], whole.text[i : i + 16], i // 16) for i in range(0, len(unit.text), 16)]
 
     def is_bank_4(row: bytes) -> bool:
         return int.from_bytes(row[4:8], "little") >> 22 == 4
 
     moves = any(is_bank_4(b) for _, b, _ in rows)
     for mine, theirs, i in rows:
-        if mine == theirs or (i in unit[1] and i in whole[1]):
+        if mine == theirs or (i in unit.places and i in whole.places):
             continue
         same_rest = mine[:4] == theirs[:4] and mine[8:] == theirs[8:]
         is_move = moves and int.from_bytes(mine[:4], "little") & 0xFFF == 0x802
@@ -199,7 +246,8 @@ def measure(case: Case, program: Path, nvcc: str, work: Path, options: argparse.
             lines = table(host)
             found.kernels = len(lines)
             step = max(1, len(lines) // max(1, options.kernels))
-            kernels = lines if options.all else lines[::step][: options.kernels]
+            takes_all = any(name in case.name for name in options.all)
+            kernels = lines if takes_all else lines[::step][: options.kernels]
             expected = {name: text for image in images(whole) for name, text in code(image).items()}
         for line in kernels:
             cost = run([program, "kernel", line, case.source, unit, "--", *command, "x.o"], case.directory)
@@ -239,7 +287,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=2, help="kernels of each source [2]")
     parser.add_argument("--rounds", type=int, default=1, help="how often, in turns [1]")
     parser.add_argument("--only", action="append", default=[], help="cases whose name contains this; repeatable")
-    parser.add_argument("--all", action="store_true", help="every kernel of each source")
+    parser.add_argument("--all", action="append", default=[], help="every kernel of such cases; repeatable")
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     options = parser.parse_args()
     cuda = by_name("cuda").find(dict(os.environ))
