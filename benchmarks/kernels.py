@@ -47,6 +47,7 @@ NATTEN = Source(
 # Bytes with which each block's shared memory begins since sm_90. A kernel's section counts them, if there is one: where
 # the kernel has shared memory, or any kernel of the file an array of it without a size.
 _RESERVED = 1024
+_REGISTER_COUNT = 0x2F
 _IMAGE = bytes.fromhex("7f454c46020101")
 
 
@@ -181,10 +182,33 @@ def code(image: bytes) -> dict[str, Code]:
         return image[heads[i][4] : heads[i][4] + heads[i][5]]
 
     found = {}
+    counts = registers(content(others[".nv.info"])) if ".nv.info" in others else {}
+    numbers = symbols(content(others[".symtab"]), content(others[".strtab"]))
     for i, n in texts.items():
         constants = content(others[f".nv.constant2.{n}"]) if f".nv.constant2.{n}" in others else b""
         shared = heads[others[f".nv.shared.{n}"]][5] - _RESERVED if f".nv.shared.{n}" in others else 0
-        found[n] = Code(content(i), frozenset(places[i]), (heads[i][7] >> 24, constants, shared))
+        found[n] = Code(content(i), frozenset(places[i]), (counts.get(numbers.get(n, 0), 0), constants, shared))
+    return found
+
+
+def symbols(table: bytes, names: bytes) -> dict[str, int]:
+    """The numbers of an image's symbols."""
+    begins = (struct.unpack_from("<I", table, at)[0] for at in range(0, len(table), 24))
+    return {names[b : names.index(0, b)].decode(): number for number, b in enumerate(begins)}
+
+
+def registers(notes: bytes) -> dict[int, int]:
+    """How many registers each kernel takes, by its symbol's number: of what `.nv.info` says of all kernels."""
+    found = {}
+    at = 0
+    while at + 4 <= len(notes):
+        form, attribute, size = struct.unpack_from("<BBH", notes, at)
+        at += 4
+        if form == 4:
+            if attribute == _REGISTER_COUNT:
+                number, count = struct.unpack_from("<II", notes, at)
+                found[number] = count
+            at += size
     return found
 
 

@@ -62,7 +62,7 @@ def test_explicit_instantiations_bring_no_other_kernel_along(
 
 
 def test_an_instantiation_with_bounds_of_its_own_keeps_them(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    bounded = KERNELS.replace("void K<1>", "void __launch_bounds__(1024, 2) K<1>")
+    bounded = KERNELS.replace("void K<2>", "void __launch_bounds__(1024, 2) K<2>")
     text = {"x.cu": HEAVY + bounded + DIRECT + LAUNCHES}
     lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
     for n in (1, 2):
