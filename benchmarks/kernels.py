@@ -257,7 +257,8 @@ def table(made: Path, objcopy: str = "objcopy") -> list[str]:
 
 def measure(case: Case, program: Path, nvcc: str, work: Path, options: argparse.Namespace) -> Found:
     """Compile the case in all ways, in turns."""
-    command = (nvcc, "-gencode", f"arch=compute_{ARCH},code=sm_{ARCH}", *case.words, "-c", case.source, "-o")
+    gencode = ("-gencode", f"arch=compute_{ARCH},code=sm_{ARCH}", "-no-compress")  # large images are, by nvcc itself
+    command = (nvcc, *gencode, *case.words, "-c", case.source, "-o")
     out = work / "out"
     out.mkdir(parents=True, exist_ok=True)
     whole, host, unit = out / "whole.o", out / "host.o", out / "unit.so"
