@@ -115,7 +115,8 @@ class Reach:
         if runtime and runtime.table not in image.defined:
             whole = True
             if not runtime.wrapped or settled.units:
-                eager |= {p.blob: cudart.NOT_EXPORTED for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
+                reason = cudart.NO_WAY if runtime.wrapped else cudart.NOT_EXPORTED
+                eager |= {p.blob: reason for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
         state = (real.state | self._members.state).intersection(image.defined)
         of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)

@@ -168,7 +168,7 @@ def test_a_kernel_that_cannot_be_had_by_itself_is_remembered(blob: Built, spy: P
 def test_where_a_version_script_hides_the_way_to_the_library_blobs_are_whole(
     lazyck: Lazyck, tmp_path: Path, spy: Path
 ) -> None:
-    script = "printf '{ global: launch; ask; local: *; };' > script\n"
+    script = "printf '{ global: launch; ask; _Z*_itiPf; local: *; };' > script\n"
     blob = build(lazyck, tmp_path, FILES, blobs="*.cu", link=f"{script}{LINK} -Xlinker --version-script=script")
     assert "2 blobs deferred, 2 lazy with 4 symbols, 0 eager" in blob.said
     _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
