@@ -176,6 +176,32 @@ def test_members_that_are_defined_outside_of_their_classes_launch_no_other_kerne
     assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {b"_Z1KILi1EEvPf"}
 
 
+PICKS = {
+    "picks.cuh": """
+typedef void (*Kernel)(float*);
+template <int N> __global__ void K(float* x) { x[0] = N; }
+inline Kernel pick(int n) {
+    if (n == 1) return K<1>;
+    if (n == 2) return K<2>;
+    return nullptr;
+}
+""",
+    "picks.cu": """
+#include "picks.cuh"
+extern "C" int launch(int n, float* x) { pick(n)<<<1, 1>>>(x); return cudaGetLastError(); }
+""",
+}
+
+
+def test_a_header_s_function_that_picks_kernels_has_none_compiled_with_another(
+    lazyck: Lazyck, tmp_path: Path, spy: Path
+) -> None:
+    lazy = build(lazyck, tmp_path, PICKS)
+    assert names(lazy.run(spy, "launch", 2)[1]) == ["launch _Z1KILi2EEvPf"]
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {b"_Z1KILi2EEvPf"}
+
+
 def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     work, out = tmp_path / "work", tmp_path / "out"
     lazy = build(lazyck, work, TWO, more=["--install-dir", str(out)])

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 namespace lazyck::units {
 
@@ -316,6 +317,7 @@ class Finder {
             m_tokens = here;
         }
         Definition found = now.found;
+        found.is_template = now.has_template_head;
         found.body = open.begin;
         found.end = m_tokens.at();
         if (!now.is_operator && !found.name.empty()) m_found.push_back(found);
@@ -332,6 +334,15 @@ class Finder {
 
 std::vector<Definition> find_definitions(std::string_view text, std::string_view source) {
     return Finder(text, source).find();
+}
+
+bool mentions_one_of(std::string_view text, const std::set<std::string_view>& names) {
+    Tokens tokens(text, {});
+    Token token;
+    while (tokens.next(token)) {
+        if (names.count(token.text) != 0) return true;
+    }
+    return false;
 }
 
 std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,

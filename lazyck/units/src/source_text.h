@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Definition {
     bool is_constant = false;  // constexpr or consteval: device code may evaluate it
     bool is_deduced = false;   // its body says what it returns
     bool has_initializers = false;
+    bool is_template = false;
     bool is_instantiation = false;
     bool is_specialization = false;  // an explicit one
     bool is_qualified = false;       // as `Class::f`, which was declared before
@@ -29,6 +31,9 @@ struct Definition {
 // The definitions that stand in namespaces (not those in classes). What is not understood is left out: that costs the
 // time to compile it.
 std::vector<Definition> find_definitions(std::string_view text, std::string_view source);
+
+// Whether one of `names` is a word of `text`.
+bool mentions_one_of(std::string_view text, const std::set<std::string_view>& names);
 
 // `text` with `replacement` in the place of each chosen body, as many lines long.
 std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,

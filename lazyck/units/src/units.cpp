@@ -91,9 +91,16 @@ enum class Rung { named, emptied };
 std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
     const std::string_view name = plain_name(kernel.spelling);
     auto definitions = find_definitions(text, source);
-    const auto is_taken_out = [rung](const Definition& d) {
+    std::set<std::string_view> kernels;
+    for (const Definition& d : definitions) {
+        if (d.is_kernel) kernels.insert(d.name);
+    }
+    // A header's functions have a use in the host code of sources only, too, where they choose among kernels.
+    const auto is_taken_out = [&, rung](const Definition& d) {
         const bool is_host = !d.is_kernel && !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
-        return rung == Rung::named && d.is_own && is_host;
+        if (rung != Rung::named || !is_host || d.is_instantiation) return false;
+        const std::string_view body = std::string_view(text).substr(d.body, d.end - d.body);
+        return d.is_own || (!d.is_template && mentions_one_of(body, kernels));
     };
     for (Definition& d : definitions) {
         // Its class has declared it, and it cannot be declared again outside of that.
