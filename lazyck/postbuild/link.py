@@ -357,7 +357,7 @@ def link_once(
     objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
     places = places_of(link, settings)
     eager_names = [e.object.name for e in settled.compiled]
-    demanded = demands if has_runtime else None
+    demanded = replace(demands, has_blobs=bool(settled.lazy)) if has_runtime else None
     soname = soname_for(link, inputs, settled)
     words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded, wrapped)
     st = state.LinkState(

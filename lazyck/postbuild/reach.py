@@ -48,6 +48,7 @@ class Demands:
     renamed: frozenset[str] = frozenset()
     unnamed: frozenset[str] = frozenset()
     whole: bool = False
+    has_blobs: bool = True  # kernels' units use nothing of the library
 
 
 class Reach:

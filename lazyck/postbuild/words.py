@@ -101,7 +101,7 @@ class Keeper:
         self, link: LinkCommand, directory: Path, places: Places, demands: Demands | None = None, soname: str = ""
     ) -> None:
         self._link, self._places = link, places
-        self._revealed = demands.revealed if demands else None
+        self._revealed = demands.revealed if demands and demands.has_blobs else None
         self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = directory / "objects"

@@ -13,6 +13,8 @@ from cuda_machine import needs_nvcc
 from cuda_units import Built, build, used
 from support import Lazyck
 
+from lazyck.postbuild.elf import read_shared
+
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
 TWO = {
@@ -47,6 +49,16 @@ def test_host_units_in_a_static_archive(lazyck: Lazyck, tmp_path: Path, spy: Pat
     link = "ar rcs libtwo.a two.cu.o\nnvcc -shared caller.cu.o libtwo.a -o libx.so -cudart shared"
     lazy = build(lazyck, tmp_path, TWO | caller, link=link)
     assert names(lazy.run(spy, "call", 1)[1]) == ONE_KERNEL
+
+
+def test_where_there_is_no_blob_nothing_is_exported_that_is_hidden(lazyck: Lazyck, tmp_path: Path) -> None:
+    state = """
+struct __attribute__((visibility("hidden"))) State { static inline int count = 0; };
+__global__ void K() {}
+extern "C" int launch(int n, float*) { K<<<1, 1>>>(); return State::count += n; }
+"""
+    build(lazyck, tmp_path, {"state.cu": state}, "-std=c++17")
+    assert {"launch"} == {n for n in read_shared(tmp_path / "libx.so").defined if n in ("launch", "_ZN5State5countE")}
 
 
 def test_a_source_without_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
