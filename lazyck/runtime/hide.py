@@ -19,8 +19,7 @@ _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interf
 _HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # functions of the C++ library that the runtime has itself
 _MARK = b".lazyck"
 _ROW = struct.Struct("<IBBHQQ")
-_LOCAL, _WEAK = 0, 2  # bindings
-_HIDDEN = 2
+_LOCAL, _HIDDEN = 0, 2
 _PLACE_IN_HEADER = 24  # of a section's offset in the file, before its size
 
 
@@ -37,9 +36,7 @@ def set_apart(path: Path) -> None:
         rows = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
             text = bytes(strings[name : strings.index(0, name)])
-            # Inline functions of headers are hidden already, and each object has those that it uses.
-            is_apart = not other & 3 or info >> 4 == _WEAK
-            is_own = bool(section) and is_apart and not _KEPT.match(text.decode())
+            is_own = bool(section) and not other & 3 and not _KEPT.match(text.decode())
             if info >> 4 != _LOCAL and (is_own or text.decode() in _HAD):
                 name, other = len(strings), other | _HIDDEN
                 strings += text + _MARK + b"\0"
