@@ -173,7 +173,7 @@ def test_a_kernel_that_a_real_object_and_a_blob_define_has_one_handle(visible: L
 
 def test_a_blob_with_device_data_and_kernels_of_its_own_is_lazy(visible: Library, spy: Path) -> None:
     assert run(visible, spy, 4)[1] == ["ask table", "launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]
-    assert list((visible.where / "cache").rglob("own-*.so"))
+    assert list((visible.where / "cache").rglob("own.host-*.so"))
 
 
 def test_kernels_that_nvcc_hides(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
