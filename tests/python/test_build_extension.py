@@ -182,7 +182,7 @@ def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(build: Build, tmp_p
     code = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
     first = python(project, code, **run)
     assert int(first.stdout) in (0, 35, 100), first.stderr  # fine, no driver, no device
-    assert "compiled fill_7 for 80" in first.stderr
+    assert "compiled fill_7.host for 80" in first.stderr
     second = python(project, code, PATH="/nonexistent", **run)
     assert (second.stdout, said(second)) == (first.stdout, []), second.stderr
 
