@@ -302,7 +302,7 @@ def test_cuda_blobs_with_a_host_compiler_by_its_path(lazyck: Lazyck, tmp_path: P
     assert json.loads(lazyck("inspect", project.library, "--json").stdout)["archs"] == ["80"]
     result, said = call(project.library, 1, LAZYCK_ARCHS="80")
     assert result == "21", said
-    assert "compiled one for 80" in said
+    assert "compiled one.host for 80" in said
 
 
 # -- errors ----------------------------------------------------------------------------------------------------
