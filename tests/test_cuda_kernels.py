@@ -142,7 +142,8 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
     log = library.where / f"spy.{n}"
     log.write_text("")
     code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nopen('{log}', 'a').write('run\\n')\nprint(x.run({n}, None))\n"
-    env = {**library.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
+    # else the order of the tests says which blobs go by kernel
+    env = {**library.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
     done = subprocess.run(["python3", "-c", code], cwd=library.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     seen = log.read_text().partition("run\n")[2].splitlines()

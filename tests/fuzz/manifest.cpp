@@ -1,4 +1,7 @@
-// The manifest of a lazy library: whatever bytes it is made of, every row reads or throws.
+// The manifest of a lazy library: whatever bytes it is made of, every row reads or throws. What follows it is the table
+// of a blob's host unit, of which rows are made too.
+#include <cstring>
+
 #include "error.hpp"
 #include "manifest_view.h"
 
@@ -23,6 +26,20 @@ void take(const lazyck::rt::Strings& texts) {
     for (const std::string& text : texts) take(text);
 }
 
+// The rows of a view, and the symbols that each is to define.
+void read_blobs(const lazyck::rt::ManifestView& view) {
+    using namespace lazyck::rt;
+    // A table's size is bounded by the file's, so all rows can be read; the first ones will do.
+    for (std::uint32_t i = 0; i < view.blob_count() + 1 && i < 100; ++i) {
+        const bool is_read = attempt([&] {
+            const BlobRow row = view.blob(i);
+            for (const char* text : {row.name, row.source, row.digest, row.kernel}) take(text);
+            take(view.symbols_of(row));
+        });
+        if (!is_read) break;
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -33,16 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
              {&ManifestView::library, &ManifestView::soname, &ManifestView::cache_name, &ManifestView::root})
             attempt([&] { take((view.*text)()); });
         attempt([&] { take(view.archs()); });
-        // A table's size is bounded by the file's, so all rows can be read; the first ones will do.
-        for (std::uint32_t i = 0; i < view.blob_count() + 1 && i < 100; ++i) {
-            const bool is_read = attempt([&] {
-                const BlobRow row = view.blob(i);
-                for (const char* text : {row.name, row.source, row.digest}) take(text);
-                for (std::uint32_t k = 0; k < row.symbol_count && k < 100; ++k)
-                    take(view.symbol_name(row.first_symbol + k));
-            });
-            if (!is_read) break;
-        }
+        read_blobs(view);
         for (std::uint32_t i = 0; i < view.symbol_count() + 1 && i < 100; ++i) {
             if (!attempt([&] { g_read += view.symbol_blob(i); })) break;
         }
@@ -55,6 +63,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             });
             if (!is_read) break;
         }
+        // A header's size is checked against the input's.
+        std::uint32_t end;
+        std::memcpy(&end, data + 12, sizeof end);
+        const Strings lines = lines_of_table({reinterpret_cast<const char*>(data) + end, size - end});
+        attempt([&] { read_blobs(view.parts(0, lines)); });
+        for (const std::string& line : lines) attempt([&] { read_blobs(view.kernel(0, line)); });
     });
     return 0;
 }

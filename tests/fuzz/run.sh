@@ -76,7 +76,7 @@ for target in ${@:-$native $decoders}; do
     fi
     set -- "$out/$target"
     case $target in
-    manifest) build manifest "$src/manifest_view.cpp" "$src/machine.cpp" $base ;;
+    manifest) build manifest "$src/manifest_view.cpp" "$src/load_error.cpp" "$src/machine.cpp" $base ;;
     elf) build elf "$src/elf_view.cpp" ;;
     entry) build entry "$src/elf_view.cpp" "$src/machine.cpp" "$src/checked_file.cpp" "$src/company.cpp" "$src/debugger.cpp" "$src/memory_file.cpp" "$src/cache.cpp" \
         "$src/costs.cpp" "$src/staging.cpp" $base ;;

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.interceptor.conf import SharedConf, ShimConf, render
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
 from lazyck.remote import EntryName, lease
 from lazyck.remote import record as remote_record
 from lazyck.toolchains import ALL, by_name
@@ -26,9 +26,14 @@ MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),
     (Recipe("host", "g++", "/h", ("HOME_X",), ("c++", "-c", "\x01S"), ("c++", "\x01I"), ("--arch=\x01a",),
             (("A", "b"),)),),
-    (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value")),),
+    (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value"), units=Units("ab" * 8, 0, 0)),),
     (("eager", "why"),), "seed", "d", "x86_64",
 )  # fmt: skip
+# The table of a host unit: the kernels that it registers, its device variables, and the line of the whole blob.
+TABLE = (
+    b"kernel\t_Z3addPf\tptx\tadd\t\t1234abcd\nkernel\t_ZN12_GLOBAL__N_13mulEPf\tptx\tmul\tvoid (*)(float *)\t1234abcd\n"
+    b"whole\t*\t\t\t\t1234abcd\nvariable\t_ZL5scale\nfile\t/a.cuh\n"
+)
 
 RECORD = remote_record.Record(
     EntryName("0123456789abcdef" * 2, "libdemo/gfx942-hip-1/add-0123456789abcdef.so"), "ab" * 32, 12345, 20.5, 70000,
@@ -112,7 +117,11 @@ def corpus(directory: Path) -> None:
     kept = b"LZHDRS1\0" + struct.pack("<Q", 3) + b"key" + struct.pack("<Q6Q", 1, *range(6)) + b"/dev/null\0"
     rows = struct.pack("<4Q", 4096, 0, 8192, 1)
     seeds = {
-        "manifest": {"demo": encode(MANIFEST), "empty": encode(Manifest("d", "", "", "", (), (), ()))},
+        "manifest": {
+            "demo": encode(MANIFEST),
+            "table": encode(MANIFEST) + TABLE,
+            "empty": encode(Manifest("d", "", "", "", (), (), ())),
+        },
         "elf": {"gnu": gnu, "sysv": sysv},
         "entry": {
             "gnu": b"T" + gnu,

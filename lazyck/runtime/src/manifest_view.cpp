@@ -140,7 +140,8 @@ std::uint32_t ManifestView::blob_count() const {
 
 BlobRow ManifestView::blob(std::uint32_t index) const {
     if (!m_parts) return own_blob(index);
-    const PartRow& part = m_parts->at(index);
+    if (index >= m_parts->size()) fail_damaged("no such part");
+    const PartRow& part = (*m_parts)[index];
     BlobRow row = own_blob(m_whole);
     row.name = part.name.c_str();
     row.digest = part.digest.c_str();

@@ -20,9 +20,9 @@ def build(place: Place, report: Report) -> None:
     launches.build_in(place, place.work / "ptx", "lazy", "shared", f"arch=compute_{OTHER},code=compute_{OTHER}")
 
 
-def entries(place: Place, cache: str) -> list[Path]:
-    """The entries of a cache of ours."""
-    return sorted((place.work / cache).rglob("*.so"))
+def with_kernels(place: Place, cache: str) -> set[Path]:
+    """The entries of a cache of ours that have device code."""
+    return {entry for entry in (place.work / cache).rglob("*.so") if ".host-" not in entry.name}
 
 
 def prove(place: Place, report: Report) -> None:
@@ -39,16 +39,21 @@ def prove(place: Place, report: Report) -> None:
     say(f"LAZYCK_ARCHS={OTHER},{own}: an entry has both", f"for {OTHER}" in said and own in said, lines)
     lines, said = launches.prove_of(place, place.work / "ptx" / "liblaunches.so", PROOF)
     say("a build with PTX alone is compiled for the device", f"for {own}" in said, lines)
-    # the other arch's entry first; the device's own is compiled all the same
-    launches.prove(place, "lazy", "shared", PROOF, "cache-wrong", LAZYCK_ARCHS=OTHER)
-    wrong = entries(place, "cache-wrong")
-    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-wrong")
-    both = entries(place, "cache-wrong")
-    say("an entry of another arch is not taken for the device's", f"for {own}" in said and len(both) == 2, lines)
-    (right,) = set(both) - set(wrong)
-    shutil.copyfile(wrong[0], right)
-    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-wrong")
-    say("one that lies in the place of the device's is thrown away", "compiled scale" in said, lines)
+    for by_kernel, which in (("0", ""), ("1", " of one kernel")):
+        cache = f"cache-wrong-{by_kernel}"
+        words = (place, "lazy", "shared", PROOF, cache)
+        # the other arch's entry first; the device's own is compiled all the same
+        launches.prove(*words, LAZYCK_BY_KERNEL=by_kernel, LAZYCK_ARCHS=OTHER)
+        wrong = with_kernels(place, cache)
+        lines, said = launches.prove(*words, LAZYCK_BY_KERNEL=by_kernel)
+        right = with_kernels(place, cache) - wrong
+        was_compiled = f"for {own}" in said and len(wrong) == len(right) == 1
+        say(f"an entry{which} of another arch is not taken for the device's", was_compiled, lines)
+        if was_compiled:
+            shutil.copyfile(*wrong, *right)
+        lines, said = launches.prove(*words, LAZYCK_BY_KERNEL=by_kernel)
+        is_again = was_compiled and "compiled scale" in said
+        say(f"one{which} that lies in the place of the device's is thrown away", is_again, lines)
 
 
 STAGE = Stage(
