@@ -44,7 +44,7 @@ MACHINE_FLAGS = {
 # unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = ("-pthread", "-ldl")
-_LAYOUT = "4"  # of the objects in the store, beyond what compiler and flags say: see hide.py
+_LAYOUT = "6"  # of the objects in the store, beyond what compiler and flags say: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
 

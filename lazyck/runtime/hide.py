@@ -19,7 +19,8 @@ _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interf
 _HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # functions of the C++ library that the runtime has itself
 _MARK = b".lazyck"
 _ROW = struct.Struct("<IBBHQQ")
-_LOCAL, _HIDDEN = 0, 2
+_LOCAL, _WEAK = 0, 2  # bindings
+_HIDDEN = 2
 _PLACE_IN_HEADER = 24  # of a section's offset in the file, before its size
 
 
@@ -33,12 +34,17 @@ def set_apart(path: Path) -> None:
             return
         # A string table may serve sections, too, and names may share their ends: what is there stays.
         strings = bytearray(table.stringtable.data())
-        rows = []
+        # Of groups of sections with one name a linker keeps the first and discards the library's own.
+        groups = {section["sh_info"] for section in image.iter_sections("SHT_GROUP")}
+        rows: list[bytes] = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
             text = bytes(strings[name : strings.index(0, name)])
-            is_own = bool(section) and not other & 3 and not _KEPT.match(text.decode())
-            if info >> 4 != _LOCAL and (is_own or text.decode() in _HAD):
-                name, other = len(strings), other | _HIDDEN
+            is_global = info >> 4 != _LOCAL
+            # Inline functions of headers are hidden already, and each object has those that it uses.
+            is_own = is_global and bool(section) and (not other & 3 or info >> 4 == _WEAK)
+            is_apart = (is_own or len(rows) in groups) and not _KEPT.match(text.decode())
+            if is_apart or (is_global and text.decode() in _HAD):
+                name, other = len(strings), other | (_HIDDEN if is_global else 0)
                 strings += text + _MARK + b"\0"
             rows.append(_ROW.pack(name, info, other, section, value, size))
         at_end = f.seek(0, 2)

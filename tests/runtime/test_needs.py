@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -42,3 +43,21 @@ def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
     subprocess.run([compiler, *words], check=True)
     needed = elf.read_shared("x.so").needed
     assert "libcopies.so" not in needed and any(name.startswith("libstdc++") for name in needed), needed
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_no_inline_function_of_the_runtime_meets_one_of_the_library(tmp_path: Path, compiler: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    # a linker takes the strictest visibility of all: the library's own would be hidden
+    objects = runtime_objects(tmp_path / "store", compiler, ())
+    shown = subprocess.run(["nm", "--defined-only", *objects], check=True, capture_output=True, text=True).stdout
+    weak = {line.split()[2] for line in shown.splitlines() if len(line.split()) == 3 and line.split()[1] in "WV"}
+    assert any(name.endswith(".lazyck") for name in weak)
+    assert not {name for name in weak if not name.endswith(".lazyck") and "CompileError" not in name}
+    # of groups with one name a linker keeps the first
+    groups = subprocess.run(["readelf", "-gW", *objects], check=True, capture_output=True, text=True).stdout
+    signatures = set(re.findall(r"COMDAT group section .* \[(.*)\] contains", groups))
+    assert signatures and not {
+        name for name in signatures if not name.endswith(".lazyck") and "CompileError" not in name
+    }
