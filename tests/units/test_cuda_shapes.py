@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuda_machine import needs_nvcc
-from cuda_units import Built, build, used
+from cuda_units import Built, build, build_ahead, used
 from support import Lazyck
 
 from lazyck.postbuild.elf import read_shared
@@ -375,3 +375,99 @@ def test_prebuild_lists_sources_or_their_kernels_and_makes_either(lazyck: Lazyck
     prebuild("build", *words, "--all")
     for n in (1, 2):
         assert len(used(lazy.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1")[1])) == 1
+
+
+# what a device pass that reads a body of the host's does not get past
+HOST_ONLY = """
+#ifdef __CUDA_ARCH__
+#define HOST_ONLY static_assert(sizeof(int) == 0, "read for the device")
+#else
+#define HOST_ONLY
+#endif
+#define RETURNS(n) { HOST_ONLY; return n; }
+template <int N> struct Base {};
+inline int plain(int n) RETURNS(n + 1)
+namespace inner { extern "C" { static inline int in_c() RETURNS(2) } }
+enum class Kind : int { one = (1 << 0) };
+inline Kind kind() RETURNS(Kind::one)
+struct Outer final : Base<(2 > 1)> {
+    Outer() : a(1), b{2} { HOST_ONLY; }
+    explicit Outer(int n) noexcept(sizeof(int) > 2) : Outer() { HOST_ONLY; a = n; }
+    ~Outer() { HOST_ONLY; }
+    Outer(const Outer&) = default;
+    int member() const noexcept RETURNS(a + b)
+    static int shared() RETURNS(3)
+    bool operator<(const Outer& other) const RETURNS(a < other.a)
+    int operator()(int n) RETURNS(n)
+    operator bool() const RETURNS(true)
+    friend int operator+(const Outer& x, int n) RETURNS(x.a + n)
+    int later(int n);
+    operator long() const;
+    static int twice(int n) RETURNS(2 * n)
+    struct Inner { int number() RETURNS(4) } inner;
+    __host__ __device__ int everywhere() const { return 5; }
+    constexpr int constant() const { return 6; }
+    auto deduced() const { return 7; }
+    template <class T> T any(T n) { return n; }
+    int (*pointer)(int){&twice};
+    int a, b = 1;
+};
+inline int Outer::later(int n) RETURNS(n + a)
+inline Outer::operator long() const RETURNS(8)
+"""
+
+
+@pytest.mark.differs("ahead of time the device reads it, and ends there")
+def test_the_device_is_spared_what_the_host_does_in_headers(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    source = """
+#include "host.cuh"
+template <int N> __global__ void K(float* x) { x[0] = N; }
+extern "C" int launch(int n, float* x) {
+    Outer o, p(n);
+    K<1><<<1, 1>>>(x);
+    return plain(n) + inner::in_c() + int(kind()) + o.member() + Outer::shared() + (o < p) + o(n) + bool(o) + (o + n) +
+           o.later(n) + int(long(o)) + o.inner.number() + o.everywhere() + o.constant() + o.deduced() + o.any(n) +
+           o.pointer(n);
+}
+"""
+    lazy = build(lazyck, tmp_path, {"host.cuh": HOST_ONLY, "one.cu": source})
+    said, lines = lazy.run(spy, "launch", 1)
+    assert (said, names(lines)) == ("50", ONE_KERNEL)
+    (made,) = (tmp_path / "cache").rglob("*.so")
+    assert made.name.startswith("one.K-")
+
+
+# what launches a kernel, and whose name nothing that leads there has
+UNNAMED = {
+    "pipe.cuh": """
+template <int N> __global__ void K(float* x) { x[0] = N; }
+struct To {};
+template <class T> void operator|(T* x, To) { K<1><<<1, 1>>>(x); }
+inline void start(float* x) { x | To(); }
+""",
+    "state.cuh": """
+template <class T> __device__ T state;
+inline int ask() { void* found; return cudaGetSymbolAddress(&found, state<float>); }
+""",
+    "one.cu": """
+#include "pipe.cuh"
+int ask_elsewhere();
+extern "C" int launch(int n, float* x) {
+    if (n == 1) start(x);
+    return n == 2 ? ask_elsewhere() : cudaGetLastError();
+}
+""",
+    "two.cu": """
+#include "state.cuh"
+int ask_elsewhere() { return ask(); }
+""",
+}
+
+
+def test_what_no_name_leads_to_is_registered(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path / "lazy", UNNAMED, "-std=c++17")
+    ahead = build_ahead(tmp_path / "ahead", UNNAMED, "-std=c++17")
+    for n in (1, 2):
+        mine, theirs = lazy.run(spy, "launch", n), ahead.run(spy, "launch", n)
+        assert names(mine[1]) == names(theirs[1]) != []
+        assert mine[0] == theirs[0]

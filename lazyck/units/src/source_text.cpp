@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <unordered_map>
 
 namespace lazyck::units {
 
@@ -124,12 +125,17 @@ class Tokens {
     bool m_is_in_source = false;
 };
 
-// One declaration in a namespace, as far as it was read.
+// One declaration in a namespace or in a class, as far as it was read.
 struct Declaration {
     Definition found;
     std::string_view last_word;
+    std::string_view name;  // of what is no function
     bool is_empty = true;
     bool is_namespace = false, is_linkage = false, is_class = false, has_value = false, has_parameters = false;
+    bool has_bases = false;        // what a class is derived from was begun
+    bool has_members = false;      // or enumerators, or a value in braces
+    bool is_odd = false;           // it may look like a function that it is not
+    std::size_t initializers = 0;  // where a constructor's begin
     bool is_operator = false;
     bool is_template = false, has_template_head = false;
     bool is_behind_scope = false;         // the last token was `::`, or that with `~`
@@ -170,7 +176,7 @@ class Finder {
  public:
     Finder(std::string_view text, std::string_view source) : m_text(text), m_tokens(text, source) {}
 
-    std::vector<Definition> find() {
+    Definitions find() {
         Declaration now;
         Token token;
         while (m_tokens.next(token)) {
@@ -179,9 +185,14 @@ class Finder {
                 now.found.begin = token.begin;
                 now.found.is_own = m_tokens.is_in_source();
             }
-            if (!read(token, now)) return std::move(m_found);
+            if (!read(token, now)) break;
         }
-        return std::move(m_found);
+        if (!m_classes.empty()) {  // it ends within
+            now = m_classes.front();
+            m_classes.clear();
+            close(now, m_tokens.at());
+        }
+        return std::move(m_out);
     }
 
  private:
@@ -191,7 +202,7 @@ class Finder {
         now.is_behind_scope = token.is("::") || (c == '~' && is_behind_scope);
         if (is_word_start(c)) {
             read_word(token.text, now);
-            now.is_last_word_qualified = is_behind_scope;
+            if (!now.is_operator || token.is("operator")) now.is_last_word_qualified = is_behind_scope;
             return true;
         }
         switch (c) {
@@ -200,12 +211,17 @@ class Finder {
                     now.found.is_instantiation = true;
                     now.found.body = now.found.begin;
                     now.found.end = m_tokens.at();
-                    m_found.push_back(now.found);
+                    add(now.found);
                 }
-                now = {};
+                close(now, m_tokens.at());
                 return true;
-            case '}':  // of a namespace
-                now = {};
+            case '}':  // of a namespace or a class
+                if (m_classes.empty()) {
+                    now = {};
+                } else {
+                    now = m_classes.back();
+                    m_classes.pop_back();
+                }
                 return true;
             case '(':
                 return read_group(token, now);
@@ -216,10 +232,13 @@ class Finder {
             case '{':
                 return read_braces(token, now);
             case '=':
-                if (!now.is_operator) now.has_value = true;
+                if (!now.is_operator) {
+                    now.has_value = true;
+                    if (now.name.empty()) now.name = now.last_word;
+                }
                 return true;
             case ':':
-                if (c == ':' && token.text.size() == 1 && now.has_parameters) now.found.has_initializers = true;
+                if (token.text.size() == 1) read_colon(token, now);
                 return true;
             case '"':
                 now.is_linkage |= now.last_word == "extern";
@@ -231,14 +250,29 @@ class Finder {
 
     static void read_word(std::string_view word, Declaration& now) {
         if (word == "template" && (now.last_word.empty() || now.last_word == "extern")) now.is_template = true;
+        if (word == "final" && now.is_class && now.name.empty()) now.name = now.last_word;
         now.last_word = word;
         if (word == "namespace") now.is_namespace = true;
         if (word == "class" || word == "struct" || word == "union" || word == "enum") now.is_class = true;
+        // what stands in braces is no class: enumerators, a constructor's way to catch what its initializers throw
+        if (word == "enum" || word == "try" || word == "catch") now.is_odd = true;
         if (word == "constexpr" || word == "consteval") now.found.is_constant = true;
         if (word == "auto" || word == "decltype") now.found.is_deduced = true;
+        if (word == "virtual" || word == "override" || word == "final") now.found.is_virtual = true;
         if (word == "operator") now.is_operator = true;
         if (word == "__global__") now.found.is_kernel = true;
         if (word == "__device__") now.found.is_device = true;
+    }
+
+    void read_colon(const Token& colon, Declaration& now) {
+        if (now.has_parameters) {
+            if (now.initializers == 0) now.initializers = colon.begin;
+        } else if (now.is_class) {
+            if (now.name.empty()) now.name = now.last_word;
+            now.has_bases = true;
+        } else if (now.last_word == "public" || now.last_word == "protected" || now.last_word == "private") {
+            now = {};
+        }
     }
 
     bool read_group(const Token& open, Declaration& now) {
@@ -248,7 +282,10 @@ class Finder {
             if (word != "decltype" && word != "requires") {
                 now.read_attribute(word, m_text.substr(open.begin, m_tokens.at() - open.begin));
             }
-        } else if (!now.has_parameters && !now.has_value) {
+        } else if (!now.has_parameters && !now.has_value && !now.has_bases) {
+            // a pointer to a function, in its brackets
+            const std::size_t first = m_text.find_first_not_of(" \n", open.begin + 1);
+            now.is_odd |= m_text[first] == '*' || m_text[first] == '&';
             now.has_parameters = true;
             now.found.name = word;
             now.found.is_qualified = now.is_last_word_qualified;
@@ -299,50 +336,88 @@ class Finder {
             now = {};  // what stands in it is read as what stands around it
             return true;
         }
+        if (now.name.empty()) now.name = now.last_word;
+        if (now.is_class && !is_function && !now.has_value && !now.has_members && !now.is_template && !now.is_odd) {
+            now.has_members = true;
+            now.last_word = {};
+            m_classes.push_back(now);
+            now = {};
+            return true;
+        }
         if (!m_tokens.skip_group('{', '}')) return false;
         if (!is_function) {
+            now.has_members = true;
             now.last_word = {};
-            if (!now.is_class && !now.has_value) now = {};
             return true;  // a class or a value: a `;` follows
         }
-        if (now.found.has_initializers) {
-            // Of a constructor: members in braces, and the body last; whichever this was, nothing is replaced.
+        if (now.initializers != 0) {
+            // Members in braces, and the body last.
             now.last_word = {};
             Token next;
             const Tokens here = m_tokens;
-            if (m_tokens.next(next) && (next.is("{") || next.is(","))) {
-                m_tokens = here;
-                return true;
-            }
+            const bool is_next = m_tokens.next(next);
             m_tokens = here;
+            if (is_next && (next.is("{") || next.is(",") || next.is("."))) return true;
         }
         Definition found = now.found;
         found.is_template = now.has_template_head;
-        found.body = open.begin;
+        found.body = now.initializers != 0 ? now.initializers : open.begin;
         found.end = m_tokens.at();
-        if (!now.is_operator && !found.name.empty()) m_found.push_back(found);
-        now = {};
+        if (!found.name.empty() && !now.is_odd) add(found);
+        close(now, m_tokens.at());
         return true;
+    }
+
+    void add(Definition& found) {
+        found.declaration = m_out.all.size();
+        m_out.functions.push_back(found);
+    }
+
+    // A declaration ends at `end`.
+    void close(Declaration& now, std::size_t end) {
+        if (m_classes.empty() && !now.is_empty) {
+            const bool is_function = now.has_parameters && !now.has_value;
+            const std::string_view name = is_function ? now.found.name : now.name.empty() ? now.last_word : now.name;
+            const bool is_template = now.has_template_head && now.found.is_device && !is_function && !now.is_class;
+            m_out.all.push_back({now.is_operator ? std::string_view() : name, now.found.begin, end, is_template});
+        }
+        now = {};
     }
 
     std::string_view m_text;
     Tokens m_tokens;
-    std::vector<Definition> m_found;
+    std::vector<Declaration> m_classes;  // that what is read stands in
+    Definitions m_out;
 };
 
 }  // namespace
 
-std::vector<Definition> find_definitions(std::string_view text, std::string_view source) {
-    return Finder(text, source).find();
-}
+Definitions find_definitions(std::string_view text, std::string_view source) { return Finder(text, source).find(); }
 
-bool mentions_one_of(std::string_view text, const std::set<std::string_view>& names) {
-    Tokens tokens(text, {});
-    Token token;
-    while (tokens.next(token)) {
-        if (names.count(token.text) != 0) return true;
+std::vector<bool> that_reach(std::string_view text, const std::vector<Declared>& all,
+                             std::set<std::string_view> names) {
+    std::unordered_map<std::string_view, std::vector<std::size_t>> users;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        Tokens tokens(text.substr(all[i].begin, all[i].end - all[i].begin), {});
+        Token token;
+        while (tokens.next(token)) {
+            if (!is_word_start(token.text[0])) continue;
+            std::vector<std::size_t>& those = users[token.text];
+            if (those.empty() || those.back() != i) those.push_back(i);
+        }
     }
-    return false;
+    std::vector<bool> found(all.size());
+    std::vector<std::string_view> open(names.begin(), names.end());
+    while (!open.empty()) {
+        const auto those = users.find(open.back());
+        open.pop_back();
+        if (those == users.end()) continue;
+        for (const std::size_t user : those->second) {
+            found[user] = true;
+            if (!all[user].name.empty() && names.insert(all[user].name).second) open.push_back(all[user].name);
+        }
+    }
+    return found;
 }
 
 std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,

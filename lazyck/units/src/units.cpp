@@ -1,6 +1,8 @@
 #include "units.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -41,12 +43,65 @@ void add_files(std::string_view text, std::set<std::string>& files) {
     }
 }
 
-// A device pass's text with the bodies of kernels emptied: what is registered stands in their heads.
-std::string without_kernel_bodies(const std::string& text, const std::string& source) {
-    const auto definitions = find_definitions(text, source);
-    return with_bodies_replaced(text, definitions, [](const Definition& d) {
-        return std::string_view(d.is_kernel && !d.is_instantiation ? "{}" : "");
+bool is_of_host_alone(const Definition& d) {
+    return !d.is_kernel && !d.is_device && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
+}
+
+// Has the whole definition replaced where `is_taken_out` is true of one whose class has declared it: it cannot be
+// declared again outside of that.
+void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out) {
+    for (Definition& d : functions) {
+        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
+    }
+}
+
+// A device pass's text with the bodies of kernels emptied: what is registered stands in their heads. Where it
+// `is_lean`, host functions that seem to lead to no kernel and no device variable are declarations: what they use of
+// large headers costs more than all the rest.
+std::string text_for_stubs(const std::string& text, const std::string& source, bool is_lean) {
+    Definitions found = find_definitions(text, source);
+    std::vector<bool> is_needed;
+    if (is_lean) {
+        std::set<std::string_view> names;
+        for (const Definition& d : found.functions) {
+            if (d.is_kernel) names.insert(d.name);
+        }
+        // Instances of variables are registered, too, if somebody uses them: by the functions of the CUDA runtime that
+        // take a symbol, or without.
+        for (const Declared& d : found.all) {
+            const bool takes_symbol = d.name.substr(0, 4) == "cuda" && d.name.find("Symbol") != std::string_view::npos;
+            if (takes_symbol || d.is_device_template) names.insert(d.name);
+        }
+        is_needed = that_reach(text, found.all, std::move(names));
+    }
+    const auto is_taken_out = [&](const Definition& d) {
+        return is_lean && is_of_host_alone(d) && !d.is_template && !is_needed[d.declaration];
+    };
+    widen(found.functions, is_taken_out);
+    return with_bodies_replaced(text, found.functions, [&](const Definition& d) -> std::string_view {
+        if (d.is_kernel && !d.is_instantiation) return "{}";
+        return is_taken_out(d) ? ";" : "";
     });
+}
+
+constexpr char k_no_stub[] = "lazyck_no_stub";
+
+// The host's code, which uses k_no_stub where it launches an instance of a kernel that nothing registers; {} where that
+// cannot be had. As the compiler has it, such a launch fails.
+std::optional<std::string> with_guarded_stubs(const std::string& text) {
+    constexpr std::string_view k_stub = "static void __wrapper__device_stub_", k_template = "template< ";
+    constexpr std::string_view k_unregistered = "{ ::cudaLaunchKernel(0, 0, 0, 0, 0, 0);}";
+    std::string out = std::string("extern \"C\" void ") + k_no_stub + "();\n";
+    std::size_t at = 0;
+    for (std::size_t i = text.find(k_stub); i != std::string::npos; i = text.find(k_stub, i + 1)) {
+        const std::size_t begin = text.rfind('\n', i) + 1, end = std::min(text.find('\n', i), text.size());
+        const std::size_t body = text.find(k_unregistered, i);
+        if (text.compare(begin, k_template.size(), k_template) != 0 || body == std::string::npos || body > end)
+            return {};
+        out.append(text, at, body - at).append("{").append(k_no_stub).append("();}");
+        at = body + k_unregistered.size();
+    }
+    return out.append(text, at, std::string::npos);
 }
 
 // The last name in `ns::kernel<float, 3>`.
@@ -90,22 +145,12 @@ enum class Rung { named, emptied };
 // The text of a device pass for `kernel` alone.
 std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
     const std::string_view name = plain_name(kernel.spelling);
-    auto definitions = find_definitions(text, source);
-    std::set<std::string_view> kernels;
-    for (const Definition& d : definitions) {
-        if (d.is_kernel) kernels.insert(d.name);
-    }
-    // A header's functions have a use in the host code of sources only, too, where they choose among kernels.
-    const auto is_taken_out = [&, rung](const Definition& d) {
-        const bool is_host = !d.is_kernel && !d.is_device && !d.is_constant && !d.is_deduced && !d.has_initializers;
-        if (rung != Rung::named || !is_host || d.is_instantiation) return false;
-        const std::string_view body = std::string_view(text).substr(d.body, d.end - d.body);
-        return d.is_own || (!d.is_template && mentions_one_of(body, kernels));
+    std::vector<Definition> definitions = find_definitions(text, source).functions;
+    // Templates of headers cost little while nobody uses them.
+    const auto is_taken_out = [rung](const Definition& d) {
+        return rung == Rung::named && is_of_host_alone(d) && (d.is_own || !d.is_template);
     };
-    for (Definition& d : definitions) {
-        // Its class has declared it, and it cannot be declared again outside of that.
-        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
-    }
+    widen(definitions, is_taken_out);
     // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
     // are made of what is asked for: those that a source has made of its host functions and classes launch kernels
     // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
@@ -199,29 +244,11 @@ Kernel kernel_of(const std::string& line) {
     return {fields[0], fields[1], fields[2], fields[3], fields[4], {fields.begin() + 5, fields.end()}};
 }
 
-void make_host_unit(const Job& job, const std::string& id, TableIn place) {
-    const Steps steps = steps_of(job.command, job.directory);
-    const DevicePass& pass = steps.pass_of_stubs();
-    run(steps.preprocess_host);
-    std::set<std::string> files;
-    add_files(read_file(steps.preprocess_host.value("-o")), files);
-    run(steps.front_end);
-    const double before = cpu_seconds();
-    run(pass.preprocess);
-    const std::string text_file = pass.preprocess.value("-o");
-    const std::string text = read_file(text_file);
-    add_files(text, files);
-    write_file(text_file, without_kernel_bodies(text, job.source));
-    Step compile_device = pass.compile;
-    // The host's pass has said what there is to say. Given twice, it is an error.
-    if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
-    run(compile_device);
-    const double device = cpu_seconds() - before;
-    const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
-    const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
-    std::string module_id;
-    if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
-        module_id = read_file(file);
+namespace {
+
+// What a host unit says of itself: its kernels, and what else counts.
+std::string table_of(const Registrations& registered, const Ptx& ptx, const std::string& module_id,
+                     const std::set<std::string>& files) {
     std::string table = LAZYCK_KERNELS_VERSION "\n";
     for (const auto& kernel : registered.kernels) {
         const auto entry = ptx.entries.find(kernel.symbol);
@@ -235,6 +262,12 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     table += "whole\t*\t\t\t\t" + module_id + "\n";
     for (const auto& variable : registered.variables) table += "variable\t" + variable.symbol + "\n";
     for (const std::string& file : files) table += "file\t" + file + "\n";
+    return table;
+}
+
+// Has the host's code include the unit's name and table, in the place of what `fatbinary` makes for it.
+void include_table(const Job& job, const DevicePass& pass, const std::string& id, TableIn place,
+                   const std::string& table) {
     const std::string table_file = joined(job.directory, "kernels");
     write_file(table_file, table);
     const std::string data =
@@ -243,7 +276,6 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
              ? "\n.incbin " + quoted(table_file) + "\n.byte 0"
              : "\n.byte 0\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " + quoted(table_file)) +
         "\n.text\n";
-    // In the place of what `fatbinary` makes for the host's code to include.
     write_file(joined(job.directory, pass.compile.value("--include_file_name").c_str()),
                "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
                "asm(" +
@@ -252,12 +284,54 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
                    "extern \"C\" {\nextern const unsigned long long fatbinData[];\n"
                    "static const __fatBinC_Wrapper_t __fatDeviceText __attribute__((aligned(8)))\n"
                    "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
-    Step compile = steps.compile_host;
-    compile.set_value("-o", job.output);
-    run(compile);
-    if (place == TableIn::section) return;
-    write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device) + " " +
-                        std::to_string(registered.kernels.size()));
+}
+
+}  // namespace
+
+void make_host_unit(const Job& job, const std::string& id, TableIn place) {
+    const Steps steps = steps_of(job.command, job.directory);
+    const DevicePass& pass = steps.pass_of_stubs();
+    run(steps.preprocess_host);
+    std::set<std::string> files;
+    add_files(read_file(steps.preprocess_host.value("-o")), files);
+    run(steps.front_end);
+    const double before = cpu_seconds();
+    run(pass.preprocess);
+    const std::string text = read_file(pass.preprocess.value("-o"));
+    add_files(text, files);
+    const std::string host_file = steps.front_end.value("--gen_c_file_name"), host_text = read_file(host_file);
+    const auto attempt = [&](bool is_lean) {
+        write_file(pass.preprocess.value("-o"), text_for_stubs(text, job.source, is_lean));
+        Step compile_device = pass.compile;
+        // The host's pass has said what there is to say. Given twice, it is an error.
+        if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
+        run(compile_device);
+        const double device = cpu_seconds() - before;
+        const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
+        std::string module_id;
+        if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
+            module_id = read_file(file);
+        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+        include_table(job, pass, id, place, table_of(registered, ptx, module_id, files));
+        Step compile = steps.compile_host;
+        compile.set_value("-o", job.output);
+        run(compile);
+        if (is_lean && read_file(job.output).find(k_no_stub) != std::string::npos)
+            throw Refused{"the host's code launches kernels that were not found to be its own"};
+        if (place == TableIn::section) return;
+        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device) + " " +
+                            std::to_string(registered.kernels.size()));
+    };
+    if (const auto guarded = with_guarded_stubs(host_text)) {
+        try {
+            write_file(host_file, *guarded);
+            attempt(true);
+            return;
+        } catch (const Refused&) {
+            write_file(host_file, host_text);
+        }
+    }
+    attempt(false);
 }
 
 namespace {
