@@ -127,16 +127,18 @@ def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: La
     [
         ("", True),  # the first goes by kernel, and tells
         # FlashAttention's: a kernel is a small part
-        ("host 22.1 8.1 32 other\nkernel 32.3 other\n", True),
-        # torch_scatter's: a kernel is the headers
-        ("host 111.4 43.0 63 other\nkernel 44.3 other\n", False),
+        ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\n", True),
+        # a kernel is the headers, all of which it reads
+        ("host 111.4 43.0 43.0 63 other\nkernel 44.3 other\n", False),
+        # torch_scatter's: it reads a third of what all of them read
+        ("host 80.0 10.0 33.0 345 other\nkernel 13.0 other\n", True),
         # two kinds in one library: this blob's own figures count
-        ("host 111.4 43.0 63 other\nkernel 44.3 other\nhost 22.1 8.1 32 blob\nkernel 32.3 blob\n", True),
-        ("host 22.1 8.1 32 other\nkernel 32.3 other\nhost 111.4 43.0 63 blob\nkernel 44.3 blob\n", False),
-        ("host 3.0 1.0 1 other\n", False),  # one kernel: nothing can be saved
-        ("host 22.1 8.1 32 other\n", True),  # what its kernels cost is not known yet
+        ("host 111.4 43.0 43.0 63 other\nkernel 44.3 other\nhost 22.1 8.1 9.0 32 blob\nkernel 32.3 blob\n", True),
+        ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\nhost 111.4 43.0 43.0 63 blob\nkernel 44.3 blob\n", False),
+        ("host 3.0 1.0 1.0 1 other\n", False),  # one kernel: nothing can be saved
+        ("host 22.1 8.1 9.0 32 other\n", True),  # what its kernels cost is not known yet
         # for one kernel, all had to be compiled: it cannot be had by itself
-        ("host 22.1 8.1 32 other\nkernel 32.3 other\nrefused 32.3 other\n", False),
+        ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\nrefused 32.3 other\n", False),
         ("host nonsense\nkernel\n\n\x01", True),
     ],
 )
@@ -154,8 +156,8 @@ def test_what_parts_cost_is_kept_for_the_next_decision(blob: Built, spy: Path) -
     lines = (blob.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
     kinds = [line.split()[0] for line in lines]
     assert kinds == ["host", "kernel"] and all(line.endswith(" blob") for line in lines)
-    everything, device, kernels = lines[0].split()[1:4]
-    assert 0 < float(device) < float(everything) and int(kernels) == 9
+    everything, device, all_text, kernels = lines[0].split()[1:5]
+    assert 0 < float(device) <= float(all_text) < float(everything) and int(kernels) == 9
 
 
 def test_a_kernel_that_cannot_be_had_by_itself_is_remembered(blob: Built, spy: Path) -> None:

@@ -22,7 +22,7 @@ namespace {
 constexpr double k_share_of_next = 0.25;
 
 struct Known {
-    double host = -1, read = 0, kernels = 0, whole = -1;
+    double host = -1, read = 0, all_text = 0, kernels = 0, whole = -1;
     double units = 0, all_units = 0;  // how many kernels were compiled, and what all of them took
     bool is_refused = false;          // for one of them, all had to be compiled
 };
@@ -31,11 +31,11 @@ struct Known {
 std::optional<double> ratio(const Known& known) {
     if (known.host < 0) return std::nullopt;
     const double host_alone = known.host - known.read;
-    // With one kernel the device's text is read twice for nothing; with none, once.
+    // With one kernel or none there is nothing to leave out.
     if (known.kernels < 2 || known.is_refused) return 2;
     if (known.units == 0) return std::nullopt;
     const double kernel = known.all_units / known.units, own = std::max(0.0, kernel - known.read);
-    double whole = host_alone + known.read + own * (1 + (known.kernels - 1) * k_share_of_next);
+    double whole = host_alone + known.all_text + own * (1 + (known.kernels - 1) * k_share_of_next);
     if (known.whole >= 0) whole = std::min(whole, host_alone + known.whole);
     return (known.host + kernel) / std::max(whole, 1e-3);
 }
@@ -50,11 +50,12 @@ std::unordered_map<std::string, Known> read(const std::string& path) {
         if (!seconds) continue;
         Known next;
         if (kind == "host") {
-            const auto device = take_number(rest);
+            const auto device = take_number(rest), all_text = take_number(rest);
             const auto kernels = take_integer(rest);
-            if (!device || !kernels) continue;
+            if (!device || !all_text || !kernels) continue;
             next.host = *seconds;
             next.read = *device;
+            next.all_text = *all_text;
             next.kernels = static_cast<double>(*kernels);
         }
         if (rest.size() < 2) continue;

@@ -3,7 +3,7 @@
 //
 // file: one line per compile of a part, appended in one write, names as safe_name gives them; the newest of a kind and
 // blob counts, of kernels all, since figures differ from run to run. CPU seconds:
-//     host <all> <of these, to read the device's text> <kernels> <blob>
+//     host <all> <of these, to read the device's text> <what reading all of that takes> <kernels> <blob>
 //     kernel <all> <blob>
 //     refused <all> <blob>                                           a kernel that cannot be had by itself
 //     whole <all> <blob>                                             the device code of all kernels

@@ -30,7 +30,7 @@ enum class TableIn { section, data };
 
 // Makes the object of the host code, with the name `id` in the place of device code, and with the table of what it
 // registers. With the table in its data, also the file `<output>.cost`: a line "host <CPU seconds> <of these, to read
-// the device's text> <kernels>". Throws Refused.
+// the device's text> <what reading all of that takes> <kernels>". Throws Refused.
 void make_host_unit(const Job& job, const std::string& id, TableIn place);
 
 // Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so; and the
