@@ -34,7 +34,7 @@ WHY_SIZE = (
 def missing() -> str:
     """The packages that are not here."""
     sys.path.insert(0, str(EXAMPLE))
-    import rocm_home  # type: ignore[import-not-found]
+    import rocm_home
 
     packages = rocm_home.missing_packages()
     return f"needs {packages}" if packages else ""

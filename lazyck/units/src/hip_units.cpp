@@ -121,8 +121,9 @@ std::string generate_alone(const Step& compile, const Kernel& kernel, const std:
     run(to_ir(back_end_of(compile, all), one));
     const std::string text = read_file(one);
     const IrModule module(text);
+    // The last: some of the device's libraries have numbers for names, which sort first and say nothing.
     if (const auto shared = module.shared_functions(kernel.symbol, 0); !shared.empty())
-        return shared_with_others(*shared.begin());
+        return shared_with_others(*shared.rbegin());
     write_file(one, module.only(kernel.symbol));
     run(with_options(back_end_of(compile, one), {"-disable-llvm-passes"}));
     return "";
