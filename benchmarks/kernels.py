@@ -21,6 +21,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -206,12 +207,10 @@ def table(made: Path, objcopy: str = "objcopy") -> list[str]:
     return [rest + state for kind, _, rest in lines if kind == "kernel"]
 
 
-def measure(case: Case, program: Path, work: Path, options: argparse.Namespace) -> Found:
-    """Compile the case in all ways, in turns."""
+def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -> Found:
+    """Compile the case in all ways, in turns, into the directory `out`."""
     command = (*case.command, "-c", case.source, "-o")
     of_host, of_kernel = ("hip-host", "hip-kernel") if case.for_hip else ("host", "kernel")
-    out = work / "out"
-    out.mkdir(parents=True, exist_ok=True)
     whole, host, unit = out / "whole.o", out / "host.o", out / "unit.so"
     found = Found(case.name)
     chosen: list[str] = []
@@ -273,7 +272,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     cases = hip_cases(work, options.hip.resolve()) if options.hip else cuda_cases(work)
     chosen = [c for c in cases if not options.only or any(o in c.name for o in options.only)]
-    found = [measure(c, program, work, options) for c in chosen]
+    with tempfile.TemporaryDirectory(dir=work) as out:
+        found = [measure(c, program, Path(out), options) for c in chosen]
     if options.json:
         options.json.write_text(json.dumps([asdict(f) for f in found], indent=1) + "\n")
 

@@ -30,6 +30,7 @@ def test_each_benchmark_says_what_it_needs() -> None:
         "fleet": "scale.md",
         "fleet_simulation": "scale.md",
         "kernels": "kernels.md",
+        "machine_code": "kernels.md",
         "warm_launch": "kernels.md",
     }
     assert {m for m in modules - set(pages) if not m.startswith("fleet_")} == set(run.NAMES)
