@@ -124,7 +124,8 @@ PROJECTS = {
             "8417236b74db079b2d23899ec8f77514fb2dc73d4bbd6b346a45b6967fc05ffb",
         ),
         ("*/csrc/*.cu", "*/csrc/*.cpp"),
-        f"{_SETUP} --build-lib lib",
+        # its own choice is a temporary directory, which is gone when it ends
+        f'mkdir -p build && NATTEN_BUILD_DIR="$PWD/build" {_SETUP} --build-lib lib',
         _TORCH
         + _imported("libnatten", "lib/natten/libnatten*.so")
         + "q, k, v, out = (cuda(torch.rand(1, 16, 2, 32)) for _ in range(4)); total = cuda(torch.rand(1, 16, 2))\n"
