@@ -94,6 +94,7 @@ def link_lazily(
     while True:
         with clock.step("eager"):
             settled = settler.settle(demands.eager, demands.needed)
+        check_own_sources(settled, settings)
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
@@ -215,6 +216,14 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
         files.setdefault(shared(unit), set()).update(unit.files)
     read = {key: frozenset(found) for key, found in files.items()}
     return [Probed(unit.blob, (), read[shared(unit)]) for unit in units]
+
+
+def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
+    """Raise the compiler's error of a source whose host code the build compiles, as the build ahead of time has it.
+    Blobs that do not compile are left out as long as nothing needs them: a generator may write some for nobody."""
+    for failed in settled.failed:
+        if failed.error and settings.grade_of(failed.blob.source) == "kernels":
+            raise failed.error
 
 
 def runtime_of(
