@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuda_machine import needs_nvcc
-from cuda_units import Built, build, build_ahead, used
+from cuda_units import Built, build, build_ahead, environment, used, write
 from support import Lazyck
 
 from lazyck.postbuild.elf import read_shared
@@ -64,6 +64,16 @@ extern "C" int launch(int n, float*) { K<<<1, 1>>>(); return State::count += n; 
 def test_a_source_without_kernels(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     lazy = build(lazyck, tmp_path, {"none.cu": 'extern "C" int launch(int n, float*) { return n + 1; }\n'})
     assert lazy.run(spy, "launch", 1)[0] == "2"
+
+
+def test_a_source_that_does_not_compile_fails_the_build_with_its_compiler_s_error(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    write(tmp_path, TWO | {"wrong.cu": "int wrong() { return not_declared; }\n"})
+    done = lazyck("build", "full", "--", "sh", "build.sh", cwd=tmp_path, env=environment(tmp_path))
+    assert done.returncode == 1
+    assert re.search(r'wrong\.cu\(1\): error: identifier "not_declared" is undefined', done.stderr)
+    assert not (tmp_path / "libx.so").exists()
 
 
 def test_a_static_runtime_is_reached(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
@@ -471,3 +481,64 @@ def test_what_no_name_leads_to_is_registered(lazyck: Lazyck, tmp_path: Path, spy
         mine, theirs = lazy.run(spy, "launch", n), ahead.run(spy, "launch", n)
         assert names(mine[1]) == names(theirs[1]) != []
         assert mine[0] == theirs[0]
+
+
+# what a source's own declarations lead to, in all the ways in which C++ declares a name, beside what nobody leads to, and
+# no device pass gets past
+LED_TO = """
+#ifdef __CUDA_ARCH__
+#define BROKEN static_assert(sizeof(int) == 0, "read for the device");
+#else
+#define BROKEN
+#endif
+template <int N> __global__ void K(float* x) { x[0] = N; }
+template <int A, bool B> struct Is { static const bool value = B; };
+template <int A> struct Chosen { int value; };
+struct Nobodys { int a; BROKEN };
+template <class T> struct Nobodys2 { T member(Nobodys); BROKEN };
+enum Plain { first = 1, second };
+typedef struct { int n; } Named;
+typedef int (*Pointer)(float*);
+inline constexpr struct Starter {
+    template <class T> int operator()(T* x) const { K<1><<<1, 1>>>(x); return 0; }
+} starter = {};
+template <int A> typename Is<A, (A >= 2 && sizeof(int) >= 4)>::type nobodys(int);
+inline int pointed(float* x) { K<2><<<1, 1>>>(x); return 0; }
+template <class T> requires requires(T t) { t + 1; } int constrained(T* x) { K<3><<<1, 1>>>(x); return 0; }
+struct Range {
+    float* x;
+    struct Step { float* x; int operator*() const { K<4><<<1, 1>>>(x); return 4; }
+                  bool operator!=(int) const { return x != nullptr; } void operator++() { x = nullptr; } };
+    Step begin() const { return {x}; }
+    int end() const { return 0; }
+    template <class T> int nobodys(T t) const { BROKEN return t; }
+    int later(float* x);
+};
+inline int Range::later(float* x) { K<5><<<1, 1>>>(x); return 0; }
+template <> struct Chosen<6> { static int run(float* x) { K<6><<<1, 1>>>(x); return 0; } };
+struct Made { Made(float* x) { K<7><<<1, 1>>>(x); } };
+static __global__ void nobodys_kernel(float* x) { x[0] = 8; }
+"""
+LEADS = """
+#include "led_to.cuh"
+extern "C" int launch(int n, float* x) {
+    Named named = {n};
+    const Pointer pointer = &pointed;
+    static float one;
+    if (named.n == first) starter(x);
+    if (n == second) pointer(x);
+    if (n == 3) constrained(x);
+    if (n == 4) for (int each : Range{&one}) n = each;
+    if (n == 5) Range{x}.later(x);
+    if (n == 6) Chosen<6>::run(x);
+    if (n == 7) Made made(x);
+    return cudaGetLastError();
+}
+"""
+
+
+@pytest.mark.differs("ahead of time the device reads all of it, and ends there")
+def test_what_nothing_leads_to_is_not_read(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    lazy = build(lazyck, tmp_path, {"led_to.cuh": LED_TO, "leads.cu": LEADS}, "-std=c++20")
+    for n in range(1, 8):
+        assert names(lazy.run(spy, "launch", n)[1]) == [f"launch _Z1KILi{n}EEvPf"]

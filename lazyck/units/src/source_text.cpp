@@ -1,143 +1,32 @@
 #include "source_text.h"
 
 #include <algorithm>
-#include <cctype>
-#include <set>
-#include <unordered_map>
+#include <utility>
+
+#include "tokens.h"
 
 namespace lazyck::units {
 
 namespace {
 
-bool is_word_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$'; }
-bool is_word(char c) { return is_word_start(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
-struct Token {
-    std::string_view text;
-    std::size_t begin = 0;
-    std::size_t end() const { return begin + text.size(); }
-    bool is(std::string_view other) const { return text == other; }
-};
-
-// Reads tokens of a preprocessed text; line markers say which file a token stands in.
-class Tokens {
- public:
-    Tokens(std::string_view text, std::string_view source) : m_text(text), m_source(source) {}
-
-    // False at the end.
-    bool next(Token& out) {
-        skip_space();
-        if (m_at >= m_text.size()) return false;
-        const std::size_t begin = m_at;
-        const char c = m_text[begin];
-        if (is_word_start(c)) {
-            while (m_at < m_text.size() && is_word(m_text[m_at])) ++m_at;
-            const std::string_view word = m_text.substr(begin, m_at - begin);
-            const bool is_raw = !word.empty() && word.back() == 'R' && word.size() <= 3;
-            if (m_at < m_text.size() && m_text[m_at] == '"' && is_raw) skip_raw();
-        } else if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
-            // with the separators of 1'000 and the signs of 1e-5
-            while (m_at < m_text.size() &&
-                   (is_word(m_text[m_at]) || m_text[m_at] == '.' ||
-                    (m_text[m_at] == '\'' && m_at + 1 < m_text.size() && is_word(m_text[m_at + 1]))))
-                ++m_at;
-        } else if (c == '"' || c == '\'') {
-            skip_quoted(c);
-        } else if (c == ':' && m_text.substr(m_at, 2) == "::") {
-            m_at += 2;
-        } else if (c == '-' && m_text.substr(m_at, 2) == "->") {
-            m_at += 2;
-        } else {
-            ++m_at;
-        }
-        out = {m_text.substr(begin, m_at - begin), begin};
-        return true;
-    }
-
-    bool is_in_source() const { return m_is_in_source; }
-    std::size_t at() const { return m_at; }
-
-    // Goes behind the bracket that closes the one just read. False where the text ends before.
-    bool skip_group(char open, char close) {
-        Token token;
-        for (int depth = 1; next(token);) {
-            if (token.text.size() != 1) continue;
-            depth += token.text[0] == open ? 1 : token.text[0] == close ? -1 : 0;
-            if (depth == 0) return true;
-        }
-        return false;
-    }
-
- private:
-    void skip_space() {
-        while (m_at < m_text.size()) {
-            const char c = m_text[m_at];
-            if (c == '#' && is_at_line_start()) {
-                const std::size_t end = std::min(m_text.find('\n', m_at), m_text.size());
-                read_marker(m_text.substr(m_at, end - m_at));
-                m_at = end;
-            } else if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == '\\') {
-                ++m_at;
-            } else {
-                return;
-            }
-        }
-    }
-
-    bool is_at_line_start() const {
-        for (std::size_t i = m_at; i > 0; --i) {
-            if (m_text[i - 1] == '\n') return true;
-            if (std::isspace(static_cast<unsigned char>(m_text[i - 1])) == 0) return false;
-        }
-        return true;
-    }
-
-    // # 12 "file" 2
-    void read_marker(std::string_view line) {
-        const std::size_t digit = line.find_first_of("0123456789");
-        const std::size_t open = line.find('"');
-        if (digit == std::string_view::npos || open == std::string_view::npos || digit > open) return;
-        if (line.find_first_not_of("# \tline0123456789") != open) return;
-        const std::size_t close = line.rfind('"');
-        m_is_in_source = line.substr(open + 1, close - open - 1) == m_source;
-    }
-
-    void skip_quoted(char quote) {
-        for (++m_at; m_at < m_text.size() && m_text[m_at] != quote; ++m_at) {
-            if (m_text[m_at] == '\\') ++m_at;
-        }
-        m_at = std::min(m_at + 1, m_text.size());
-    }
-
-    void skip_raw() {
-        const std::size_t open = m_text.find('(', m_at);
-        if (open == std::string_view::npos) {
-            m_at = m_text.size();
-            return;
-        }
-        const std::string close = ")" + std::string(m_text.substr(m_at + 1, open - m_at - 1)) + "\"";
-        const std::size_t end = m_text.find(close, open);
-        m_at = end == std::string_view::npos ? m_text.size() : end + close.size();
-    }
-
-    std::string_view m_text, m_source;
-    std::size_t m_at = 0;
-    bool m_is_in_source = false;
-};
-
 // One declaration in a namespace or in a class, as far as it was read.
 struct Declaration {
     Definition found;
     std::string_view last_word;
-    std::string_view name;  // of what is no function
+    std::string_view name;   // of what is no function
+    std::string_view other;  // `struct name {} other = {}`
+    std::vector<std::string_view> enumerators;
     bool is_empty = true;
     bool is_namespace = false, is_linkage = false, is_class = false, has_value = false, has_parameters = false;
-    bool has_bases = false;        // what a class is derived from was begun
-    bool has_members = false;      // or enumerators, or a value in braces
-    bool is_odd = false;           // it may look like a function that it is not
-    std::size_t initializers = 0;  // where a constructor's begin
-    bool is_operator = false;
+    bool has_bases = false;                                 // what a class is derived from was begun
+    bool has_members = false;                               // or enumerators, or a value in braces
+    bool is_odd = false;                                    // it may look like a function that it is not
+    std::size_t initializers = 0;                           // where a constructor's begin
+    bool has_requirements = false, is_requirement = false;  // `requires requires`, and what is in braces follows
+    bool is_operator = false, is_enum = false;
     bool is_template = false, has_template_head = false;
+    bool is_asked_for = false;            // inline, static, extern: the compiler makes it if somebody uses it
+    bool names_a_type = false;            // typedef, using
     bool is_behind_scope = false;         // the last token was `::`, or that with `~`
     bool is_last_word_qualified = false;  // a `::` was before it
     bool wants_arguments = false;         // of a template's name, which may contain brackets
@@ -154,6 +43,7 @@ struct Declaration {
         };
         found.is_kernel |= has("global");
         found.is_device |= has("device");
+        found.is_host |= has("host");
         // ((global)), ((__device__)); launch bounds and the like are more
         const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
                               (has("global") || has("device") || has("host"));
@@ -167,6 +57,21 @@ constexpr std::string_view k_takes_group[] = {
     "sizeof",        "_Alignas",    "__asm__",    "asm",      "__asm",    "__block_size__",    "__grid_constant__",
     "static_assert", "_Pragma",     "__pragma",   "__typeof", "if",       "__underlying_type",
 };
+
+// What may stand where a name was looked for: then it is not known.
+constexpr std::string_view k_no_names[] = {
+    "struct", "class",  "union",  "enum",     "void", "bool",  "char",     "short",   "int",    "long",
+    "float",  "double", "signed", "unsigned", "auto", "const", "noexcept", "default", "delete", "operator",
+};
+
+std::vector<std::string_view> words_of(std::string_view text) {
+    std::vector<std::string_view> words;
+    Tokens tokens(text);
+    for (Token token; tokens.next(token);) {
+        if (is_word_start(token.text[0])) words.push_back(token.text);
+    }
+    return words;
+}
 
 bool takes_group(std::string_view word) {
     return std::find(std::begin(k_takes_group), std::end(k_takes_group), word) != std::end(k_takes_group);
@@ -228,14 +133,11 @@ class Finder {
             case '[':
                 return m_tokens.skip_group('[', ']');
             case '<':
-                return read_angles(now);
+                return token.text.size() > 1 || read_angles(now);
             case '{':
                 return read_braces(token, now);
             case '=':
-                if (!now.is_operator) {
-                    now.has_value = true;
-                    if (now.name.empty()) now.name = now.last_word;
-                }
+                if (token.text.size() == 1) read_value(now);
                 return true;
             case ':':
                 if (token.text.size() == 1) read_colon(token, now);
@@ -248,6 +150,13 @@ class Finder {
         }
     }
 
+    // `= delete` and the like are no values.
+    static void read_value(Declaration& now) {
+        if (now.is_operator || (now.has_parameters && !now.is_odd)) return;
+        now.has_value = true;
+        (now.name.empty() ? now.name : now.other) = now.last_word;
+    }
+
     static void read_word(std::string_view word, Declaration& now) {
         if (word == "template" && (now.last_word.empty() || now.last_word == "extern")) now.is_template = true;
         if (word == "final" && now.is_class && now.name.empty()) now.name = now.last_word;
@@ -256,12 +165,19 @@ class Finder {
         if (word == "class" || word == "struct" || word == "union" || word == "enum") now.is_class = true;
         // what stands in braces is no class: enumerators, a constructor's way to catch what its initializers throw
         if (word == "enum" || word == "try" || word == "catch") now.is_odd = true;
+        if (word == "enum") now.is_enum = true;
+        now.is_requirement = word == "requires" && std::exchange(now.has_requirements, true);
+        if (word == "typedef" || word == "using") now.names_a_type = true;
+        if (word == "static_assert") now.name = "static_assert()";  // which nobody mentions
+        for (const char* const said : {"inline", "__inline__", "__inline", "static", "extern", "constexpr"})
+            now.is_asked_for |= word == said;
         if (word == "constexpr" || word == "consteval") now.found.is_constant = true;
         if (word == "auto" || word == "decltype") now.found.is_deduced = true;
         if (word == "virtual" || word == "override" || word == "final") now.found.is_virtual = true;
         if (word == "operator") now.is_operator = true;
         if (word == "__global__") now.found.is_kernel = true;
         if (word == "__device__") now.found.is_device = true;
+        if (word == "__host__") now.found.is_host = true;
     }
 
     void read_colon(const Token& colon, Declaration& now) {
@@ -285,13 +201,25 @@ class Finder {
         } else if (!now.has_parameters && !now.has_value && !now.has_bases) {
             // a pointer to a function, in its brackets
             const std::size_t first = m_text.find_first_not_of(" \n", open.begin + 1);
-            now.is_odd |= m_text[first] == '*' || m_text[first] == '&';
+            const bool is_pointer = m_text[first] == '*' || m_text[first] == '&';
+            now.is_odd |= is_pointer;
             now.has_parameters = true;
-            now.found.name = word;
+            now.found.name = is_pointer        ? name_in(m_text.substr(first, m_tokens.at() - first))
+                             : now.is_operator ? std::string_view("operator")
+                                               : word;
             now.found.is_qualified = now.is_last_word_qualified;
         }
         now.last_word = {};
         return true;
+    }
+
+    // The name that `*name)(int)` declares.
+    static std::string_view name_in(std::string_view group) {
+        Tokens tokens(group);
+        for (Token token; tokens.next(token);) {
+            if (is_word_start(token.text[0]) && token.text != "const" && token.text != "volatile") return token.text;
+        }
+        return {};
     }
 
     // Template parameters or arguments: a name's, which stays the last word. A `<` that nothing closes before the
@@ -336,8 +264,10 @@ class Finder {
             now = {};  // what stands in it is read as what stands around it
             return true;
         }
+        if (std::exchange(now.is_requirement, false)) return m_tokens.skip_group('{', '}');
         if (now.name.empty()) now.name = now.last_word;
-        if (now.is_class && !is_function && !now.has_value && !now.has_members && !now.is_template && !now.is_odd) {
+        const bool is_instance = now.is_template && !now.has_template_head;
+        if (now.is_class && !is_function && !now.has_value && !now.has_members && !is_instance && !now.is_odd) {
             now.has_members = true;
             now.last_word = {};
             m_classes.push_back(now);
@@ -346,6 +276,7 @@ class Finder {
         }
         if (!m_tokens.skip_group('{', '}')) return false;
         if (!is_function) {
+            if (now.is_enum) now.enumerators = words_of(m_text.substr(open.begin, m_tokens.at() - open.begin));
             now.has_members = true;
             now.last_word = {};
             return true;  // a class or a value: a `;` follows
@@ -361,8 +292,10 @@ class Finder {
         }
         Definition found = now.found;
         found.is_template = now.has_template_head;
+        for (const Declaration& around : m_classes) found.is_template |= around.has_template_head;
+        found.is_in_class = !m_classes.empty();
         found.body = now.initializers != 0 ? now.initializers : open.begin;
-        found.end = m_tokens.at();
+        found.end = now.found.end = m_tokens.at();
         if (!found.name.empty() && !now.is_odd) add(found);
         close(now, m_tokens.at());
         return true;
@@ -375,13 +308,38 @@ class Finder {
 
     // A declaration ends at `end`.
     void close(Declaration& now, std::size_t end) {
-        if (m_classes.empty() && !now.is_empty) {
-            const bool is_function = now.has_parameters && !now.has_value;
-            const std::string_view name = is_function ? now.found.name : now.name.empty() ? now.last_word : now.name;
-            const bool is_template = now.has_template_head && now.found.is_device && !is_function && !now.is_class;
-            m_out.all.push_back({now.is_operator ? std::string_view() : name, now.found.begin, end, is_template});
-        }
+        if (m_classes.empty() && !now.is_empty) m_out.all.push_back(declared(now, end));
         now = {};
+    }
+
+    static Declared declared(const Declaration& now, std::size_t end) {
+        const bool is_function = now.has_parameters && !now.has_value;
+        const bool is_object = !is_function && !now.is_class && !now.is_namespace && !now.names_a_type;
+        Declared out;
+        out.begin = now.found.begin;
+        out.end = end;
+        out.is_own = now.found.is_own;
+        out.is_device_variable = is_object && now.found.is_device;
+        out.is_enum = now.is_enum;
+        out.is_template = now.has_template_head && !now.found.is_specialization;
+        const bool is_code = is_object || (is_function && now.found.end != 0) || (now.is_template && !out.is_template);
+        out.is_made = is_code && !out.is_template && !now.is_asked_for;
+        // that of a whole namespace
+        if (now.is_operator || now.is_namespace) return out;
+        out.names = now.enumerators;
+        if (is_function) {
+            out.names.push_back(now.found.name);
+        } else {
+            out.names.push_back(now.name.empty() ? now.last_word : now.name);
+            const std::string_view other = now.has_value ? now.other : now.last_word;
+            if (!other.empty() && other != out.names.back()) out.names.push_back(other);
+        }
+        const auto is_none = [](std::string_view name) {
+            return name.empty() ||
+                   std::find(std::begin(k_no_names), std::end(k_no_names), name) != std::end(k_no_names);
+        };
+        if (std::any_of(out.names.begin(), out.names.end(), is_none)) out.names.clear();
+        return out;
     }
 
     std::string_view m_text;
@@ -394,54 +352,44 @@ class Finder {
 
 Definitions find_definitions(std::string_view text, std::string_view source) { return Finder(text, source).find(); }
 
-std::vector<bool> that_reach(std::string_view text, const std::vector<Declared>& all,
-                             std::set<std::string_view> names) {
-    std::unordered_map<std::string_view, std::vector<std::size_t>> users;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        Tokens tokens(text.substr(all[i].begin, all[i].end - all[i].begin), {});
-        Token token;
-        while (tokens.next(token)) {
-            if (!is_word_start(token.text[0])) continue;
-            std::vector<std::size_t>& those = users[token.text];
-            if (those.empty() || those.back() != i) those.push_back(i);
-        }
-    }
-    std::vector<bool> found(all.size());
-    std::vector<std::string_view> open(names.begin(), names.end());
-    while (!open.empty()) {
-        const auto those = users.find(open.back());
-        open.pop_back();
-        if (those == users.end()) continue;
-        for (const std::size_t user : those->second) {
-            found[user] = true;
-            if (!all[user].name.empty() && names.insert(all[user].name).second) open.push_back(all[user].name);
-        }
-    }
-    return found;
+bool is_body_alone(const Definition& d) {
+    return !d.is_kernel && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
 }
 
-std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,
-                                 const std::function<std::string_view(const Definition&)>& replacement) {
+void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out) {
+    for (Definition& d : functions) {
+        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
+    }
+}
+
+std::vector<Cut> cuts_of(const std::vector<Definition>& definitions,
+                         const std::function<std::string_view(const Definition&)>& replacement) {
+    std::vector<Cut> cuts;
+    for (const Definition& d : definitions) {
+        if (const std::string_view instead = replacement(d); !instead.empty()) cuts.push_back({d.body, d.end, instead});
+    }
+    return cuts;
+}
+
+std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
     std::string out;
     out.reserve(text.size());
     std::size_t at = 0;
-    for (const Definition& definition : definitions) {
-        const std::string_view instead = replacement(definition);
-        if (instead.empty()) continue;
-        out += text.substr(at, definition.body - at);
-        out += instead;
-        const std::string_view body = text.substr(definition.body, definition.end - definition.body);
+    for (const Cut& cut : cuts) {
+        out += text.substr(at, cut.begin - at);
+        out += cut.instead;
+        const std::string_view gone = text.substr(cut.begin, cut.end - cut.begin);
         // Line markers within it go too: the lines that follow count from the last one, which is said again.
-        std::size_t marker = body.rfind("\n# ");
+        const std::size_t marker = gone.rfind("\n# ");
+        std::size_t counted = 0;
         if (marker != std::string_view::npos) {
-            out += body.substr(marker, body.find('\n', marker + 1) - marker);
-            out.append(static_cast<std::size_t>(
-                           std::count(body.begin() + static_cast<std::ptrdiff_t>(marker) + 1, body.end(), '\n')),
-                       '\n');
-        } else {
-            out.append(static_cast<std::size_t>(std::count(body.begin(), body.end(), '\n')), '\n');
+            out += gone.substr(marker, gone.find('\n', marker + 1) - marker);
+            counted = marker + 1;
         }
-        at = definition.end;
+        out.append(
+            static_cast<std::size_t>(std::count(gone.begin() + static_cast<std::ptrdiff_t>(counted), gone.end(), '\n')),
+            '\n');
+        at = cut.end;
     }
     out += text.substr(at);
     return out;

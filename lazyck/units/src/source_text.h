@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +17,12 @@ struct Definition {
     std::size_t begin = 0, body = 0, end = 0;
     bool is_kernel = false;
     bool is_device = false;    // it may be called from device code
+    bool is_host = false;      // said where is_device is said, too
     bool is_constant = false;  // constexpr or consteval: device code may evaluate it
     bool is_deduced = false;   // its body says what it returns
     bool is_virtual = false;
-    bool is_template = false;
+    bool is_template = false;  // or a member of one
+    bool is_in_class = false;
     bool is_instantiation = false;
     bool is_specialization = false;  // an explicit one
     bool is_qualified = false;       // as `Class::f`, which was declared before
@@ -32,9 +33,13 @@ struct Definition {
 
 // A declaration in a namespace, of whatever kind.
 struct Declared {
-    std::string_view name;
+    std::vector<std::string_view> names;  // none where these are not known, as of operators
     std::size_t begin = 0, end = 0;
-    bool is_device_template = false;  // of variables in the device's memory
+    bool is_device_variable = false;  // in the device's memory, or a template of such
+    bool is_enum = false;
+    bool is_template = false;
+    bool is_own = false;   // it stands in the source itself
+    bool is_made = false;  // the compiler makes code or data of it, whether somebody uses it or not
 };
 
 struct Definitions {
@@ -42,15 +47,28 @@ struct Definitions {
     std::vector<Declared> all;
 };
 
-// The functions that are defined in namespaces and in classes that are no templates, and all that namespaces declare.
-// What is not understood is left out: that costs the time to compile it.
+// The functions that are defined in namespaces and in classes, and all that namespaces declare. What is not understood
+// is left out: that costs the time to compile it.
 Definitions find_definitions(std::string_view text, std::string_view source);
 
-// Which of `all` may need one of `names`: they mention it, or what mentions it, as often as it takes.
-std::vector<bool> that_reach(std::string_view text, const std::vector<Declared>& all, std::set<std::string_view> names);
+// Whether nothing but running it needs the body.
+bool is_body_alone(const Definition& d);
 
-// `text` with `replacement` in the place of each chosen body, as many lines long.
-std::string with_bodies_replaced(std::string_view text, const std::vector<Definition>& definitions,
-                                 const std::function<std::string_view(const Definition&)>& replacement);
+// Has the whole definition cut where `is_taken_out` is true of one whose class has declared it: it cannot be declared
+// again outside of that.
+void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out);
+
+// A part of a text that is left out, and what stands there instead.
+struct Cut {
+    std::size_t begin = 0, end = 0;
+    std::string_view instead;
+};
+
+// A cut of the body of each definition that has a replacement.
+std::vector<Cut> cuts_of(const std::vector<Definition>& definitions,
+                         const std::function<std::string_view(const Definition&)>& replacement);
+
+// `text` without `cuts`, which come in the text's order; it has as many lines.
+std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts);
 
 }  // namespace lazyck::units

@@ -1,18 +1,18 @@
 #include "units.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 
+#include "kernel_text.h"
 #include "lazyck_abi.h"
 #include "output.h"
 #include "process.h"
 #include "ptx.h"
 #include "registrations.h"
-#include "source_text.h"
+#include "stub_text.h"
 
 namespace lazyck::units {
 
@@ -43,47 +43,6 @@ void add_files(std::string_view text, std::set<std::string>& files) {
     }
 }
 
-bool is_of_host_alone(const Definition& d) {
-    return !d.is_kernel && !d.is_device && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
-}
-
-// Has the whole definition replaced where `is_taken_out` is true of one whose class has declared it: it cannot be
-// declared again outside of that.
-void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out) {
-    for (Definition& d : functions) {
-        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
-    }
-}
-
-// A device pass's text with the bodies of kernels emptied: what is registered stands in their heads. Where it
-// `is_lean`, host functions that seem to lead to no kernel and no device variable are declarations: what they use of
-// large headers costs more than all the rest.
-std::string text_for_stubs(const std::string& text, const std::string& source, bool is_lean) {
-    Definitions found = find_definitions(text, source);
-    std::vector<bool> is_needed;
-    if (is_lean) {
-        std::set<std::string_view> names;
-        for (const Definition& d : found.functions) {
-            if (d.is_kernel) names.insert(d.name);
-        }
-        // Instances of variables are registered, too, if somebody uses them: by the functions of the CUDA runtime that
-        // take a symbol, or without.
-        for (const Declared& d : found.all) {
-            const bool takes_symbol = d.name.substr(0, 4) == "cuda" && d.name.find("Symbol") != std::string_view::npos;
-            if (takes_symbol || d.is_device_template) names.insert(d.name);
-        }
-        is_needed = that_reach(text, found.all, std::move(names));
-    }
-    const auto is_taken_out = [&](const Definition& d) {
-        return is_lean && is_of_host_alone(d) && !d.is_template && !is_needed[d.declaration];
-    };
-    widen(found.functions, is_taken_out);
-    return with_bodies_replaced(text, found.functions, [&](const Definition& d) -> std::string_view {
-        if (d.is_kernel && !d.is_instantiation) return "{}";
-        return is_taken_out(d) ? ";" : "";
-    });
-}
-
 constexpr char k_no_stub[] = "lazyck_no_stub";
 
 // The host's code, which uses k_no_stub where it launches an instance of a kernel that nothing registers; {} where that
@@ -102,70 +61,6 @@ std::optional<std::string> with_guarded_stubs(const std::string& text) {
         at = body + k_unregistered.size();
     }
     return out.append(text, at, std::string::npos);
-}
-
-// The last name in `ns::kernel<float, 3>`.
-std::string_view plain_name(std::string_view spelling) {
-    std::size_t end = std::min(spelling.find('<'), spelling.size());
-    // `ns<int>::kernel<3>` has several: the last one that is not within brackets
-    int depth = 0;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < spelling.size(); ++i) {
-        const char c = spelling[i];
-        if (depth == 0 && c == ':') {
-            begin = i + 1;
-            end = spelling.size();
-        }
-        if (depth == 0 && c == '<') end = std::min(end, i);
-        depth += c == '<' || c == '(' ? 1 : c == '>' || c == ')' ? -1 : 0;
-    }
-    return begin <= end ? spelling.substr(begin, end - begin) : spelling;
-}
-
-// A template's instance can be asked for by its name, unless that names what only other text can: a lambda.
-bool can_be_asked_for(const Kernel& kernel) {
-    for (const char* const mark : {"__nv_dl_", "lambda", "unnamed", "__nv_hdl_"}) {
-        if (kernel.spelling.find(mark) != std::string::npos) return false;
-    }
-    return !kernel.spelling.empty();
-}
-
-std::string request_for(const Kernel& kernel) {
-    std::string spelling = kernel.spelling;
-    constexpr std::string_view k_anonymous = "_NV_ANON_NAMESPACE::";
-    for (std::size_t at; (at = spelling.find(k_anonymous)) != std::string::npos;)
-        spelling.erase(at, k_anonymous.size());
-    const std::string cast = kernel.type.empty() ? "" : "static_cast<" + kernel.type + ">";
-    return "\nvoid* lazyck_wanted() { return (void*)" + cast + "(" + (cast.empty() ? "" : "&") + spelling + "); }\n";
-}
-
-// How much of a source's device pass is left for a kernel.
-enum class Rung { named, emptied };
-
-// The text of a device pass for `kernel` alone.
-std::string text_for(const Kernel& kernel, const std::string& text, const std::string& source, Rung rung) {
-    const std::string_view name = plain_name(kernel.spelling);
-    std::vector<Definition> definitions = find_definitions(text, source).functions;
-    // Templates of headers cost little while nobody uses them.
-    const auto is_taken_out = [rung](const Definition& d) {
-        return rung == Rung::named && is_of_host_alone(d) && (d.is_own || !d.is_template);
-    };
-    widen(definitions, is_taken_out);
-    // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
-    // are made of what is asked for: those that a source has made of its host functions and classes launch kernels
-    // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
-    std::string out = with_bodies_replaced(text, definitions, [&](const Definition& d) -> std::string_view {
-        if (d.is_instantiation) {
-            // One of a kernel may say which bounds that has.
-            const bool has_bounds = d.is_kernel && d.has_attributes;
-            const bool is_left_out = !has_bounds && (d.is_kernel || d.name == name || (d.is_own && !d.is_device));
-            return rung == Rung::named && is_left_out ? ";" : "";
-        }
-        if (d.is_kernel) return d.name == name ? "" : "{}";
-        return is_taken_out(d) ? ";" : "";
-    });
-    if (rung == Rung::named) out += request_for(kernel);
-    return out;
 }
 
 // Has the fatbinary step write a file of its own, and nothing that a compiler includes.
@@ -212,18 +107,18 @@ void set_module_id(const DevicePass& pass, const std::string& module_id) {
     if (!file.empty() && !module_id.empty()) write_file(file, module_id);
 }
 
-// Compiles `text` for one arch; the reason why its code is not the kernel's, or "". Throws Refused where the compiler
-// does not take the text.
+// Compiles `text` for one arch. Throws Refused where that does not make the kernel; what ties it to others of its
+// source, whatever of that is compiled, or "".
 std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
     write_file(pass.preprocess.value("-o"), text);
     set_module_id(pass, kernel.module_id);
     run(pass.compile);
     const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
     const auto found = ptx.entries.find(kernel.symbol);
-    if (found == ptx.entries.end()) return "the compiler does not make it when it is asked for by name";
+    if (found == ptx.entries.end()) throw Refused{"the compiler does not make it when it is asked for by name"};
     if (found->second != kernel.parameters) {
-        return "its parameters are not those that the host code has: " + found->second + " instead of " +
-               kernel.parameters;
+        throw Refused{"its parameters are not those that the host code has: " + found->second + " instead of " +
+                      kernel.parameters};
     }
     if (std::string tie = tie_of(kernel, ptx); !tie.empty()) return tie;
     for (const Step& step : pass.assemble) run(step);
@@ -302,8 +197,8 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     const std::string text = read_file(pass.preprocess.value("-o"));
     add_files(text, files);
     const std::string host_file = steps.front_end.value("--gen_c_file_name"), host_text = read_file(host_file);
-    const auto attempt = [&](bool is_lean) {
-        write_file(pass.preprocess.value("-o"), text_for_stubs(text, job.source, is_lean));
+    const auto attempt = [&](StubText how_much) {
+        write_file(pass.preprocess.value("-o"), text_for_stubs(text, job.source, how_much));
         Step compile_device = pass.compile;
         // The host's pass has said what there is to say. Given twice, it is an error.
         if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
@@ -318,24 +213,26 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         Step compile = steps.compile_host;
         compile.set_value("-o", job.output);
         run(compile);
-        if (is_lean && read_file(job.output).find(k_no_stub) != std::string::npos)
+        if (how_much != StubText::all && read_file(job.output).find(k_no_stub) != std::string::npos)
             throw Refused{"the host's code launches kernels that were not found to be its own"};
         if (place == TableIn::section) return;
         // All of the text is as much for the device's front end as it is for the host's.
-        const double all_text = is_lean ? std::max(device, front_end) : device;
+        const double all_text = how_much == StubText::all ? device : std::max(device, front_end);
         write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device) + " " +
                             std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
     };
     if (const auto guarded = with_guarded_stubs(host_text)) {
-        try {
-            write_file(host_file, *guarded);
-            attempt(true);
-            return;
-        } catch (const Refused&) {
-            write_file(host_file, host_text);
+        write_file(host_file, *guarded);
+        for (const StubText how_much : {StubText::used, StubText::lean}) {
+            try {
+                return attempt(how_much);
+            } catch (const Refused&) {
+                before = cpu_seconds();
+            }
         }
+        write_file(host_file, host_text);
     }
-    attempt(false);
+    attempt(StubText::all);
 }
 
 namespace {
@@ -369,19 +266,25 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         texts.push_back(read_file(pass.preprocess.value("-o")));
     }
     std::string reason;
-    const auto attempt = [&](Rung rung) {
+    // False where other text may do better.
+    const auto is_settled_by = [&](KernelText how_much) {
         try {
             reason.clear();
             for (std::size_t i = 0; i < steps.passes.size() && reason.empty(); ++i) {
-                const std::string text = text_for(kernel, texts[i], job.source, rung);
+                const std::string text = text_for_kernel(kernel, texts[i], job.source, how_much);
                 reason = compile_pass(steps.passes[i], text, kernel);
             }
+            return true;
         } catch (const Refused& refused) {
             reason = refused.reason;
+            return false;
         }
-        return reason.empty();
     };
-    const bool is_alone = (can_be_asked_for(kernel) && attempt(Rung::named)) || attempt(Rung::emptied);
+    const auto is_named = [&] {
+        return can_be_asked_for(kernel) && (is_settled_by(KernelText::used) || is_settled_by(KernelText::named));
+    };
+    if (!is_named()) is_settled_by(KernelText::own);
+    const bool is_alone = reason.empty();
     if (is_alone) {
         const std::string image = make_image(steps, job.directory);
         make_library(library_of(steps), job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");

@@ -1,0 +1,295 @@
+#include "reach.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tokens.h"
+
+namespace lazyck::units {
+
+namespace {
+
+using Indices = std::vector<std::size_t>;
+
+// What code uses without saying so: a launch's functions, and the names that the language itself looks for.
+constexpr std::string_view k_always[] = {
+    "cudaConfigureCall",
+    "__cudaPushCallConfiguration",
+    "__cudaPopCallConfiguration",
+    "cudaLaunchKernel",
+    "__cudaLaunchKernel",
+    "__cudaGetKernel",
+    "dim3",
+    "uint3",
+    "size_t",
+    "ptrdiff_t",
+    "nullptr_t",
+    "align_val_t",
+    "initializer_list",
+    "type_info",
+    "tuple_size",
+    "tuple_element",
+    "get",
+    "begin",
+    "end",
+    "operator",
+    "strong_ordering",
+    "weak_ordering",
+    "partial_ordering",
+};
+
+// Calls `f` with the words of `text` that may be somebody's name, but for `own`, which is what `text` declares.
+template <class F>
+void for_each_word(std::string_view text, std::string_view own, const F& f) {
+    Tokens tokens(text);
+    for (Token token; tokens.next(token);) {
+        if (!is_word_start(token.text[0]) || token.text.data() == own.data() || token.is("operator")) continue;
+        if (token.is("__attribute__")) {  // whose words are the compiler's
+            if (tokens.next(token) && token.is("(")) tokens.skip_group('(', ')');
+            continue;
+        }
+        f(token.text);
+    }
+}
+
+// A constructor, say, is called by the class's name, or by none.
+bool is_called_without_name(const Definition& d, const Declared& around) {
+    const auto has = [&](const auto& names) {
+        return std::find(std::begin(names), std::end(names), d.name) != std::end(names);
+    };
+    return has(k_always) || has(around.names);
+}
+
+// The declarations and the functions of classes that mention each name.
+class Mentions {
+ public:
+    Mentions(std::string_view text, const Definitions& found) : m_text(text), m_found(found) {
+        for (const Declared& each : found.all) {
+            for (const std::string_view name : each.names) m_users[name];
+        }
+        for (const Definition& each : found.functions) m_users[each.name];
+        std::vector<std::size_t> ends(found.all.size());
+        for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = found.all[i].begin;
+        for (std::size_t i = 0; i < found.functions.size(); ++i) {
+            const Definition& d = found.functions[i];
+            if (!d.is_in_class) continue;
+            add(ends[d.declaration], d.begin, d.declaration, {});
+            add(d.begin, d.end, found.all.size() + i, d.name);
+            ends[d.declaration] = d.end;
+        }
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+            const Declared& d = found.all[i];
+            add(ends[i], d.end, i, {});
+        }
+    }
+
+    Reach reach(std::vector<std::string_view> open) {
+        const std::size_t declarations = m_found.all.size();
+        std::vector<bool> found(declarations + m_found.functions.size());
+        std::unordered_set<std::string_view> names(open.begin(), open.end());
+        const auto add_name = [&](std::string_view name) {
+            if (names.insert(name).second) open.push_back(name);
+        };
+        while (!open.empty()) {
+            const auto those = m_users.find(open.back());
+            open.pop_back();
+            if (those == m_users.end()) continue;
+            for (const std::size_t user : those->second) {
+                found[user] = true;
+                const bool is_function = user >= declarations;
+                const Definition* const function = is_function ? &m_found.functions[user - declarations] : nullptr;
+                const Declared& around = m_found.all[is_function ? function->declaration : user];
+                if (is_function && !is_called_without_name(*function, around)) {
+                    add_name(function->name);
+                    continue;
+                }
+                for (const std::string_view name : around.names) add_name(name);
+            }
+        }
+        Reach out;
+        out.declarations.assign(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(declarations));
+        for (std::size_t i = 0; i < m_found.functions.size(); ++i) {
+            const Definition& d = m_found.functions[i];
+            out.functions.push_back(found[d.is_in_class ? declarations + i : d.declaration]);
+        }
+        return out;
+    }
+
+ private:
+    // `own` is the name that is declared here, which is no mention of it.
+    void add(std::size_t begin, std::size_t end, std::size_t user, std::string_view own) {
+        if (begin >= end) return;
+        for_each_word(m_text.substr(begin, end - begin), own, [&](std::string_view word) {
+            const auto those = m_users.find(word);
+            if (those != m_users.end() && (those->second.empty() || those->second.back() != user))
+                those->second.push_back(user);
+        });
+    }
+
+    std::string_view m_text;
+    const Definitions& m_found;
+    std::unordered_map<std::string_view, Indices> m_users;
+};
+
+class Users {
+ public:
+    Users(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
+          const std::vector<bool>& optional)
+        : m_text(text), m_found(found), m_cuts(cuts), m_optional(optional) {
+        m_used.declarations.resize(found.all.size());
+        m_used.bodies.resize(found.functions.size());
+        for (std::size_t i = 0; i < found.all.size(); ++i) {
+            for (const std::string_view name : found.all[i].names) m_declared[name].push_back(i);
+        }
+    }
+
+    Used find(const std::vector<bool>& roots, std::string_view more) {
+        for_each_word(more, {}, [this](std::string_view word) { mention(word); });
+        for (const std::string_view name : k_always) mention(name);
+        for (std::size_t i = 0; i < roots.size(); ++i) {
+            if (roots[i] || m_found.all[i].names.empty()) use(i);
+        }
+        while (!m_open.empty()) {
+            const Range range = m_open.back();
+            m_open.pop_back();
+            read(range);
+        }
+        return std::move(m_used);
+    }
+
+ private:
+    struct Range {
+        std::size_t begin, end;
+        bool is_body;
+    };
+
+    void use(std::size_t declaration) {
+        if (m_used.declarations[declaration]) return;
+        m_used.declarations[declaration] = true;
+        m_open.push_back({m_found.all[declaration].begin, m_found.all[declaration].end, false});
+    }
+
+    void mention(std::string_view name) {
+        if (!m_mentioned.insert(name).second) return;
+        if (const auto those = m_declared.find(name); those != m_declared.end()) {
+            for (const std::size_t each : those->second) use(each);
+        }
+        if (const auto those = m_waiting.find(name); those != m_waiting.end()) {
+            for (const std::size_t each : those->second) use_body(each);
+        }
+    }
+
+    void use_body(std::size_t function) {
+        m_used.bodies[function] = true;
+        const Definition& d = m_found.functions[function];
+        m_open.push_back({d.body, d.end, true});
+    }
+
+    // Reads a declaration without optional bodies, or such a body.
+    void read(const Range& range) {
+        std::size_t at = range.begin;
+        auto cut = std::lower_bound(m_cuts.begin(), m_cuts.end(), at,
+                                    [](const Cut& each, std::size_t place) { return each.begin < place; });
+        auto function = std::lower_bound(m_found.functions.begin(), m_found.functions.end(), at,
+                                         [](const Definition& d, std::size_t place) { return d.begin < place; });
+        while (at < range.end) {
+            const std::size_t next_cut = cut == m_cuts.end() ? range.end : std::min(cut->begin, range.end);
+            const bool is_function = !range.is_body && function != m_found.functions.end() &&
+                                     function->begin < range.end && function->begin <= next_cut;
+            const auto index = static_cast<std::size_t>(function - m_found.functions.begin());
+            if (is_function && !m_optional[index]) {
+                ++function;
+            } else if (is_function) {
+                read_words(at, function->begin, {});
+                read_words(function->begin, function->body, function->name);
+                at = function->end;
+                // what is cut from it has been left out with it
+                while (cut != m_cuts.end() && cut->begin < at) ++cut;
+                wait_for(index);
+                ++function;
+            } else {
+                read_words(at, next_cut, {});
+                at = next_cut;
+                if (cut == m_cuts.end() || cut->begin >= range.end) break;
+                at = (cut++)->end;
+            }
+        }
+    }
+
+    void wait_for(std::size_t function) {
+        const std::string_view name = m_found.functions[function].name;
+        if (m_mentioned.count(name) != 0)
+            use_body(function);
+        else
+            m_waiting[name].push_back(function);
+    }
+
+    // `own` is the name that is declared here, which is no mention of it.
+    void read_words(std::size_t begin, std::size_t end, std::string_view own) {
+        if (begin >= end) return;
+        for_each_word(m_text.substr(begin, end - begin), own, [this](std::string_view word) { mention(word); });
+    }
+
+    std::string_view m_text;
+    const Definitions& m_found;
+    const std::vector<Cut>& m_cuts;
+    const std::vector<bool>& m_optional;
+    std::unordered_map<std::string_view, Indices> m_declared, m_waiting;
+    std::unordered_set<std::string_view> m_mentioned;
+    std::vector<Range> m_open;
+    Used m_used;
+};
+
+// Adds a cut of [begin, end), and of the pragmas before it that are about what follows them.
+void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end, std::vector<Cut>& cuts) {
+    const std::size_t first = cuts.size();
+    cuts.push_back({begin, end, ";"});
+    for (std::size_t at = begin; at > 0;) {
+        const std::size_t last = text.find_last_not_of(" \n", at - 1);
+        if (last == std::string_view::npos) break;
+        const std::size_t line = text.rfind('\n', last) + 1;  // 0 where there is none
+        const std::string_view said = text.substr(line, last + 1 - line);
+        if (said.substr(0, 30) == "#pragma nv_exec_check_disable" || said.substr(0, 26) == "#pragma hd_warning_disable")
+            cuts.push_back({line, last + 1, " "});
+        else if (said.substr(0, 2) != "# ")
+            break;
+        at = line;
+    }
+    std::reverse(cuts.begin() + static_cast<std::ptrdiff_t>(first), cuts.end());
+}
+
+}  // namespace
+
+Reach that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
+    return Mentions(text, found).reach(std::move(names));
+}
+
+Used used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
+             const std::vector<bool>& optional, const std::vector<bool>& roots, std::string_view more) {
+    return Users(text, found, cuts, optional).find(roots, more);
+}
+
+std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Used& used,
+                              const std::function<std::string_view(const Definition&)>& replacement) {
+    std::vector<Cut> cuts;
+    std::size_t next = 0;
+    const auto add_functions_before = [&](std::size_t end) {
+        for (; next < found.functions.size() && found.functions[next].begin < end; ++next) {
+            const Definition& d = found.functions[next];
+            if (!used.declarations[d.declaration]) continue;
+            if (const std::string_view instead = replacement(d); !instead.empty())
+                cuts.push_back({d.body, d.end, instead});
+        }
+    };
+    for (std::size_t i = 0; i < found.all.size(); ++i) {
+        if (used.declarations[i]) continue;
+        add_functions_before(found.all[i].begin);
+        add_with_pragmas(text, found.all[i].begin, found.all[i].end, cuts);
+    }
+    add_functions_before(text.size());
+    return cuts;
+}
+
+}  // namespace lazyck::units

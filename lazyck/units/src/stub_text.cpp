@@ -1,0 +1,74 @@
+#include "stub_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "reach.h"
+#include "source_text.h"
+
+namespace lazyck::units {
+
+namespace {
+
+// Those of `found` that lead to a kernel or to a device variable, as far as names show it.
+Reach that_lead_to_registrations(std::string_view text, const Definitions& found) {
+    std::vector<std::string_view> names;
+    for (const Definition& d : found.functions) {
+        if (d.is_kernel) names.push_back(d.name);
+    }
+    // Instances of variables are registered, too, if somebody uses them: by the functions of the CUDA runtime that
+    // take a symbol, or without.
+    for (const Declared& d : found.all) {
+        for (const std::string_view name : d.names) {
+            const bool takes_symbol = !d.is_enum && name.substr(0, 4) == "cuda" && name.find("Symbol") != name.npos;
+            if (takes_symbol || (d.is_device_variable && d.is_template)) names.push_back(name);
+        }
+    }
+    return that_reach(text, found, std::move(names));
+}
+
+}  // namespace
+
+std::string text_for_stubs(const std::string& text, const std::string& source, StubText how_much) {
+    Definitions found = find_definitions(text, source);
+    const auto is_stub = [](const Definition& d) { return d.is_kernel && !d.is_instantiation; };
+    if (how_much == StubText::all) {
+        return with_cuts(text, cuts_of(found.functions, [&](const Definition& d) { return is_stub(d) ? "{}" : ""; }));
+    }
+    const Reach reach = that_lead_to_registrations(text, found);
+    const auto index_of = [&](const Definition& d) { return static_cast<std::size_t>(&d - found.functions.data()); };
+    // A function of the device's is defined nevertheless, and a template: of a static one that is used, and of one for
+    // a local type, the compiler wants that.
+    const auto without_body = [&](const Definition& d) -> std::string_view {
+        if (!d.is_device && !d.is_template) return ";";
+        return text[d.body] == '{' ? "{}" : "";
+    };
+    const auto replacement = [&](const Definition& d) -> std::string_view {
+        if (is_stub(d)) return "{}";
+        const bool is_of_device_alone = d.is_device && !d.is_host;
+        return is_body_alone(d) && (is_of_device_alone || !reach.functions[index_of(d)]) ? without_body(d) : "";
+    };
+    widen(found.functions, [&](const Definition& d) { return replacement(d) == ";"; });
+    std::vector<Cut> cuts = cuts_of(found.functions, replacement);
+    if (how_much == StubText::lean) return with_cuts(text, cuts);
+
+    std::vector<bool> roots(found.all.size());
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+        const Declared& d = found.all[i];
+        roots[i] = d.is_own || d.is_device_variable || (d.is_made && reach.declarations[i]);
+    }
+    std::vector<bool> optional;
+    for (const Definition& d : found.functions) {
+        if (d.is_kernel && !d.is_template) roots[d.declaration] = true;
+        optional.push_back(d.is_in_class && is_body_alone(d) && !without_body(d).empty());
+    }
+    const Used used = used_by(text, found, cuts, optional, roots, "");
+    return with_cuts(text, cuts_to_used(text, found, used, [&](const Definition& d) {
+                         const std::size_t index = index_of(d);
+                         return optional[index] && !used.bodies[index] ? without_body(d) : replacement(d);
+                     }));
+}
+
+}  // namespace lazyck::units

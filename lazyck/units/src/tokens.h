@@ -1,0 +1,51 @@
+// Preprocessed C++ as tokens, with which of them stand in the source itself.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace lazyck::units {
+
+// In the "C" locale, whatever the process's is; these are asked of every character of megabytes.
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+inline bool is_word_start(char c) {
+    const char lower = static_cast<char>(c | 32);
+    return (lower >= 'a' && lower <= 'z') || c == '_' || c == '$';
+}
+inline bool is_word(char c) { return is_word_start(c) || is_digit(c); }
+
+struct Token {
+    std::string_view text;
+    std::size_t begin = 0;
+    std::size_t end() const { return begin + text.size(); }
+    bool is(std::string_view other) const { return text == other; }
+};
+
+// Reads tokens of a preprocessed text; line markers say which file a token stands in.
+class Tokens {
+ public:
+    explicit Tokens(std::string_view text, std::string_view source = {}) : m_text(text), m_source(source) {}
+
+    // False at the end.
+    bool next(Token& out);
+
+    bool is_in_source() const { return m_is_in_source; }
+    std::size_t at() const { return m_at; }
+
+    // Goes behind the bracket that closes the one just read. False where the text ends before.
+    bool skip_group(char open, char close);
+
+ private:
+    void skip_space();
+    bool is_at_line_start() const;
+    void read_marker(std::string_view line);
+    void skip_quoted(char quote);
+    void skip_raw();
+
+    std::string_view m_text, m_source;
+    std::size_t m_at = 0;
+    bool m_is_in_source = false;
+};
+
+}  // namespace lazyck::units
