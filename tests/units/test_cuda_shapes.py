@@ -483,8 +483,8 @@ def test_what_no_name_leads_to_is_registered(lazyck: Lazyck, tmp_path: Path, spy
         assert mine[0] == theirs[0]
 
 
-# what a source's own declarations lead to, in all the ways in which C++ declares a name, beside what nobody leads to, and
-# no device pass gets past
+# what a source's own declarations lead to, in all the ways in which C++ declares a name, beside what nobody leads to,
+# and no device pass gets past
 LED_TO = """
 #ifdef __CUDA_ARCH__
 #define BROKEN static_assert(sizeof(int) == 0, "read for the device");
