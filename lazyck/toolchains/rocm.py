@@ -63,6 +63,7 @@ class RocmToolchain(GnuToolchain):
     hinders_units = frozenset({"-save-temps", "--save-temps"})  # for these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = ("hip-host", "hip-kernel")
+    entry_verb = "hip-entry"
     host_only = ("--cuda-host-only",)
     # without device code, all files have the same identity (`__hip_cuid_`), and none the handle of that code
     host_only_link = ("-Xlinker", "-z", "-Xlinker", "muldefs", "-Xlinker", "--defsym=__hip_gpubin_handle_=0")

@@ -21,22 +21,28 @@ namespace {
 // that all read, the next costs this much of. (FlashAttention's file with 32 kernels: 0.24.)
 constexpr double k_share_of_next = 0.25;
 
+// What was reckoned may be off by this much.
+constexpr double k_margin = 0.85;
+
 struct Known {
     double host = -1, read = 0, all_text = 0, kernels = 0, whole = -1;
     double units = 0, all_units = 0;  // how many kernels were compiled, and what all of them took
+    double read_by_units = 0;         // of that, to read all of the text
     bool is_refused = false;          // for one of them, all had to be compiled
 };
 
-// By kernel as a part of the whole; empty: not known yet.
+// What by kernel costs for each second of the whole, rather too much than too little; empty: not known yet.
 std::optional<double> ratio(const Known& known) {
     if (known.host < 0) return std::nullopt;
     const double host_alone = known.host - known.read;
     // With one kernel or none there is nothing to leave out.
     if (known.kernels < 2 || known.is_refused) return 2;
     if (known.units == 0) return std::nullopt;
-    const double kernel = known.all_units / known.units, own = std::max(0.0, kernel - known.read);
-    double whole = host_alone + known.all_text + own * (1 + (known.kernels - 1) * k_share_of_next);
-    if (known.whole >= 0) whole = std::min(whole, host_alone + known.whole);
+    const double kernel = known.all_units / known.units, text = known.read_by_units / known.units;
+    const double own = std::max(0.0, kernel - std::max(known.read, text));
+    double whole = host_alone + std::max(known.all_text, text) + own * (1 + (known.kernels - 1) * k_share_of_next);
+    whole *= k_margin;
+    if (known.whole >= 0) whole = host_alone + known.whole;
     return (known.host + kernel) / std::max(whole, 1e-3);
 }
 
@@ -49,6 +55,12 @@ std::unordered_map<std::string, Known> read(const std::string& path) {
         const auto seconds = take_number(rest);
         if (!seconds) continue;
         Known next;
+        double text = 0;
+        if (kind == "alone") {
+            const auto device = take_number(rest);
+            if (!device) continue;
+            text = *device;
+        }
         if (kind == "host") {
             const auto device = take_number(rest), all_text = take_number(rest);
             const auto kernels = take_integer(rest);
@@ -65,9 +77,11 @@ std::unordered_map<std::string, Known> read(const std::string& path) {
             next.is_refused = known.is_refused;
             next.units = known.units;
             next.all_units = known.all_units;
+            next.read_by_units = known.read_by_units;
             known = next;
-        } else if (kind == "kernel") {
+        } else if (kind == "kernel" || kind == "alone") {
             known.all_units += *seconds;
+            known.read_by_units += text;
             ++known.units;
         } else if (kind == "refused") {
             known.is_refused = true;

@@ -162,4 +162,21 @@ std::string ElfObject::with_section(std::string_view name, std::string_view cont
     return out;
 }
 
+std::string ElfObject::with_contents(std::string_view name, std::string_view contents) const {
+    const auto found =
+        std::find_if(m_sections.begin(), m_sections.end(), [&](const Section& each) { return each.name == name; });
+    if (found == m_sections.end()) throw Refused{"the object has no section " + std::string(name)};
+    const auto head = read_at<Elf64_Ehdr>(m_bytes, 0);
+    const std::size_t place =
+        head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
+    auto row = read_at<Elf64_Shdr>(m_bytes, place);
+    std::string out(m_bytes);
+    if (row.sh_addralign > 1) out.resize((out.size() + row.sh_addralign - 1) / row.sh_addralign * row.sh_addralign);
+    row.sh_offset = out.size();
+    row.sh_size = contents.size();
+    out += contents;
+    std::memcpy(&out[place], &row, sizeof row);
+    return out;
+}
+
 }  // namespace lazyck::units

@@ -1,4 +1,4 @@
-// An ELF object as compilers write it: its symbols, what they are initialized with, and one section more.
+// An ELF object as compilers write it: its symbols, what they are initialized with, and one section more or another.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,8 @@ class ElfObject {
     const Symbol* function_in(const Symbol& holder) const;
     // The object with a section more that no program has at run time.
     std::string with_section(std::string_view name, std::string_view contents) const;
+    // The object with other contents in its first section of this name. Throws Refused where it has none.
+    std::string with_contents(std::string_view name, std::string_view contents) const;
 
  private:
     struct Section {

@@ -23,6 +23,9 @@ namespace {
 
 constexpr std::string_view k_stub = "__device_stub__";
 constexpr std::string_view k_descriptor = ".kd";
+constexpr char k_image_section[] = ".hip_fatbin";
+// In the place of a kernel's parameters: its source has no other, so all of the source is the kernel.
+constexpr char k_only_kernel[] = "only";
 // What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are
 // called from. Larger functions are optimized with an eye to all who call them.
 constexpr std::size_t k_small = 30;
@@ -60,11 +63,11 @@ void run_between(const ClangSteps& steps) {
     for (const Step& step : steps.between) run(step);
 }
 
-Library library_of(const ClangSteps& steps) { return {steps.host.words[0], ".hip_fatbin", 12}; }
+Library library_of(const ClangSteps& steps) { return {steps.host.words[0], k_image_section, 12}; }
 
 std::string content_of(const ClangSteps& steps) { return " .incbin " + quoted(steps.image()) + "\n"; }
 
-void make_whole(const Job& job, const ClangSteps& steps) {
+void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const Step& step : steps.device) {
         run(step);
@@ -75,8 +78,10 @@ void make_whole(const Job& job, const ClangSteps& steps) {
                 symbols.emplace(symbol.name.substr(0, symbol.name.size() - k_descriptor.size()));
         }
     }
+    if (kernel.symbol != "*" && symbols.count(kernel.symbol) == 0) throw Refused{"the compiler does not make it"};
     run_between(steps);
     make_library(library_of(steps), job, symbols, content_of(steps));
+    write_cost(job, "whole " + std::to_string(cpu_seconds()));
 }
 
 Step with_options(Step step, const Words& options) {
@@ -129,10 +134,13 @@ std::string generate_alone(const Step& compile, const Kernel& kernel, const std:
     return "";
 }
 
-// Compiles `kernel` by itself for one arch; the reason why that cannot be, or "". Throws Refused.
-std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory) {
+// Compiles `kernel` by itself for one arch; the reason why that cannot be, or "". Adds to `front_end` the CPU seconds
+// that reading the source took. Throws Refused.
+std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory, double& front_end) {
     const std::string all = joined(directory, "all.ll"), one = joined(directory, "one.ll");
+    const double before = cpu_seconds();
     run(front_end_of(compile, all));
+    front_end += cpu_seconds() - before;
     const std::string text = read_file(all);
     const IrModule module(text);
     if (!module.has_kernel(kernel.symbol)) return "the compiler does not make it";
@@ -153,11 +161,10 @@ std::string compile_alone(const Step& compile, const Kernel& kernel, const std::
 
 }  // namespace
 
-void make_hip_host_unit(const Job& job, const std::string& id) {
+void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     const ClangSteps steps = clang_steps_of(job.command, job.directory);
-    std::set<std::string> files = files_of(steps.host, job.directory);
-    for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
-    write_file(steps.image(), std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0' + '\0');
+    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0';
+    write_file(steps.image(), mark + '\0');
     const std::string made = joined(job.directory, "host.o");
     Step host = steps.host;
     host.set_value("-o", made);
@@ -166,14 +173,25 @@ void make_hip_host_unit(const Job& job, const std::string& id) {
     const ElfObject object(bytes);
     check_registrations(object);
     // Without any device code, nothing is registered.
-    const std::string image = object.contents_of(".hip_fatbin");
-    if (object.has_undefined("__hipRegisterFatBinary") && image.rfind(LAZYCK_HOST_UNIT_MARK + id + '\0', 0) != 0)
+    const bool registers = object.has_undefined("__hipRegisterFatBinary");
+    const std::string image = object.contents_of(k_image_section);
+    if (registers && image.rfind(mark, 0) != 0)
         throw Refused{"the host code has no image of device code where one was expected"};
     const std::string module_id = steps.module_id();
+    const std::vector<std::string_view> kernels = kernels_of(object);
     std::string table = LAZYCK_KERNELS_VERSION "\n";
-    for (const std::string_view kernel : kernels_of(object))
-        table += "kernel\t" + std::string(kernel) + "\t\t\t\t" + module_id + "\n";
+    for (const std::string_view kernel : kernels) {
+        const std::string parameters = kernels.size() == 1 ? k_only_kernel : "";
+        table += "kernel\t" + std::string(kernel) + "\t" + parameters + "\t\t\t" + module_id + "\n";
+    }
     table += "whole\t*\t\t\t\t" + module_id + "\n";
+    if (place == TableIn::data) {
+        write_file(job.output, registers ? object.with_contents(k_image_section, mark + table + '\0') : bytes);
+        write_cost(job, "host " + std::to_string(cpu_seconds()) + " 0 0 " + std::to_string(kernels.size()));
+        return;
+    }
+    std::set<std::string> files = files_of(steps.host, job.directory);
+    for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
     for (const std::string& file : files) table += "file\t" + file + "\n";
     write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
 }
@@ -181,25 +199,28 @@ void make_hip_host_unit(const Job& job, const std::string& id) {
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     ClangSteps steps = clang_steps_of(job.command, job.directory);
     steps.set_module_id(kernel.module_id);
-    if (kernel.symbol == "*") {
-        make_whole(job, steps);
+    if (kernel.symbol == "*" || kernel.parameters == k_only_kernel) {
+        make_whole(job, steps, kernel);
         return;
     }
     std::string reason;
+    double front_ends = 0;
     try {
         for (const Step& step : steps.device) {
-            if (reason = compile_alone(step, kernel, job.directory); !reason.empty()) break;
-        }
-        if (reason.empty()) {
-            run_between(steps);
-            make_library(library_of(steps), job, {kernel.symbol}, content_of(steps));
-            return;
+            if (reason = compile_alone(step, kernel, job.directory, front_ends); !reason.empty()) break;
         }
     } catch (const Refused& refused) {
         reason = refused.reason;
     }
-    make_library(library_of(steps), job, {kernel.symbol},
-                 " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+    if (reason.empty()) {
+        run_between(steps);
+        make_library(library_of(steps), job, {kernel.symbol}, content_of(steps));
+        write_cost(job, "alone " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
+    } else {
+        make_library(library_of(steps), job, {kernel.symbol},
+                     " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
+        write_cost(job, "refused " + std::to_string(cpu_seconds()));
+    }
 }
 
 }  // namespace lazyck::units

@@ -7,7 +7,7 @@
 
 namespace lazyck::units {
 
-void make_hip_host_unit(const Job& job, const std::string& id);
+void make_hip_host_unit(const Job& job, const std::string& id, TableIn place);
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel);
 
 }  // namespace lazyck::units

@@ -1,0 +1,129 @@
+"""HIP blobs whose first call compiles their host code and the kernel that it launches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hip_units import Built, build, build_ahead, used
+from rocm_layouts import need_real_hip, rocm6
+from support import Lazyck
+
+pytestmark = [pytest.mark.hip]
+
+FILES = {
+    "blob.hip": """
+#include <hip/hip_runtime.h>
+template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }
+static __global__ void own(float* x) { x[0] = 1; }
+static __constant__ float table[4];
+static __global__ void with_table(float* x) { x[0] = table[threadIdx.x]; }
+template <class F> __global__ void apply(F f) { f(); }
+int launch_it(int n, float* x) {
+    if (n == 0) scale<2><<<1, 32>>>(x);
+    if (n == 1) scale<3><<<1, 32>>>(x);
+    if (n == 2) own<<<1, 1>>>(x);
+    if (n == 3) with_table<<<1, 1>>>(x);
+    if (n == 4) apply<<<1, 1>>>([=] __device__() { *x = 1; });
+    if (n == 5) return hipMemcpyToSymbol(HIP_SYMBOL(table), x, 4);
+    return hipGetLastError();
+}
+""",
+    "only.hip": """
+#include <hip/hip_runtime.h>
+template <int N> __global__ void only(float* x) { x[threadIdx.x] -= N; }
+int launch_only(float* x) { only<7><<<1, 32>>>(x); return hipGetLastError(); }
+""",
+    "none.hip": "int launch_none() { return 5; }\n",
+    "main.hip": """
+int launch_it(int, float*);
+int launch_only(float*);
+int launch_none();
+#define API extern "C" __attribute__((visibility("default"))) int
+API launch(int n, float* x) { return launch_it(n, x); }
+API one(int, float* x) { return launch_only(x); }
+API none(int, float*) { return launch_none(); }
+""",
+}
+GRADES = ("--kernels", "*.hip", *(w for n in ("blob", "only", "none") for w in ("--blobs", f"*/{n}.hip")))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_real_hip()
+    return rocm6(tmp_path_factory.mktemp("home") / "rocm")
+
+
+@pytest.fixture(scope="module")
+def both(home: Path, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, home, grades=GRADES)
+    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in lazy.said
+    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, home)
+
+
+@pytest.fixture
+def lazy(lazyck: Lazyck, tmp_path: Path, home: Path) -> Built:
+    return build(lazyck, tmp_path, FILES, home, grades=GRADES)
+
+
+def entries(built: Built) -> list[str]:
+    """The names of what the cache has."""
+    return sorted(p.name.rpartition("-")[0] for p in built.units)
+
+
+@pytest.mark.parametrize(("function", "n"), [*(("launch", n) for n in range(6)), ("one", 0), ("none", 0)])
+def test_a_call_does_what_it_does_ahead_of_time(
+    both: tuple[Built, Built], hip_spy: Path, function: str, n: int
+) -> None:
+    by_kernel, ahead = both
+    returned, seen = ahead.run(hip_spy, function, n)
+    mine, mine_seen = by_kernel.run(hip_spy, function, n, LAZYCK_BY_KERNEL="1")
+    assert (mine, used(mine_seen)) == (returned, used(seen))
+    assert (function == "none") == (used(seen) == [])
+
+
+def test_a_first_call_compiles_host_code_and_one_kernel(lazy: Built, hip_spy: Path) -> None:
+    lazy.run(hip_spy, "launch", 1)
+    host, kernel = entries(lazy)
+    assert host == "blob.host" and kernel.startswith("blob.scale-")
+    _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    assert len(used(seen)) == 1
+    lines = (lazy.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    assert [(line.split()[0], line.split()[-1]) for line in lines] == [("host", "blob"), ("alone", "blob")]
+    everything, text = map(float, lines[1].split()[1:3])
+    assert 0 < text < everything
+
+
+def test_kernels_that_a_variable_ties_are_compiled_with_their_source(lazy: Built, hip_spy: Path) -> None:
+    _, seen = lazy.run(hip_spy, "launch", 3)
+    assert [name.split("-")[0] for name in entries(lazy)] == ["blob.device", "blob.host", "blob.with_table"]
+    registered = {line.split()[1] for line in seen if line.startswith("register")}
+    assert len([name for name in registered if "table" in name]) == 2, "the variable and its kernel"
+
+
+@pytest.mark.parametrize(
+    ("known", "by_kernel"),
+    [
+        ("", True),
+        # ggml-hip's mmq: a kernel is a small part of 64
+        ("host 3.3 0 0 64 other\nalone 7.4 2.5 other\n", True),
+        # its norm: reading the text is all that a kernel costs, for each anew
+        ("host 1.2 0 0 12 other\nalone 1.2 0.9 other\nwhole 1.0 other\n", False),
+        # Composable Kernel's: one kernel
+        ("host 5.2 0 0 1 other\nwhole 39.0 other\n", False),
+    ],
+)
+def test_what_costs_less_is_compiled(lazy: Built, hip_spy: Path, known: str, by_kernel: bool) -> None:
+    costs = lazy.where / "cache" / ".costs"
+    costs.mkdir(parents=True, mode=0o700)
+    (lazy.where / "cache").chmod(0o700)
+    (costs / "libx.by-kernel").write_text(known)
+    lazy.run(hip_spy, "launch", 0)
+    assert ("blob.host" in entries(lazy), "blob" in entries(lazy)) == (by_kernel, not by_kernel)
+
+
+def test_the_only_kernel_of_a_source_is_compiled_as_its_source_is(lazy: Built, hip_spy: Path) -> None:
+    lazy.run(hip_spy, "one", 0)
+    assert [name.split("-")[0] for name in entries(lazy)] == ["only.host", "only.only"]
+    lines = (lazy.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["host", "whole"]
