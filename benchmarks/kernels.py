@@ -4,9 +4,9 @@
         [--json FILE]
 
 Sources of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, as their own builds compile them (sm_90; images not
-compressed), are compiled whole, as a host unit, and by so many of their kernels alone, in turns. `--all` takes every
-kernel of the cases whose name contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python
-must have.
+compressed), are compiled whole, as a host unit, and by so many of their kernels alone, in turns; once a round host unit
+and a kernel side by side, as where a profile names the kernel. `--all` takes every kernel of the cases whose name
+contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python must have.
 
 With `--hip DIR` they are llama.cpp's for HIP and Composable Kernel's, for gfx942, by Debian's clang 19. `DIR/include`
 has the headers of HIP 6.1 or newer and of hipBLAS and rocBLAS (Debian 12's HIP is older; Debian sid has them in
@@ -84,6 +84,7 @@ class Found:
     whole: list[Cost] = field(default_factory=list)
     host: list[Cost] = field(default_factory=list)
     one: list[Cost] = field(default_factory=list)
+    both: list[float] = field(default_factory=list)  # wall seconds of host unit and one kernel side by side
     code: dict[str, int] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
 
@@ -187,6 +188,18 @@ def run(argv: Sequence[str | Path], cwd: Path) -> Cost:
     return Cost(used.ru_utime + used.ru_stime, time.monotonic() - begun, used.ru_maxrss / 1024)
 
 
+def side_by_side(argvs: Sequence[Sequence[str | Path]], cwd: Path) -> float:
+    """The wall seconds until all of the commands, begun together, have ended. Ends the program where one fails."""
+    begun = time.monotonic()
+    processes = [
+        subprocess.Popen([*map(str, argv)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for argv in argvs
+    ]
+    if any([process.wait() for process in processes]):
+        sys.exit(f"failed side by side: {argvs}")
+    return time.monotonic() - begun
+
+
 def table(made: Path, objcopy: str = "objcopy") -> list[str]:
     """The lines of a host unit's kernels."""
     copied = made.with_suffix(".table")
@@ -216,7 +229,8 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
     chosen: list[str] = []
     for number in range(options.rounds):
         found.whole.append(run([*command, whole], case.directory))
-        found.host.append(run([program, of_host, "x", case.source, host, "--", *command, "x.o"], case.directory))
+        make_host = [program, of_host, "x", case.source, host, "--", *command, "x.o"]
+        found.host.append(run(make_host, case.directory))
         if number == 0:
             lines = table(host)
             found.kernels = len(lines)
@@ -225,8 +239,11 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
             chosen = lines if takes_all else lines[::step][: options.kernels]
             expected = kernels(whole)
         for line in chosen:
-            cost = run([program, of_kernel, line, case.source, unit, "--", *command, "x.o"], case.directory)
-            found.one.append(cost)
+            make_kernel = [program, of_kernel, line, case.source, unit, "--", *command, "x.o"]
+            found.one.append(run(make_kernel, case.directory))
+            if line == chosen[0]:
+                # as a first call compiles them that a profile has announced
+                found.both.append(side_by_side([make_host, make_kernel], case.directory))
             if number == 0:
                 symbol = line.partition("\t")[0]
                 mine = kernels(unit)
@@ -246,9 +263,12 @@ def report(found: Found) -> None:
 
     whole, host, one = (median(c, "cpu") for c in (found.whole, found.host, found.one))
     ratio = (host / whole, one / whole, (host + one) / whole) if whole else (0.0, 0.0, 0.0)
+    walls = [median(c, "wall") for c in (found.whole, found.host, found.one)]
+    wall = ((walls[1] + walls[2]) / walls[0], statistics.median(found.both) / walls[0]) if found.both else (0.0, 0.0)
+    peaks = [median(c, "peak") for c in (found.whole, found.one)]
     print(
         f"| {found.name} | {found.kernels} | {whole:.1f} | {host:.1f} ({ratio[0]:.2f}) | {one:.1f} ({ratio[1]:.2f}) | "
-        f"{ratio[2]:.2f} | {median(found.whole, 'peak'):.0f} / {median(found.one, 'peak'):.0f} | {found.code} |",
+        f"{ratio[2]:.2f} | {wall[0]:.2f} | {wall[1]:.2f} | {peaks[0]:.0f} / {peaks[1]:.0f} | {found.code} |",
         flush=True,
     )
     for line in found.differing:
@@ -268,8 +288,9 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work.resolve()
     program = build_program(work / "programs", ("c++",))
-    print("| source | kernels | whole, CPU s | host unit | kernel unit | both | peak, MB | machine code |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    heads = ["source", "kernels", "whole, CPU s", "host unit", "kernel unit", "both", "both, wall"]
+    heads += ["with a profile, wall", "peak, MB", "machine code"]
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
     cases = hip_cases(work, options.hip.resolve()) if options.hip else cuda_cases(work)
     chosen = [c for c in cases if not options.only or any(o in c.name for o in options.only)]
     with tempfile.TemporaryDirectory(dir=work) as out:
