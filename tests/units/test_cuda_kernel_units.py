@@ -100,3 +100,41 @@ def test_a_constant_of_the_compiler_is_each_kernel_s_own(lazyck: Lazyck, tmp_pat
     lazy = build(lazyck, tmp_path, {"x.cu": sine + DIRECT + LAUNCHES})
     _, seen = lazy.run(spy, "launch", 1)
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z1KILi1EEvPf"]
+
+
+# each name is declared twice, and if the nearer declaration were left out, the kernel would use the other one
+NEAREST = """
+constexpr int middle_of_three = 70;
+enum Far { small = 90, large = 91 };
+struct Sizes { int n; } size = {1};
+__device__ Sizes twice(int n) { return {9 * n}; }
+template <class T> struct Of { static const int value = 100; };
+template <> struct Of<int> { static const int value = 6; };
+__device__ int convert(double x) { return 3 * x; }
+struct Both { int a, b; };
+constexpr int Both::*member = &Both::a;
+namespace ns {
+constexpr int first_of_three = 1, middle_of_three = 2, last_of_three = 3;
+enum { small = 4, large = 5 };
+struct Doubled { int n; };
+__device__ Doubled (twice)(int n) { return {2 * n}; }
+typedef struct { int n[7]; } Unused, Sizes;
+__device__ int convert(int x) { return x + 1; }
+using Number = int;
+constexpr Number (Both::*member) = &Both::b;
+template <int N> __global__ void K(float* x) {
+    const Both both = {N, 2 * N};
+    const int names = middle_of_three + small + large + twice(N).n + convert(N) + both.*member;
+    x[threadIdx.x] *= float(names + int(sizeof(Sizes)) + Of<int>::value);
+}
+}
+using ns::K;
+"""
+
+
+def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    text = {"x.cuh": NEAREST, "x.cu": '#include "x.cuh"\n' + DIRECT + LAUNCHES}
+    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
+    mine, theirs = (used(library.run(spy, "launch", 2)[1]) for library in (lazy, ahead))
+    assert mine == theirs and len(mine) == 1
+    assert "x.K" in {p.name.partition("-")[0] for p in (tmp_path / "lazy" / "cache").rglob("*.so")}

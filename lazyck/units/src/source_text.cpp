@@ -21,6 +21,7 @@ struct Declaration {
     bool has_bases = false;                                 // what a class is derived from was begun
     bool has_members = false;                               // or enumerators, or a value in braces
     bool is_odd = false;                                    // it may look like a function that it is not
+    bool has_more_names = false;                            // than were read
     std::size_t initializers = 0;                           // where a constructor's begin
     bool has_requirements = false, is_requirement = false;  // `requires requires`, and what is in braces follows
     bool is_operator = false, is_enum = false;
@@ -142,6 +143,9 @@ class Finder {
             case ':':
                 if (token.text.size() == 1) read_colon(token, now);
                 return true;
+            case ',':
+                now.has_more_names |= now.initializers == 0 && !now.has_bases;
+                return true;
             case '"':
                 now.is_linkage |= now.last_word == "extern";
                 return true;
@@ -194,9 +198,12 @@ class Finder {
     bool read_group(const Token& open, Declaration& now) {
         const std::string_view word = now.last_word;
         if (!m_tokens.skip_group('(', ')')) return false;
+        // `int (f)(int)`, and pointers to members
+        const std::string_view read = m_text.substr(open.begin, m_tokens.at() - open.begin);
+        now.has_more_names |= (now.has_parameters && word.empty()) || read.find("::*") != std::string_view::npos;
         if (takes_group(word)) {
             if (word != "decltype" && word != "requires") {
-                now.read_attribute(word, m_text.substr(open.begin, m_tokens.at() - open.begin));
+                now.read_attribute(word, read);
             }
         } else if (!now.has_parameters && !now.has_value && !now.has_bases) {
             // a pointer to a function, in its brackets
@@ -325,7 +332,7 @@ class Finder {
         const bool is_code = is_object || (is_function && now.found.end != 0) || (now.is_template && !out.is_template);
         out.is_made = is_code && !out.is_template && !now.is_asked_for;
         // that of a whole namespace
-        if (now.is_operator || now.is_namespace) return out;
+        if (now.is_operator || now.is_namespace || now.has_more_names) return out;
         out.names = now.enumerators;
         if (is_function) {
             out.names.push_back(now.found.name);
