@@ -33,10 +33,11 @@ struct Known {
 
 // What by kernel costs for each second of the whole, rather too much than too little; empty: not known yet.
 std::optional<double> ratio(const Known& known) {
+    if (known.is_refused) return 2;
     if (known.host < 0) return std::nullopt;
     const double host_alone = known.host - known.read;
     // With one kernel or none there is nothing to leave out.
-    if (known.kernels < 2 || known.is_refused) return 2;
+    if (known.kernels < 2) return 2;
     if (known.units == 0) return std::nullopt;
     const double kernel = known.all_units / known.units, text = known.read_by_units / known.units;
     const double own = std::max(0.0, kernel - std::max(known.read, text));

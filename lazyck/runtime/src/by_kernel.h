@@ -6,8 +6,8 @@
 //     host <all> <of these, to read the device's text> <what reading all of that takes> <kernels> <blob>
 //     kernel <all> <blob>                                            it read what the host unit's stubs did
 //     alone <all> <of these, to read the device's text> <blob>       it read all of that
-//     refused <all> <blob>                                           a kernel that cannot be had by itself
-//     whole <all> <blob>                                             the device code of all kernels
+//     refused <all> <blob>                                           a kernel, or host code, that cannot be had by
+//     itself whole <all> <blob>                                             the device code of all kernels
 // Lines that do not parse are passed over. Files are read from the end, 64 KiB at most.
 #pragma once
 
@@ -21,8 +21,9 @@ class ByKernel {
     // `path` is the library's file, the name is as it stands in it.
     ByKernel(std::string path, std::string blob) : m_path(std::move(path)), m_blob(std::move(blob)) {}
 
-    // Whether by kernel is expected to cost at most what the whole blob does, with a margin where that was reckoned. Where nothing is known of it, its
-    // library's other blobs say; where nothing is known of these, the first goes by kernel, and tells.
+    // Whether by kernel is expected to cost at most what the whole blob does, with a margin where that was reckoned.
+    // Where nothing is known of it, its library's other blobs say; where nothing is known of these, the first goes by
+    // kernel, and tells.
     bool is_cheaper() const;
     // Keeps what `lazyck-unit` says that a compile took (units/src/units.h), if it is one of the lines above. A record
     // that cannot be kept is no error.

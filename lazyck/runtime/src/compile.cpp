@@ -201,7 +201,10 @@ class Compilation {
         const std::string command = reproducer(m_plan);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
-        say(Level::error, "could not compile " + m_what);
+        if (m_request.has_other_way)
+            say(Level::info, m_what + " cannot be had: all of the blob is compiled instead");
+        else
+            say(Level::error, "could not compile " + m_what);
         const std::string message = "lazyck: cannot compile blob '" + visible(m_request.blob) + "' for " +
                                     m_request.arch_label + ": " + reason +
                                     (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log +

@@ -16,10 +16,11 @@ struct CompileRequest {
     std::string blob;
     std::string arch_label;  // for messages
     RecipeRow recipe;
-    std::string source;   // absolute
-    std::string root;     // the bundle's
-    std::string library;  // the lazy library's path
-    std::string kernel;   // that alone is wanted of the source, as RecipeValues has it
+    std::string source;          // absolute
+    std::string root;            // the bundle's
+    std::string library;         // the lazy library's path
+    std::string kernel;          // that alone is wanted of the source, as RecipeValues has it
+    bool has_other_way = false;  // a failure is no error yet: something else will be compiled then
     Strings archs;
     Strings launcher;
     Strings faster;               // words for the compile step that it is tried with first, and repeated without

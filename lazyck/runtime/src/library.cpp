@@ -841,7 +841,9 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     // Whoever has filled a remote cache has compiled whole blobs, as a rule.
     if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
-    return made ? std::move(*made) : m_store.make(at.manifest, at.index, archs);
+    if (made) return std::move(*made);
+    m_store.refuse_by_kernel(at.manifest, at.index);
+    return m_store.make(at.manifest, at.index, archs);
 }
 
 // The next call looks again: the file that could not be loaded may be another one by then.

@@ -277,6 +277,10 @@ bool Store::goes_by_kernel(const ManifestView& manifest, std::uint32_t index) {
     return caches(manifest)->own()->by_kernel(manifest.shelf(), manifest.blob(index).name).is_cheaper();
 }
 
+void Store::refuse_by_kernel(const ManifestView& manifest, std::uint32_t index) {
+    caches(manifest)->own()->by_kernel(manifest.shelf(), manifest.blob(index).name).add("refused 0");
+}
+
 Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache) {
     check_source(blob);
     if (blob.source[0] == '/') return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, false};
@@ -409,6 +413,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     if (!m_preamble.empty() && m_config.launcher.empty()) request.faster = preamble_words(m_preamble, source.path);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
+    request.has_other_way = !manifest.has_slots() && symbols.empty();
     request.archs = key.archs;
     request.launcher = m_config.launcher;
     request.symbols = symbols;

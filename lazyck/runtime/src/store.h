@@ -64,6 +64,8 @@ class Store {
     std::optional<Entry> fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
     // Whether to compile blob `index` by its parts (see by_kernel.h), where it has some and nothing of it is cached.
     bool goes_by_kernel(const ManifestView& manifest, std::uint32_t index);
+    // Keeps that a blob has no host unit, for the next decision on it and on its library's other blobs.
+    void refuse_by_kernel(const ManifestView& manifest, std::uint32_t index);
 
     // Whether a cache has it; `path` is where it is, or would be in the user's own.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);

@@ -100,7 +100,7 @@ bool ElfObject::has_undefined(std::string_view name) const {
 std::string ElfObject::contents_of(std::string_view lead) const {
     std::string out;
     for (const Section& each : m_sections) {
-        if (each.name.substr(0, lead.size()) == lead) out += each.contents;
+        if (each.name.substr(0, lead.size()) == lead) out.append(each.contents).append(1, '\0');
     }
     return out;
 }
@@ -167,8 +167,7 @@ std::string ElfObject::with_contents(std::string_view name, std::string_view con
         std::find_if(m_sections.begin(), m_sections.end(), [&](const Section& each) { return each.name == name; });
     if (found == m_sections.end()) throw Refused{"the object has no section " + std::string(name)};
     const auto head = read_at<Elf64_Ehdr>(m_bytes, 0);
-    const std::size_t place =
-        head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
+    const std::size_t place = head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
     auto row = read_at<Elf64_Shdr>(m_bytes, place);
     std::string out(m_bytes);
     if (row.sh_addralign > 1) out.resize((out.size() + row.sh_addralign - 1) / row.sh_addralign * row.sh_addralign);

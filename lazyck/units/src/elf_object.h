@@ -25,7 +25,7 @@ class ElfObject {
 
     const std::vector<Symbol>& symbols() const { return m_symbols; }
     bool has_undefined(std::string_view name) const;
-    // The contents of all sections whose names begin so, one behind the other.
+    // The contents of all sections whose names begin so, one behind the other, each with a zero behind it.
     std::string contents_of(std::string_view lead) const;
     // The function whose address stands at the place of `holder`, by a relocation; null where there is none.
     const Symbol* function_in(const Symbol& holder) const;

@@ -4,10 +4,10 @@
 //     lazyck-unit entry ID SOURCE OUTPUT -- COMMAND...      the same for a library of its own
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
-// and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an object. LINE is
-// of the table that the host code's object has in its section .lazyck.kernels, or, for a library of its own, behind ID
-// in its data. What `entry` and `kernel` took stands in OUTPUT.cost afterwards (see units.h). Status 0: made; 3: this
-// source cannot be taken apart; else what its compiler says.
+// and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an
+// object. LINE is of the table that the host code's object has in its section .lazyck.kernels, or, for a library of its
+// own, behind ID in its data. What `entry` and `kernel` took stands in OUTPUT.cost afterwards (see units.h). Status 0:
+// made; 3: this source cannot be taken apart; else what its compiler says.
 #include <dirent.h>
 #include <unistd.h>
 

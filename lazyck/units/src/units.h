@@ -34,8 +34,9 @@ enum class TableIn { section, data };
 void make_host_unit(const Job& job, const std::string& id, TableIn place);
 
 // Makes a library with the device code of `kernel`, or, where it cannot be had by itself, one that says so; and the
-// file `<output>.cost`: a line "kernel <CPU seconds>", "alone <CPU seconds> <of these, to read the device's text>" where
-// that was all of the text, "refused <CPU seconds>", or "whole <CPU seconds>" for the device code of all. Throws Refused.
+// file `<output>.cost`: a line "kernel <CPU seconds>", "alone <CPU seconds> <of these, to read the device's text>"
+// where that was all of the text, "refused <CPU seconds>", or "whole <CPU seconds>" for the device code of all. Throws
+// Refused.
 void make_kernel_unit(const Job& job, const Kernel& kernel);
 
 }  // namespace lazyck::units
