@@ -130,11 +130,13 @@ def test_a_real_hip_compiler_builds_the_blob_and_the_stand_in_sees_its_kernel(
         code, library, LD_LIBRARY_PATH=fake.stdout.strip(), FAKE_ROCM_ARCH="gfx942", FAKE_ROCM_LAUNCH_LOG=str(log)
     )
     assert done.returncode == 0, done.stderr
-    assert "compiled attn_fwd_d64_fp16_batch_causal_nobias for gfx942" in done.stderr
+    assert "compiled attn_fwd_d64_fp16_batch_causal_nobias.attn_fwd_kernel-" in done.stderr
     launches = log.read_text().splitlines()
     assert launches
     assert all("role=standin" in line and "Li64E" in line for line in launches)
-    assert b"amdgcn-amd-amdhsa--gfx942" in entries(tmp_path)[0].read_bytes()
+    kernel, host = sorted(entries(tmp_path))
+    assert b"amdgcn-amd-amdhsa--gfx942" in kernel.read_bytes()
+    assert b"amdgcn-amd-amdhsa--gfx942" not in host.read_bytes()
 
 
 def test_the_packed_library_computes_on_a_machine_without_a_compiler(
@@ -165,8 +167,9 @@ def test_three_runs_cold_recorded_replayed(library: Path, tmp_path: Path, monkey
 
     argv = (sys.executable, "-c", PREAMBLE + COMPARE, str(library))
     cold, recorded, replayed = three_runs.run_three(three_runs.Program("attention", argv, {}), tmp_path)
-    assert (cold.compiles, recorded.compiles, replayed.compiles) == (4, 4, 0)
-    assert replayed.loads == 4
+    # of the first variant its host code and its kernel, from which it is known that others cost less as a whole
+    assert (cold.compiles, recorded.compiles, replayed.compiles) == (5, 5, 0)
+    assert replayed.loads == 5
     assert "| attention | replayed |" in three_runs.render([cold, recorded, replayed])
 
 

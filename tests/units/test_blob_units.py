@@ -184,6 +184,20 @@ def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(blob: Built
     assert len(used(seen)) == 1 and entries(blob) == ["blob"]
 
 
+def test_that_a_blob_cannot_be_taken_apart_is_remembered_and_no_error(blob: Built, spy: Path) -> None:
+    (program,) = blob.where.rglob("lazyck-unit")
+    program.chmod(0o644)
+    cache, log = blob.where / "cache", blob.where / "said"
+    for tries_host_unit in (True, False):
+        for made in cache.rglob("blob*"):
+            made.unlink()
+        blob.run(spy, "launch", 0, LAZYCK_LOG_FILE=str(log))
+        assert any(cache.rglob("blob.host-*.log")) is tries_host_unit
+    assert (cache / ".costs" / "libx.by-kernel").read_text() == "refused 0 blob\n"
+    assert "blob.host for 80 cannot be had: all of the blob is compiled instead" in log.read_text()
+    assert "error" not in log.read_text()
+
+
 def test_a_kernel_that_does_not_compile_names_it_and_the_rest_goes_on(
     lazyck: Lazyck, tmp_path: Path, spy: Path
 ) -> None:

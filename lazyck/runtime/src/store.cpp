@@ -413,7 +413,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     if (!m_preamble.empty() && m_config.launcher.empty()) request.faster = preamble_words(m_preamble, source.path);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
-    request.has_other_way = !manifest.has_slots() && symbols.empty();
+    request.has_other_way = !manifest.has_slots() && request.kernel == host_unit_of(blob);
     request.archs = key.archs;
     request.launcher = m_config.launcher;
     request.symbols = symbols;
