@@ -44,13 +44,21 @@ constexpr std::string_view k_always[] = {
 template <class F>
 void for_each_word(std::string_view text, std::string_view own, const F& f) {
     Tokens tokens(text);
+    int depth =
+        0;  // of the brackets of an attribute: `__attribute__((name(argument)))`, whose names are the compiler's
+    bool is_attribute = false;
     for (Token token; tokens.next(token);) {
-        if (!is_word_start(token.text[0]) || token.text.data() == own.data() || token.is("operator")) continue;
-        if (token.is("__attribute__")) {  // whose words are the compiler's
-            if (tokens.next(token) && token.is("(")) tokens.skip_group('(', ')');
-            continue;
+        if (is_attribute && (token.is("(") || token.is(")"))) {
+            depth += token.is("(") ? 1 : -1;
+            is_attribute = depth > 0;
         }
-        f(token.text);
+        if (!is_word_start(token.text[0]) || token.text.data() == own.data() || token.is("operator")) continue;
+        if (token.is("__attribute__")) {
+            is_attribute = true;
+            depth = 0;
+        } else if (!is_attribute || depth > 2) {
+            f(token.text);
+        }
     }
 }
 
