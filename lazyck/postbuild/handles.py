@@ -97,6 +97,8 @@ _REGISTERING = {
     "__cudaInitModule": (abi.INITIALIZE_MODULE, "lazyck_initialize_module"),
 }
 
+# without one of these, a library has no GPU runtime
+IMAGE_FUNCTIONS = frozenset(name for name, (role, _) in _REGISTERING.items() if role == abi.REGISTER_IMAGE)
 _ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTION)
 
 

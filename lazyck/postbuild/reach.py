@@ -15,6 +15,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand
 from lazyck.postbuild import cudart, demangle, elf, kernels
 from lazyck.postbuild.group import Group
+from lazyck.postbuild.handles import IMAGE_FUNCTIONS
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.mentions import Mentions, needs_of
@@ -113,7 +114,9 @@ class Reach:
         for blob, symbols in self._users(frozenset(handles), settled).items():
             eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
         whole = before.whole
-        if runtime and runtime.table not in image.defined:
+        if runtime and not settled.units and self._lacks(library, image, runtime):
+            whole = True
+        elif runtime and runtime.table not in image.defined:
             whole = True
             if not runtime.wrapped or settled.units:
                 reason = cudart.NO_WAY if runtime.wrapped else cudart.NOT_EXPORTED
@@ -184,6 +187,16 @@ class Reach:
             if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
                 found.append(index)
         return found
+
+    def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.Runtime) -> bool:
+        """Whether nothing that the library needs has the GPU runtime that its wrappers call: the build links none, as
+        where its HIP sources have no device code."""
+        wanted = image.undefined.intersection(runtime.wrapped, IMAGE_FUNCTIONS)
+        if not wanted:
+            return False
+        linked = [p for _, p in self._inputs.libraries]
+        others = needed_libraries(library, linked, self._compiler, self._env)
+        return not any(wanted <= self._offered(str(other)).defined.keys() for other in others)
 
     def _offered(self, library: str) -> elf.SharedSymbols:
         """The symbols of a library that this link does not make."""
