@@ -74,7 +74,7 @@ def build_hip(
 
 
 def assert_calls_reach_hip(build: HipBuild, archs: tuple[str, ...] = ("gfx90a",)) -> None:
-    """One call compiles one blob for real, as a whole, loads it and gets to HIP's own runtime; a second process finds it."""
+    """One call compiles a whole blob for real, loads it and gets to HIP's own runtime; a second process finds it."""
     first, second = build.call(LAZYCK_BY_KERNEL="0"), build.call(PATH="/nonexistent")
     assert first.returncode == 0, first.stderr
     assert "compiled scale_float_3" in first.stderr
