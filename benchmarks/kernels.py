@@ -229,7 +229,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
     chosen: list[str] = []
     for number in range(options.rounds):
         found.whole.append(run([*command, whole], case.directory))
-        make_host = [program, of_host, "x", case.source, host, "--", *command, "x.o"]
+        make_host: list[str | Path] = [program, of_host, "x", case.source, host, "--", *command, "x.o"]
         found.host.append(run(make_host, case.directory))
         if number == 0:
             lines = table(host)
@@ -239,7 +239,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
             chosen = lines if takes_all else lines[::step][: options.kernels]
             expected = kernels(whole)
         for line in chosen:
-            make_kernel = [program, of_kernel, line, case.source, unit, "--", *command, "x.o"]
+            make_kernel: list[str | Path] = [program, of_kernel, line, case.source, unit, "--", *command, "x.o"]
             found.one.append(run(make_kernel, case.directory))
             if line == chosen[0]:
                 # as a first call compiles them that a profile has announced
