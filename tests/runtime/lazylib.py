@@ -110,9 +110,12 @@ class LazyLibrary:
         """Run a program of this library, or one of this machine."""
         full = {**os.environ, **self.env, **(env or {})}
         words = self.words(*argv)
-        return subprocess.run(
+        done = subprocess.run(
             words, capture_output=True, text=True, errors="surrogateescape", env=full, timeout=300, check=False
         )
+        if done.returncode:  # pytest shows it where the test fails
+            print(f"exit status {done.returncode}: {' '.join(map(str, argv))}\n{done.stderr}")
+        return done
 
 
 def counting_compiler(path: Path, calls: Path, compiler: str) -> None:

@@ -111,7 +111,7 @@ ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
     Words words = command;
     words.push_back("-###");
     std::string shown;
-    if (const int status = run_program(words, &shown)) {
+    if (const int status = run_program(words, &shown).status; status != 0) {
         throw Refused{"clang -### ends with status " + std::to_string(status) + ": " +
                       shown.substr(0, shown.find('\n'))};
     }

@@ -138,9 +138,7 @@ std::string generate_alone(const Step& compile, const Kernel& kernel, const std:
 // that reading the source took. Throws Refused.
 std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory, double& front_end) {
     const std::string all = joined(directory, "all.ll"), one = joined(directory, "one.ll");
-    const double before = cpu_seconds();
-    run(front_end_of(compile, all));
-    front_end += cpu_seconds() - before;
+    front_end += run(front_end_of(compile, all));
     const std::string text = read_file(all);
     const IrModule module(text);
     if (!module.has_kernel(kernel.symbol)) return "the compiler does not make it";

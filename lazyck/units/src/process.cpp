@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 namespace lazyck::units {
 
@@ -27,9 +29,42 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
     return out;
 }
 
+double seconds_of(const rusage& used) {
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 }  // namespace
 
-int run_program(const std::vector<std::string>& words, std::string* output) {
+Pipe::Pipe() {
+    if (pipe2(m_ends, O_CLOEXEC) != 0) fail("pipe", errno);
+}
+
+Pipe::~Pipe() {
+    for (const int end : m_ends) {
+        if (end >= 0) close(end);
+    }
+}
+
+// Another number than here: with the same one, older C libraries close it when the program starts.
+std::string Pipe::path() const { return "/proc/self/fd/" + std::to_string(number()); }
+
+void Pipe::write(std::string_view text) {
+    // Programs that are started with this would have it, too.
+    auto* const before = std::signal(SIGPIPE, SIG_IGN);
+    while (!text.empty()) {
+        const ssize_t n = ::write(m_ends[1], text.data(), text.size());
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+    }
+    std::signal(SIGPIPE, before);
+    close(m_ends[1]);
+    m_ends[1] = -1;
+}
+
+Ended run_program(const std::vector<std::string>& words, std::string* output, Pipe* input) {
     int ends[2] = {-1, -1};
     if (output != nullptr && pipe2(ends, O_CLOEXEC) != 0) fail("pipe", errno);
     posix_spawn_file_actions_t actions;
@@ -38,9 +73,11 @@ int run_program(const std::vector<std::string>& words, std::string* output) {
         posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
         posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
     }
+    if (input != nullptr) posix_spawn_file_actions_adddup2(&actions, input->m_ends[0], input->number());
     pid_t child = 0;
     const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
     posix_spawn_file_actions_destroy(&actions);
+    if (input != nullptr) close(std::exchange(input->m_ends[0], -1));  // or its end would not be noticed
     if (output != nullptr) close(ends[1]);
     if (error != 0) fail("cannot start " + words[0], error);
     char buffer[65536];
@@ -51,19 +88,17 @@ int run_program(const std::vector<std::string>& words, std::string* output) {
     }
     if (output != nullptr) close(ends[0]);
     int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
+    rusage used = {};
+    while (wait4(child, &status, 0, &used) < 0) {
         if (errno != EINTR) fail("waiting for " + words[0], errno);
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), seconds_of(used)};
 }
 
 double cpu_seconds() {
     rusage used = {};
     getrusage(RUSAGE_CHILDREN, &used);
-    const auto seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
+    return seconds_of(used);
 }
 
 std::string read_file(const std::string& path) {

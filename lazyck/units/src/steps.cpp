@@ -138,7 +138,7 @@ Steps steps_of(const Words& command, const std::string& directory) {
     Words words = command;
     words.insert(words.end(), {"--dryrun", "--keep", "--keep-dir", directory});
     std::string shown;
-    if (const int status = run_program(words, &shown)) {
+    if (const int status = run_program(words, &shown).status; status != 0) {
         throw Refused{"nvcc --dryrun ends with status " + std::to_string(status) + ": " +
                       shown.substr(0, shown.find('\n'))};
     }
@@ -171,9 +171,10 @@ Steps steps_of(const Words& command, const std::string& directory) {
     return out;
 }
 
-void run(const Step& step) {
-    const int status = run_program(step.words, nullptr);
-    if (status != 0) throw Refused{step.program() + " ends with status " + std::to_string(status)};
+double run(const Step& step, std::string* said, Pipe* input) {
+    const Ended ended = run_program(step.words, said, input);
+    if (ended.status != 0) throw Refused{step.program() + " ends with status " + std::to_string(ended.status)};
+    return ended.cpu_seconds;
 }
 
 }  // namespace lazyck::units

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "process.h"
+
 namespace lazyck::units {
 
 using Words = std::vector<std::string>;
@@ -51,7 +53,8 @@ Words shell_words(std::string_view line);
 // of the environment is set in this process's own. Throws Refused where they are not those that are known.
 Steps steps_of(const Words& command, const std::string& directory);
 
-// Runs a step; what it says goes to standard error. Throws Refused.
-void run(const Step& step);
+// Runs a step; what it says goes to `said`, or to standard error; it alone has `input`. Its CPU seconds. Throws
+// Refused.
+double run(const Step& step, std::string* said = nullptr, Pipe* input = nullptr);
 
 }  // namespace lazyck::units

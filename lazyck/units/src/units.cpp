@@ -1,6 +1,10 @@
 #include "units.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <future>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -181,56 +185,115 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
                    "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
 }
 
+// What the host's own passes say.
+struct HostText {
+    std::string text;                    // as the compiler gets it
+    std::optional<std::string> guarded;  // see with_guarded_stubs
+    std::set<std::string> files;
+    std::string module_id;
+    double front_end;  // its CPU seconds
+};
+
+HostText read_host_text(const Steps& steps) {
+    HostText out = {};
+    run(steps.preprocess_host);
+    add_files(read_file(steps.preprocess_host.value("-o")), out.files);
+    out.front_end = run(steps.front_end);
+    out.text = read_file(steps.front_end.value("--gen_c_file_name"));
+    out.guarded = with_guarded_stubs(out.text);
+    if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
+        out.module_id = read_file(file);
+    return out;
+}
+
+// The device's text, and what of it the stubs are made of at first.
+struct DeviceText {
+    std::string all, used;
+    double cpu_seconds;
+};
+
+DeviceText read_device_text(const DevicePass& pass, const std::string& source, std::string& said) {
+    const double seconds = run(pass.preprocess, &said);
+    const std::string text = read_file(pass.preprocess.value("-o"));
+    return {text, text_for_stubs(text, source, StubText::used), seconds};
+}
+
+// A compile of host code that has begun before the stubs are there, which that code includes at its very end.
+class HostCompile {
+ public:
+    // `stubs` is the file that they are included from.
+    HostCompile(const Step& step, const std::string& stubs) {
+        unlink(stubs.c_str());
+        if (symlink(m_stubs.path().c_str(), stubs.c_str()) != 0) throw Refused{"cannot make the link " + stubs};
+        m_ends = std::async(std::launch::async, [this, step] { run(step, &m_said, &m_stubs); });
+    }
+    HostCompile(const HostCompile&) = delete;
+    HostCompile& operator=(const HostCompile&) = delete;
+    ~HostCompile() {
+        if (m_ends.valid()) m_stubs.write("#error there are no stubs\n");
+    }
+    // Throws Refused where it fails.
+    void finish(const std::string& stubs) {
+        m_stubs.write(stubs);
+        m_ends.wait();
+        std::fputs(m_said.c_str(), stderr);
+        m_ends.get();
+    }
+
+ private:
+    Pipe m_stubs;
+    std::string m_said;
+    std::future<void> m_ends;
+};
+
 }  // namespace
 
 void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     const Steps steps = steps_of(job.command, job.directory);
     const DevicePass& pass = steps.pass_of_stubs();
-    run(steps.preprocess_host);
-    std::set<std::string> files;
-    add_files(read_file(steps.preprocess_host.value("-o")), files);
-    double before = cpu_seconds();
-    run(steps.front_end);
-    const double front_end = cpu_seconds() - before;
-    before = cpu_seconds();
-    run(pass.preprocess);
-    const std::string text = read_file(pass.preprocess.value("-o"));
-    add_files(text, files);
-    const std::string host_file = steps.front_end.value("--gen_c_file_name"), host_text = read_file(host_file);
+    // All that can be done at once is: a first call waits for this.
+    std::string said;
+    auto reads_device_text = std::async(std::launch::async, [&] { return read_device_text(pass, job.source, said); });
+    const HostText host = read_host_text(steps);
+    reads_device_text.wait();
+    std::fputs(said.c_str(), stderr);
+    const DeviceText device = reads_device_text.get();
+    std::set<std::string> files = host.files;
+    add_files(device.all, files);
     const auto attempt = [&](StubText how_much) {
-        write_file(pass.preprocess.value("-o"), text_for_stubs(text, job.source, how_much));
-        Step compile_device = pass.compile;
-        // The host's pass has said what there is to say. Given twice, it is an error.
-        if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
-        run(compile_device);
-        const double device = cpu_seconds() - before;
-        const Registrations registered = read_stubs(read_file(pass.compile.value("--stub_file_name")));
-        std::string module_id;
-        if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
-            module_id = read_file(file);
-        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
-        include_table(job, pass, id, place, table_of(registered, ptx, module_id, files));
+        const bool is_all = how_much == StubText::all;
+        write_file(steps.front_end.value("--gen_c_file_name"), is_all ? host.text : *host.guarded);
         Step compile = steps.compile_host;
         compile.set_value("-o", job.output);
-        run(compile);
-        if (how_much != StubText::all && read_file(job.output).find(k_no_stub) != std::string::npos)
+        HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
+        write_file(pass.preprocess.value("-o"),
+                   how_much == StubText::used ? device.used : text_for_stubs(device.all, job.source, how_much));
+        const std::string stub_file = joined(job.directory, "stubs");
+        Step compile_device = pass.compile;
+        compile_device.set_value("--stub_file_name", stub_file);
+        // The host's pass has said what there is to say. Given twice, it is an error.
+        if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
+        const double front_end = device.cpu_seconds + run(compile_device);
+        const std::string stubs = read_file(stub_file);
+        const Registrations registered = read_stubs(stubs);
+        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+        include_table(job, pass, id, place, table_of(registered, ptx, host.module_id, files));
+        compile_host.finish(stubs);
+        if (!is_all && read_file(job.output).find(k_no_stub) != std::string::npos)
             throw Refused{"the host's code launches kernels that were not found to be its own"};
         if (place == TableIn::section) return;
         // All of the text is as much for the device's front end as it is for the host's.
-        const double all_text = how_much == StubText::all ? device : std::max(device, front_end);
-        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device) + " " +
+        const double all_text = is_all ? front_end : std::max(front_end, host.front_end);
+        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(front_end) + " " +
                             std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
     };
-    if (const auto guarded = with_guarded_stubs(host_text)) {
-        write_file(host_file, *guarded);
+    if (host.guarded) {
         for (const StubText how_much : {StubText::used, StubText::lean}) {
             try {
                 return attempt(how_much);
             } catch (const Refused&) {
-                before = cpu_seconds();
             }
         }
-        write_file(host_file, host_text);
     }
     attempt(StubText::all);
 }
