@@ -14,7 +14,8 @@ from lazyck.runtime.build import canonical
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "lazyck-unit"
-CXX_FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra", "-ffunction-sections", "-Wl,--gc-sections", "-s", "-pthread")
+_LEAN = ("-ffunction-sections", "-Wl,--gc-sections", "-s")
+CXX_FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra", *_LEAN, "-pthread")
 
 
 @lru_cache(maxsize=1)

@@ -42,8 +42,9 @@ def started(tmp_path: Path, program: Path) -> Started:
         compiler = tmp_path / "g++"
         compiler.write_text(f'#!/bin/sh\ncd {shlex.quote(str(tmp_path))}\n{lines}\nexec g++ "$@"\n')
         compiler.chmod(0o755)
-        command = [str(cuda_home() / "bin" / "nvcc"), "-ccbin", str(compiler), "-arch=sm_80", "-c", str(tmp_path / "many.cu"), "-o", "x.o"]
-        argv = [str(program), "host", "many", str(tmp_path / "many.cu"), str(tmp_path / "made.o"), "--", *command]
+        nvcc, cu = str(cuda_home() / "bin" / "nvcc"), str(tmp_path / "many.cu")
+        command = [nvcc, "-ccbin", str(compiler), "-arch=sm_80", "-c", cu, "-o", "x.o"]
+        argv = [str(program), "host", "many", cu, str(tmp_path / "made.o"), "--", *command]
         return subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
 
     return start
