@@ -27,6 +27,7 @@ from lazyck.remote.record import Record, encode
 from lazyck.remote.tiers import Times
 
 BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most, which nobody has read
+LAST = 1 << 18  # bytes that are counted after the end: a part that was under way, one into a closed connection
 MIB = 1 << 20
 Play = Callable[["Flood", socket.socket], None]
 
@@ -290,7 +291,7 @@ def test_a_web_server_that_sends_for_ever_is_read_no_further(
         # What nobody reads after a HEAD stays in the sockets' buffers, until the connection is used again.
         is_kept = method == "get_contents"
         assert flood.sent < BUFFERS * (flood.opened if is_kept else 1)
-        assert asked.still_sent <= (BUFFERS if is_kept else 0)
+        assert asked.still_sent <= (BUFFERS if is_kept else LAST)
         assert asked.grown < 24 * MIB
         assert asked.took < 3
         assert asked.later["threads"] == 1
@@ -303,7 +304,7 @@ def test_a_redis_server_that_sends_for_ever_is_read_no_further(what: str, tmp_pa
         asked = ask(tier_of("redis", flood.port), tmp_path, flood)
         assert asked.said
         assert 0 < flood.sent < BUFFERS
-        assert asked.still_sent == 0
+        assert asked.still_sent <= LAST
         assert asked.grown < 24 * MIB
         assert asked.took < 3
         assert (asked.later["threads"], asked.later["sockets"]) == (1, 0)
@@ -337,7 +338,8 @@ def test_contents_are_read_no_further_than_the_record_says(scheme: str, tmp_path
         assert asked.grown < 24 * MIB
         # What an HTTP server sends goes to a file, as far as the record says.
         assert flood.sent < (0 if scheme == "redis" else size) + BUFFERS
-        assert (asked.still_sent, asked.later["threads"]) == (0, 1)
+        assert asked.still_sent <= LAST
+        assert asked.later["threads"] == 1
 
 
 @pytest.mark.parametrize("what", SLOW_PLAYS)
@@ -364,7 +366,8 @@ def test_a_library_that_reads_for_ever_ends_with_its_process(shelf: Path, tmp_pa
         assert flood.sent
         assert asked.grown < 8 * MIB
         assert asked.later["child_kib"] < 512 << 10
-        assert (asked.still_sent, asked.later["threads"]) == (0, 1)
+        assert asked.still_sent <= LAST
+        assert asked.later["threads"] == 1
 
 
 def test_an_upload_that_was_given_up_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
