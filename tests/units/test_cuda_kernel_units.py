@@ -9,6 +9,8 @@ from cuda_machine import needs_nvcc
 from cuda_units import build, build_ahead, used
 from support import Lazyck
 
+from lazyck.abi import WHOLE_SOURCE_MARK
+
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
 KERNEL = "template <int N> __global__ void K(float* x) { x[threadIdx.x] *= N; }\n"
@@ -138,3 +140,74 @@ def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(lazyck: Lazyck,
     mine, theirs = (used(library.run(spy, "launch", 2)[1]) for library in (lazy, ahead))
     assert mine == theirs and len(mine) == 1
     assert "x.K" in {p.name.partition("-")[0] for p in (tmp_path / "lazy" / "cache").rglob("*.so")}
+
+
+# if a member were left out that counts, though the kernel does not name it, the number would be another
+MEMBERS = """
+struct Abstract { virtual void whatever() = 0; };
+struct Made : Abstract { void whatever() {} };
+struct Copied { Copied(const Copied&); int n; };
+struct Assigned { Assigned& operator=(const Assigned&); int n; };
+struct Destroyed { ~Destroyed(); int n; };
+struct Outer { struct Inner { Inner(); Inner(const Inner&); int n; }; };
+struct Number {
+    __device__ Number(int n) : n(n) {}
+    template <class T> __device__ Number(T n) : n(3 * int(n)) {}
+    __device__ operator int() const { return n; }
+    __device__ operator double() const { return 5 * n; }
+    __device__ int operator()(int x) const { return x + n; }
+    __device__ friend int plus(const Number& a, int b) { return a.n + b; }
+    int n;
+};
+__device__ int plus(int a, int b) { return 7 * (a + b); }
+struct Hidden { int second() const; };
+struct Two : Hidden {
+    __device__ Two(int n) : n(n) {}
+    char one_of_two() const, second() const;
+    int (*pointer)(int), n;
+};
+struct Sized { int size() const; };
+template <class T, int = sizeof(T().size())> __device__ int size_of(int) { return 11; }
+template <class T> __device__ int size_of(...) { return 13; }
+struct Range {
+    int at[3];
+    __device__ const int* begin() const { return at; }
+    __device__ const int* end() const { return at + 3; }
+};
+template <int N> __global__ void K(float* x) {
+    int sum = __is_abstract(Made) + 2 * __is_polymorphic(Abstract) + 4 * __is_trivially_copyable(Copied) +
+              8 * __is_trivially_copyable(Assigned) + 16 * __has_trivial_destructor(Destroyed) +
+              32 * __is_trivially_copyable(Outer::Inner);
+    const Number number(N), other(2.0f);
+    sum += number(1) + int(other) + plus(number, 3) + int(double(number)) + sizeof(Two(N).second());
+    sum += size_of<Sized>(0) + size_of<Two>(0);
+    for (const int each : Range{{N, 2, 3}}) sum = 3 * sum + each;
+    x[threadIdx.x] *= float(sum);
+}
+"""
+
+
+def test_a_class_keeps_the_members_that_count(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    text = {"x.cuh": MEMBERS, "x.cu": '#include "x.cuh"\n' + DIRECT + LAUNCHES}
+    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
+    mine, theirs = (used(library.run(spy, "launch", 2)[1]) for library in (lazy, ahead))
+    assert mine == theirs and len(mine) == 1
+    (unit,) = (tmp_path / "lazy" / "cache").rglob("*.so")
+    assert unit.name.startswith("x.K") and WHOLE_SOURCE_MARK.encode() not in unit.read_bytes()
+
+
+def test_a_member_that_nobody_names_is_not_read(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
+    # An error shows which text the compiler reads: of the device's passes alone, as the host's read all.
+    member = """
+#ifdef __CUDA_ARCH__
+    {} nobody_names_it();
+    template <class T> __device__ {} nor_that(T) {{ return 0; }}
+#endif
+"""
+    text = {
+        "x.cuh": "struct Read { int n;" + member.format("not_declared", "not_declared") + "};\n",
+        "x.cu": '#include "x.cuh"\n__device__ int n(Read read) { return read.n; }\n'
+        "template <int N> __global__ void K(float* x) { x[0] = n({N}); }\n" + DIRECT + LAUNCHES,
+    }
+    lazy = build(lazyck, tmp_path, text)
+    assert [line.split()[1] for line in used(lazy.run(spy, "launch", 1)[1])] == ["_Z1KILi1EEvPf"]

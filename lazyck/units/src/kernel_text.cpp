@@ -75,9 +75,9 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     if (how_much == KernelText::own) return with_cuts(text, cuts);
     const std::string request = request_for(kernel);
     if (how_much == KernelText::named) return with_cuts(text, cuts) + request;
-    // Every body of what is used is left: one too few would be other code, one too many costs time.
-    const std::vector<bool> none(found.functions.size()), roots(found.all.size());
-    const Used used = used_by(text, found, cuts, none, roots, request);
+    // What somebody mentions is left with its body: one too few would be other code, one too many costs time.
+    const std::vector<bool> roots(found.all.size());
+    const Used used = used_by(text, found, cuts, roots, request);
     return with_cuts(text, cuts_to_used(text, found, used, replacement)) + request;
 }
 

@@ -143,11 +143,10 @@ class Mentions {
 
 class Users {
  public:
-    Users(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-          const std::vector<bool>& optional)
-        : m_text(text), m_found(found), m_cuts(cuts), m_optional(optional) {
+    Users(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts)
+        : m_text(text), m_found(found), m_cuts(cuts) {
         m_used.declarations.resize(found.all.size());
-        m_used.bodies.resize(found.functions.size());
+        m_used.functions.resize(found.functions.size());
         for (std::size_t i = 0; i < found.all.size(); ++i) {
             for (const std::string_view name : found.all[i].names) m_declared[name].push_back(i);
         }
@@ -170,7 +169,7 @@ class Users {
  private:
     struct Range {
         std::size_t begin, end;
-        bool is_body;
+        bool is_function;
     };
 
     void use(std::size_t declaration) {
@@ -185,17 +184,17 @@ class Users {
             for (const std::size_t each : those->second) use(each);
         }
         if (const auto those = m_waiting.find(name); those != m_waiting.end()) {
-            for (const std::size_t each : those->second) use_body(each);
+            for (const std::size_t each : those->second) use_function(each);
         }
     }
 
-    void use_body(std::size_t function) {
-        m_used.bodies[function] = true;
+    void use_function(std::size_t function) {
+        m_used.functions[function] = true;
         const Definition& d = m_found.functions[function];
-        m_open.push_back({d.body, d.end, true});
+        m_open.push_back({d.begin, d.end, true});
     }
 
-    // Reads a declaration without optional bodies, or such a body.
+    // Reads a declaration without its optional functions, or such a function.
     void read(const Range& range) {
         std::size_t at = range.begin;
         auto cut = std::lower_bound(m_cuts.begin(), m_cuts.end(), at,
@@ -204,21 +203,20 @@ class Users {
                                          [](const Definition& d, std::size_t place) { return d.begin < place; });
         while (at < range.end) {
             const std::size_t next_cut = cut == m_cuts.end() ? range.end : std::min(cut->begin, range.end);
-            const bool is_function = !range.is_body && function != m_found.functions.end() &&
+            const bool is_function = !range.is_function && function != m_found.functions.end() &&
                                      function->begin < range.end && function->begin <= next_cut;
             const auto index = static_cast<std::size_t>(function - m_found.functions.begin());
-            if (is_function && !m_optional[index]) {
+            if (is_function && !function->is_optional) {
                 ++function;
             } else if (is_function) {
-                read_words(at, function->begin, {});
-                read_words(function->begin, function->body, function->name);
+                read_words(at, function->begin);
                 at = function->end;
                 // what is cut from it has been left out with it
                 while (cut != m_cuts.end() && cut->begin < at) ++cut;
                 wait_for(index);
                 ++function;
             } else {
-                read_words(at, next_cut, {});
+                read_words(at, next_cut);
                 at = next_cut;
                 if (cut == m_cuts.end() || cut->begin >= range.end) break;
                 at = (cut++)->end;
@@ -229,21 +227,19 @@ class Users {
     void wait_for(std::size_t function) {
         const std::string_view name = m_found.functions[function].name;
         if (m_mentioned.count(name) != 0)
-            use_body(function);
+            use_function(function);
         else
             m_waiting[name].push_back(function);
     }
 
-    // `own` is the name that is declared here, which is no mention of it.
-    void read_words(std::size_t begin, std::size_t end, std::string_view own) {
+    void read_words(std::size_t begin, std::size_t end) {
         if (begin >= end) return;
-        for_each_word(m_text.substr(begin, end - begin), own, [this](std::string_view word) { mention(word); });
+        for_each_word(m_text.substr(begin, end - begin), {}, [this](std::string_view word) { mention(word); });
     }
 
     std::string_view m_text;
     const Definitions& m_found;
     const std::vector<Cut>& m_cuts;
-    const std::vector<bool>& m_optional;
     std::unordered_map<std::string_view, Indices> m_declared, m_waiting;
     std::unordered_set<std::string_view> m_mentioned;
     std::vector<Range> m_open;
@@ -275,8 +271,8 @@ Reach that_reach(std::string_view text, const Definitions& found, std::vector<st
 }
 
 Used used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-             const std::vector<bool>& optional, const std::vector<bool>& roots, std::string_view more) {
-    return Users(text, found, cuts, optional).find(roots, more);
+             const std::vector<bool>& roots, std::string_view more) {
+    return Users(text, found, cuts).find(roots, more);
 }
 
 std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Used& used,
@@ -287,7 +283,9 @@ std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, c
         for (; next < found.functions.size() && found.functions[next].begin < end; ++next) {
             const Definition& d = found.functions[next];
             if (!used.declarations[d.declaration]) continue;
-            if (const std::string_view instead = replacement(d); !instead.empty())
+            if (d.is_optional && !used.functions[next])
+                add_with_pragmas(text, d.begin, d.end, cuts);
+            else if (const std::string_view instead = replacement(d); !instead.empty())
                 cuts.push_back({d.body, d.end, instead});
         }
     };

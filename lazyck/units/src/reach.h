@@ -20,16 +20,16 @@ Reach that_reach(std::string_view text, const Definitions& found, std::vector<st
 // What is needed of a text by some of its declarations.
 struct Used {
     std::vector<bool> declarations;
-    std::vector<bool> bodies;  // of functions that can do without
+    std::vector<bool> functions;  // of the optional ones
 };
 
 // What `roots` and the text `more` need of `found`: what they mention, and what that mentions, as often as it takes;
-// what has no name is always needed. What lies in `cuts`, which come in the text's order, mentions nothing; nor do the
-// bodies of those functions that are `optional`, as long as nobody mentions their names.
+// what has no name is always needed. What lies in `cuts`, which come in the text's order, mentions nothing; nor does an
+// optional function, as long as nobody mentions its name.
 Used used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-             const std::vector<bool>& optional, const std::vector<bool>& roots, std::string_view more);
+             const std::vector<bool>& roots, std::string_view more);
 
-// Cuts of what is not `used`, and of bodies that have a replacement.
+// Cuts of what is not `used`, and of bodies of the rest that have a replacement.
 std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Used& used,
                               const std::function<std::string_view(const Definition&)>& replacement);
 

@@ -65,6 +65,10 @@ constexpr std::string_view k_no_names[] = {
     "float",  "double", "signed", "unsigned", "auto", "const", "noexcept", "default", "delete", "operator",
 };
 
+bool is_no_name(std::string_view word) {
+    return word.empty() || std::find(std::begin(k_no_names), std::end(k_no_names), word) != std::end(k_no_names);
+}
+
 std::vector<std::string_view> words_of(std::string_view text) {
     std::vector<std::string_view> words;
     Tokens tokens(text);
@@ -115,9 +119,10 @@ class Finder {
             case ';':
                 if (now.is_template && !now.has_template_head && (now.has_parameters || now.is_class)) {
                     now.found.is_instantiation = true;
-                    now.found.body = now.found.begin;
-                    now.found.end = m_tokens.at();
-                    add(now.found);
+                    add(now, now.found.begin);
+                } else if (!m_classes.empty() && now.has_parameters && !now.has_value && !now.is_odd &&
+                           !now.found.is_kernel) {
+                    add(now, m_tokens.at());
                 }
                 close(now, m_tokens.at());
                 return true;
@@ -297,18 +302,22 @@ class Finder {
             m_tokens = here;
             if (is_next && (next.is("{") || next.is(",") || next.is("."))) return true;
         }
-        Definition found = now.found;
-        found.is_template = now.has_template_head;
-        for (const Declaration& around : m_classes) found.is_template |= around.has_template_head;
-        found.is_in_class = !m_classes.empty();
-        found.body = now.initializers != 0 ? now.initializers : open.begin;
-        found.end = now.found.end = m_tokens.at();
-        if (!found.name.empty() && !now.is_odd) add(found);
+        now.found.end = m_tokens.at();
+        if (!now.found.name.empty() && !now.is_odd) add(now, now.initializers != 0 ? now.initializers : open.begin);
         close(now, m_tokens.at());
         return true;
     }
 
-    void add(Definition& found) {
+    // Adds a function that ends here.
+    void add(const Declaration& now, std::size_t body) {
+        Definition found = now.found;
+        found.body = body;
+        found.end = m_tokens.at();
+        found.is_template = now.has_template_head;
+        for (const Declaration& around : m_classes) found.is_template |= around.has_template_head;
+        found.is_in_class = !m_classes.empty();
+        found.is_optional = found.is_in_class && !found.is_virtual && !found.is_kernel && !found.is_instantiation &&
+                            !now.names_a_type && !now.has_members && !now.has_more_names && !is_no_name(found.name);
         found.declaration = m_out.all.size();
         m_out.functions.push_back(found);
     }
@@ -341,11 +350,7 @@ class Finder {
             const std::string_view other = now.has_value ? now.other : now.last_word;
             if (!other.empty() && other != out.names.back()) out.names.push_back(other);
         }
-        const auto is_none = [](std::string_view name) {
-            return name.empty() ||
-                   std::find(std::begin(k_no_names), std::end(k_no_names), name) != std::end(k_no_names);
-        };
-        if (std::any_of(out.names.begin(), out.names.end(), is_none)) out.names.clear();
+        if (std::any_of(out.names.begin(), out.names.end(), is_no_name)) out.names.clear();
         return out;
     }
 
@@ -360,7 +365,8 @@ class Finder {
 Definitions find_definitions(std::string_view text, std::string_view source) { return Finder(text, source).find(); }
 
 bool is_body_alone(const Definition& d) {
-    return !d.is_kernel && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
+    const bool has_body = d.body != d.end;
+    return has_body && !d.is_kernel && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
 }
 
 void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out) {

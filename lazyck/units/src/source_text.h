@@ -11,7 +11,7 @@ namespace lazyck::units {
 
 // A definition of a function in a preprocessed text: `body` is where its `{` stands, or the `:` before what it
 // initializes; `end` is behind its `}`. An explicit instantiation (`template void f<int>(int);`, of a class, too, and
-// with `extern`) is all body.
+// with `extern`) is all body. What a class declares without defining it has none: both are behind its `;`.
 struct Definition {
     std::string_view name;  // the last one before the parameters, without namespaces and template arguments
     std::size_t begin = 0, body = 0, end = 0;
@@ -23,6 +23,9 @@ struct Definition {
     bool is_virtual = false;
     bool is_template = false;  // or a member of one
     bool is_in_class = false;
+    // Its class is the same without it to all who do not mention its name, as they do that of a constructor or a
+    // destructor with the class's own; of a virtual function that is not so.
+    bool is_optional = false;
     bool is_instantiation = false;
     bool is_specialization = false;  // an explicit one
     bool is_qualified = false;       // as `Class::f`, which was declared before
@@ -47,8 +50,8 @@ struct Definitions {
     std::vector<Declared> all;
 };
 
-// The functions that are defined in namespaces and in classes, and all that namespaces declare. What is not understood
-// is left out: that costs the time to compile it.
+// The functions that are defined in namespaces and that stand in classes, and all that namespaces declare. What is not
+// understood is left out: that costs the time to compile it.
 Definitions find_definitions(std::string_view text, std::string_view source);
 
 // Whether nothing but running it needs the body.

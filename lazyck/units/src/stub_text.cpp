@@ -59,16 +59,11 @@ std::string text_for_stubs(const std::string& text, const std::string& source, S
         const Declared& d = found.all[i];
         roots[i] = d.is_own || d.is_device_variable || (d.is_made && reach.declarations[i]);
     }
-    std::vector<bool> optional;
     for (const Definition& d : found.functions) {
         if (d.is_kernel && !d.is_template) roots[d.declaration] = true;
-        optional.push_back(d.is_in_class && is_body_alone(d) && !without_body(d).empty());
     }
-    const Used used = used_by(text, found, cuts, optional, roots, "");
-    return with_cuts(text, cuts_to_used(text, found, used, [&](const Definition& d) {
-                         const std::size_t index = index_of(d);
-                         return optional[index] && !used.bodies[index] ? without_body(d) : replacement(d);
-                     }));
+    const Used used = used_by(text, found, cuts, roots, "");
+    return with_cuts(text, cuts_to_used(text, found, used, replacement));
 }
 
 }  // namespace lazyck::units
