@@ -18,7 +18,7 @@ from lazyck.errors import FormatError
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.prebuild.names import read_list
-from lazyck.runtime.build import LIBRARY_SOURCES, OBJECTS, SOURCES, compile_objects
+from lazyck.runtime.build import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
 
 
 def row(
@@ -201,9 +201,8 @@ def test_huge_ranges_of_ranks_are_not_taken(tmp_path: Path) -> None:
 
 def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[Path], tmp_path: Path) -> None:
     """The runtime's own decoder, compiled: merging must not change what a prefetch does."""
-    library_only = {Path(name).stem for name in LIBRARY_SOURCES}
     objects = compile_objects(private_directory(tools_dir(os.environ)) / OBJECTS, [HERE.cxx])
-    objects = [o for o in objects if o.stem not in library_only and not o.stem.startswith("stub_")]
+    objects = [o for o in objects if not o.stem.startswith("stub_")]  # those are a library's alone
     (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
     (tmp_path / "main.cpp").write_text(
         '#include <cstdio>\n#include "profile.h"\nint main(int, char** v) {\n'
@@ -212,7 +211,7 @@ def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[
     )
     subprocess.run(
         ["g++", "-std=c++17", "-iquote", SOURCES, "-iquote", tmp_path, tmp_path / "main.cpp", *objects,
-         "-o", tmp_path / "reader", "-pthread", "-ldl"], check=True,
+         "-o", tmp_path / "reader", *LINK_FLAGS], check=True,
     )  # fmt: skip
     merged = tmp_path / "merged"
     lazyck("profile", "merge", *ranks, "-o", merged)

@@ -1,15 +1,21 @@
-"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. What did not change is not compiled."""
+"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. What did not change is not compiled.
+
+The package's own sources are compiled together, as one: a user waits for this before his first library, and most of the
+time would go into reading the C++ library's headers once for each of 60 files, and into code that all of them make of
+these. Sources elsewhere (LAZYCK_RUNTIME_SRC) are being worked on: each is compiled by itself, when it has changed.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
-from lazyck import abi, proc
+from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
 from lazyck.runtime.hide import set_apart
@@ -17,14 +23,14 @@ from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
 OBJECTS = "objects"  # the store of objects in the user's directory of tools
-# The main file of lazyck-rt, and what belongs to a lazy library only: it needs slots and an embedded manifest.
-TOOL_SOURCES = frozenset({"tool_main.cpp"})
-LIBRARY_SOURCES = frozenset({"api.cpp", "kernels.cpp", "library.cpp", "own_file.cpp", "resolve.cpp", "work_stack.cpp"})
+# What of the sources makes one object: each name that is in no other's is in the first one's. Names that a source has
+# for itself, in an unnamed namespace, are those of its whole object.
+_RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
+_GROUPS = {"hash.cpp": _DIGESTS, "sha256.cpp": _DIGESTS, "tool_main.cpp": _TOOL}
 
 # No -fno-exceptions, no sanitizers, no -march: the objects must fit whatever they are linked with.
 CXX_FLAGS = (
     "-std=c++17",
-    "-O2",
     "-g0",
     "-fPIC",
     "-pthread",
@@ -34,6 +40,11 @@ CXX_FLAGS = (
     "-Wall",
     "-Wextra",
 )
+# The digests go over every byte of what is loaded. Of the rest nothing is called often, and there is much of it: what
+# counts is how long it takes to compile, and how large it is.
+_FAST = ("-O2",)
+# g++ collects its garbage at this many KiB, which are never reached.
+_SMALL = {"g++": ("-Og", "--param=ggc-min-heapsize=524288"), "clang": ("-Oz",)}
 # As far as the compiler knows them. Outline atomics would bring a constructor, and only error_stream.cpp's may run.
 MACHINE_FLAGS = {
     # What the runtime calls is bound as the library is loaded, in some 50 µs, and not one by one in the first call.
@@ -43,8 +54,8 @@ MACHINE_FLAGS = {
 # As far as the compiler knows it. A static of an inline function (of the C++ library's headers too) must not become a
 # unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
-LINK_FLAGS = ("-pthread", "-ldl")
-_LAYOUT = "6"  # of the objects in the store, beyond what compiler and flags say: see hide.py
+LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
+_LAYOUT = "7"  # of the objects in the store, beyond what compiler and flags say: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
 
@@ -71,8 +82,8 @@ def compile_objects(
     if not trampoline.is_file():
         known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in src.glob("stub_*.S")))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
-    sources = [p for p in _sources(src, "*.cpp") if p.name not in TOOL_SOURCES]
-    return _compile(store, compiler, src, [*sources, trampoline], extra_flags, jobs)
+    units = [*_units(src, with_tool=False), _Unit(trampoline.stem, (trampoline,))]
+    return _compile(store, compiler, src, units, extra_flags, jobs)
 
 
 def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
@@ -85,8 +96,7 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
     tool = tool_path(out, compiler, src, extra_flags)
     if tool.is_file():
         return tool
-    sources = [p for p in _sources(src, "*.cpp") if p.name not in LIBRARY_SOURCES]
-    objects = _compile(out / OBJECTS, compiler, src, sources, extra_flags, None)
+    objects = _compile(out / OBJECTS, compiler, src, _units(src, with_tool=True), extra_flags, None)
     tool.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(tool.parent / ".lock"):
         if not tool.is_file():
@@ -111,11 +121,39 @@ def canonical(compiler: Sequence[str]) -> tuple[str, ...]:
     return (real if "g++" in os.path.basename(real) else compiler[0], *compiler[1:])
 
 
+def together(sources: Iterable[Path]) -> bytes:
+    """The text of a source that is all of `sources`, which the compiler finds by their names."""
+    return "".join(f'#include "{name}"\n' for name in sorted(s.name for s in sources)).encode()
+
+
 def _sources(src: Path, pattern: str) -> list[Path]:
     found = sorted(p for p in src.glob(pattern) if p.suffix in (".cpp", ".h", ".hpp", ".S"))
     if not found:
         raise FormatError(f"{src}: no runtime sources here", f"check {abi.ENV_RUNTIME_SRC}, or install lazyck again")
     return found
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What makes one object of that name."""
+
+    name: str
+    sources: tuple[Path, ...]
+
+    @property
+    def content(self) -> list[bytes]:
+        """All that decides what it makes, but for headers, compiler and flags."""
+        return [self.name.encode(), *(part for s in self.sources for part in (encode(s.name), s.read_bytes()))]
+
+
+def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
+    """The C++ sources, as they are compiled."""
+    groups: dict[str, list[Path]] = {}
+    for source in _sources(src, "*.cpp"):
+        group = _GROUPS.get(source.name, _RUNTIME)
+        if with_tool or group != _TOOL:
+            groups.setdefault(group if src == SOURCES else source.stem, []).append(source)
+    return [_Unit(name, tuple(sources)) for name, sources in groups.items()]
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
@@ -130,6 +168,7 @@ def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
     words = [_LAYOUT, machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
+    words += [*_FAST, *(word for flags in _SMALL.values() for word in flags)]
     return digest(version.stdout.encode(), *map(encode, words))
 
 
@@ -137,7 +176,7 @@ def _compile(
     store: Path,
     compiler: Sequence[str],
     src: Path,
-    sources: Sequence[Path],
+    units: Sequence[_Unit],
     extra_flags: Sequence[str],
     jobs: int | None,
 ) -> list[Path]:
@@ -147,31 +186,38 @@ def _compile(
     # Any source may include any header: 40 files are not worth a dependency scanner.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
     common = digest(abi_header, *(part for h in headers for part in (encode(h.name), h.read_bytes())))
-    keys = [digest(common.encode(), encode(s.name), s.read_bytes())[:16] for s in sources]
-    objects = [directory / key / f"{s.stem}.o" for s, key in zip(sources, keys, strict=True)]
+    keys = [digest(common.encode(), *unit.content)[:16] for unit in units]
+    objects = [directory / key / f"{unit.name}.o" for unit, key in zip(units, keys, strict=True)]
     if all(o.is_file() for o in objects):
         return objects
     directory.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory / ".lock"):
-        include = directory / f"abi-{digest(abi_header)[:16]}"
+    # -iquote: the runtime's headers must not stand in for system headers of the same name.
+    include = directory / f"abi-{digest(abi_header)[:16]}"
+    argv = [*_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
+    small = _SMALL["clang" if accepts(compiler, ("-Xclang", "-Oz"), "c++") else "g++"]
+
+    def compile_one(unit: _Unit, target: Path) -> None:
+        temporary = target.with_suffix(".new.o")
+        temporary.parent.mkdir(exist_ok=True)
+        source = unit.sources[0]
+        level = _FAST if _GROUPS.get(source.name) == _DIGESTS else small
+        if len(unit.sources) > 1:
+            source = target.with_suffix(".cpp")
+            write_atomic(source, together(unit.sources))
+        words = [*compiler, *level, *argv, "-c", str(source), "-o", str(temporary)]
+        said = proc.check(f"compiling lazyck's runtime ({source.name})", words, hint=_HINT).stderr
+        if said:
+            write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
+        set_apart(temporary)
+        temporary.replace(target)
+
+    what = f"compiling lazyck's runtime with {os.path.basename(compiler[0])}, once for all libraries"
+    with waiting.saying(what), FileLock(directory / ".lock"):
         write_if_different(include / "lazyck_abi.h", abi_header)
-
-        def compile_one(source: Path, target: Path) -> None:
-            temporary = target.with_suffix(".new.o")
-            temporary.parent.mkdir(exist_ok=True)
-            # -iquote: the runtime's headers must not stand in for system headers of the same name.
-            argv = [*compiler, *_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
-            argv += ["-c", str(source), "-o", str(temporary)]
-            said = proc.check(f"compiling lazyck's runtime ({source.name})", argv, hint=_HINT).stderr
-            if said:
-                write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
-            set_apart(temporary)
-            temporary.replace(target)
-
         pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
         try:
-            missing = [(s, o) for s, o in zip(sources, objects, strict=True) if not o.is_file()]
-            for done in as_completed([pool.submit(compile_one, s, o) for s, o in missing]):
+            missing = [(u, o) for u, o in zip(units, objects, strict=True) if not o.is_file()]
+            for done in as_completed([pool.submit(compile_one, u, o) for u, o in missing]):
                 done.result()
         finally:
             pool.shutdown(cancel_futures=True)

@@ -3,11 +3,13 @@
 Templates of the C++ library stay visible whatever `-fvisibility` says, since its headers ask for that: a lazy library
 would export dozens of the runtime's instances. Hiding them is not enough, because a linker takes the strictest
 visibility of all definitions of a name, and the library's own ones would be hidden, too. So they get other names, as do
-the uses of functions of the C++ library that the runtime has itself (`src/cxx_library.cpp`).
+the uses of functions of the C++ library that the runtime has itself (`src/cxx_library.cpp`). What a library's symbol
+table has of templates' instances would be a third of the runtime's size, so these get short ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from pathlib import Path
@@ -18,6 +20,7 @@ from elftools.elf.sections import SymbolTableSection
 _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interface, and what callers catch
 _HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # functions of the C++ library that the runtime has itself
 _MARK = b".lazyck"
+_OF_CXX_LIBRARY = re.compile(rb"_Z(T[CISTV])?(NK?)?(S|9__gnu_cxx)")
 _ROW = struct.Struct("<IBBHQQ")
 _LOCAL, _WEAK = 0, 2  # bindings
 _HIDDEN = 2
@@ -43,9 +46,10 @@ def set_apart(path: Path) -> None:
             # Inline functions of headers are hidden already, and each object has those that it uses.
             is_own = is_global and bool(section) and (not other & 3 or info >> 4 == _WEAK)
             is_apart = (is_own or len(rows) in groups) and not _KEPT.match(text.decode())
-            if is_apart or (is_global and text.decode() in _HAD):
+            is_long = bool(section) and not is_global and _OF_CXX_LIBRARY.match(text)
+            if is_apart or is_long or (is_global and text.decode() in _HAD):
                 name, other = len(strings), other | (_HIDDEN if is_global else 0)
-                strings += text + _MARK + b"\0"
+                strings += _apart(text) + b"\0"
             rows.append(_ROW.pack(name, info, other, section, value, size))
         at_end = f.seek(0, 2)
         f.write(strings)
@@ -53,3 +57,8 @@ def set_apart(path: Path) -> None:
         f.write(b"".join(rows))
         f.seek(image["e_shoff"] + table["sh_link"] * image["e_shentsize"] + _PLACE_IN_HEADER)
         f.write(struct.pack("<QQ", at_end, len(strings)))
+
+
+def _apart(name: bytes) -> bytes:
+    """What a symbol is called that no library's own may meet: the same in all objects."""
+    return (hashlib.sha256(name).hexdigest()[:16].encode() if _OF_CXX_LIBRARY.match(name) else name) + _MARK

@@ -1,16 +1,20 @@
-"""Builds `lazyck-unit`, once for each state of its sources and each compiler."""
+"""Builds `lazyck-unit`, once for each state of its sources and each compiler.
+
+All sources are compiled together, as the runtime's are (see `lazyck.runtime.build`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock
 
-from lazyck import abi, proc
+from lazyck import abi, proc, waiting
 from lazyck.files import digest, encode, write_if_different
-from lazyck.runtime.build import canonical
+from lazyck.runtime.build import canonical, together
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "lazyck-unit"
@@ -41,9 +45,11 @@ def build_program(store: Path, compiler: Sequence[str]) -> Path:
         if not made.is_file():
             write_if_different(made.parent / "lazyck_abi.h", abi.render_header().encode())
             temporary = made.with_suffix(".new")
-            sources = sorted(map(str, SOURCES.glob("*.cpp")))
-            argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(made.parent), *sources]
+            source = made.with_suffix(".cpp")
+            write_if_different(source, together(SOURCES.glob("*.cpp")))
+            argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(made.parent), str(source)]
             hint = "lazyck-unit needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
-            proc.check("compiling lazyck-unit", [*argv, "-o", str(temporary)], hint=hint)
+            with waiting.saying(f"compiling {NAME} with {os.path.basename(compiler[0])}, once for all builds"):
+                proc.check(f"compiling {NAME}", [*argv, "-o", str(temporary)], hint=hint)
             temporary.replace(made)
     return made

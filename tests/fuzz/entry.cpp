@@ -35,7 +35,7 @@ std::string with_trailer(std::string image) {
     Trailer trailer = {};
     const Digest digest = hash(image);
     std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
-    trailer.version = k_version;
+    trailer.version = k_entry_version;
     trailer.image_size = image.size();
     trailer.digest_low = digest.low;
     trailer.digest_high = digest.high;

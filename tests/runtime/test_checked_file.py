@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 
+from lazyck.runtime.build import LINK_FLAGS
+
 HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {
     "add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n',
@@ -146,23 +148,6 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
     assert out == ["8", str(entry), "odd ", "mapped"]  # "": the program itself
 
 
-PIECES = frozenset(
-    [
-        "checked_file",
-        "company",
-        "cxx_library",
-        "debugger",
-        "machine",
-        "memory_file",
-        "files",
-        "failure",
-        "hash",
-        "numbers",
-        "text",
-    ]
-)
-
-
 @pytest.fixture(scope="module")
 def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[str], str]:
     """Runs a main function that is linked with the loader: a directory has 0.so to 399.so that tell their number."""
@@ -177,12 +162,12 @@ def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callabl
     assert whole.count(b"NUMBER:0000") == 1
     for i in range(400):
         (where / f"{i}.so").write_bytes(whole.replace(b"NUMBER:0000", b"NUMBER:%04d" % i))
-    objects = [o for o in runtime_objects(objects_dir, CXX, ()) if o.stem in PIECES]
+    objects = [o for o in runtime_objects(objects_dir, CXX, ()) if not o.stem.startswith("stub_")]
 
     def start(main: str) -> str:
         (where / "main.cpp").write_text(UNIT + main)
         run([CXX, "-std=c++17", "-iquote", SOURCES, where / "main.cpp", *objects, "-o", where / "main",
-             "-pthread", "-ldl"])  # fmt: skip
+             *LINK_FLAGS])  # fmt: skip
         return run([where / "main", where]).stdout
 
     return start

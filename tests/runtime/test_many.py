@@ -434,9 +434,9 @@ def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibra
 
 
 def test_a_long_compile_says_that_it_is_alive_and_whose_it_is(lib: LazyLibrary) -> None:
-    slow_compiler(lib, "sleep 5.5")
+    slow_compiler(lib, "sleep 2.5")
     said = lib.call(lib.directory / "main", "1", env={"RANK": "3"}).stderr
-    assert re.search(r"^\[lazyck\] \[rank 3\] still compiling one for \w+ \(5\.\d s\)$", said, re.M), said
+    assert re.search(r"^\[lazyck\] \[rank 3\] still compiling one for \w+ \(2\.\d s\)$", said, re.M), said
 
 
 # -- signals -----------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ using GetDevice = int(int*);
 using GetProperties = int(void*, int);
 using GetAttribute = int(int*, int, int);
 
-constexpr std::initializer_list<const char*> k_hip = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
-                                                      "libamdhip64.so.5"};
+constexpr std::initializer_list<const char*> k_hip_libraries = {"libamdhip64.so", "libamdhip64.so.7",
+                                                                "libamdhip64.so.6", "libamdhip64.so.5"};
 constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
 constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
 
@@ -105,13 +105,13 @@ Answers g_hip_answers, g_cuda_answers;
 
 std::string hip_arch(int device) {
     std::vector<char> properties(k_properties_room);
-    GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip);
+    GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip_libraries);
     if (get != nullptr) {
         if (get(properties.data(), device) != 0) return "";
         const std::string arch = arch_in(properties, k_arch_at_r0600);
         if (!arch.empty()) return arch;
     } else {
-        GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip);
+        GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip_libraries);
         if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
     }
     static constexpr char k_sign[] = {'g', 'f', 'x'};
@@ -130,7 +130,7 @@ std::string capability(GetAttribute* attribute, int device) {
 // device after the other, and stops at the first one without any. What the build has none for fails ahead of time, too.
 Strings ask_hip(const Strings& built) {
     int device = 0;
-    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip);
+    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
     if (get_device == nullptr || get_device(&device) != 0) return {};
     Strings archs = {g_hip_answers.get(device, hip_arch)};
     if (archs[0].empty()) return {};

@@ -27,12 +27,12 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_digits = 32;
+constexpr std::size_t k_bundle_digits = 32;
 constexpr unsigned k_depth_of_bundles = 2;  // with the root
 constexpr double k_patience = 120;          // seconds
 constexpr double k_longest_unpacking = 600;
-constexpr std::time_t k_kept = 7 * 24 * 3600;
-constexpr std::size_t k_longest_output = 1000;
+constexpr std::time_t k_bundle_age = 7 * 24 * 3600;
+constexpr std::size_t k_longest_excerpt = 1000;
 constexpr std::size_t k_room = 1 << 20;
 
 // Throws CompileError when others could have put it there.
@@ -75,7 +75,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     if (outcome.ending != Ending::failed) return;
     if (const int error = find_write_error(staging.fd()))
         fail_system("cannot unpack '" + archive + "' into '" + staging.path() + "'", error);
-    std::string said = read_text(log.get(), 0, k_longest_output);
+    std::string said = read_text(log.get(), 0, k_longest_excerpt);
     while (!said.empty() && said.back() == '\n') said.pop_back();
     fail("lazyck: cannot unpack '" + archive + "' into the cache: " + outcome.text +
          (said.empty() ? "" : ": " + visible(said)) +
@@ -143,7 +143,7 @@ std::string Archives::digest_of(const std::string& path) {
     }
     MappedFile file;
     if (const int error = file.map(path, true)) fail_to_read(path, error);
-    const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_digits);
+    const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_bundle_digits);
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_digests[path] = {file.status(), digest};
     return digest;
@@ -153,7 +153,7 @@ void remove_unused_bundles(const Directory& root) {
     const auto bundles = root.find(".bundles");
     for (const std::string& name : bundles ? bundles->names() : Strings()) {
         const auto st = bundles->status_of(name);
-        if (st && name[0] != '.' && std::time(nullptr) - st->st_mtime > k_kept) remove_tree(bundles->fd(), name);
+        if (st && name[0] != '.' && std::time(nullptr) - st->st_mtime > k_bundle_age) remove_tree(bundles->fd(), name);
     }
 }
 

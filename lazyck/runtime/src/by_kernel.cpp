@@ -47,7 +47,7 @@ std::optional<double> ratio(const Known& known) {
     return (known.host + kernel) / std::max(whole, 1e-3);
 }
 
-std::unordered_map<std::string, Known> read(const std::string& path) {
+std::unordered_map<std::string, Known> read_costs(const std::string& path) {
     std::unordered_map<std::string, Known> found;
     for (const std::string& line : split(tail_of(path), "\n")) {
         std::string_view rest = line;
@@ -96,7 +96,7 @@ std::unordered_map<std::string, Known> read(const std::string& path) {
 }  // namespace
 
 bool ByKernel::is_cheaper() const {
-    const auto all = read(m_path);
+    const auto all = read_costs(m_path);
     const auto own = all.find(m_blob);
     if (own != all.end()) {
         if (const auto known = ratio(own->second)) return *known <= 1;

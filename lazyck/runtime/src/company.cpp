@@ -23,7 +23,7 @@ namespace lazyck::rt {
 
 namespace {
 
-struct Image {
+struct EmptyLibrary {
     Elf64_Ehdr header;
     Elf64_Phdr segments[3];
     Elf64_Sym symbol;  // the one that every table begins with
@@ -40,17 +40,17 @@ std::string empty_library(const Strings& names) {
         dynamic.push_back({DT_NEEDED, {strings.size()}});
         strings += name + '\0';
     }
-    const std::uint64_t strings_at = sizeof(Image);
+    const std::uint64_t strings_at = sizeof(EmptyLibrary);
     const std::uint64_t dynamic_at = (strings_at + strings.size() + 15) & ~std::uint64_t{15};
     dynamic.push_back({DT_STRTAB, {strings_at}});
     dynamic.push_back({DT_STRSZ, {strings.size()}});
-    dynamic.push_back({DT_SYMTAB, {offsetof(Image, symbol)}});
+    dynamic.push_back({DT_SYMTAB, {offsetof(EmptyLibrary, symbol)}});
     dynamic.push_back({DT_SYMENT, {sizeof(Elf64_Sym)}});
-    dynamic.push_back({DT_HASH, {offsetof(Image, hash)}});
+    dynamic.push_back({DT_HASH, {offsetof(EmptyLibrary, hash)}});
     dynamic.push_back({DT_NULL, {0}});
     const std::uint64_t dynamic_size = dynamic.size() * sizeof dynamic[0];
     const std::uint64_t size = dynamic_at + dynamic_size;
-    Image image = {};
+    EmptyLibrary image = {};
     Elf64_Ehdr& header = image.header;
     for (int i = 0; i < SELFMAG; ++i) header.e_ident[i] = static_cast<unsigned char>(ELFMAG[i]);
     header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -59,7 +59,7 @@ std::string empty_library(const Strings& names) {
     header.e_type = ET_DYN;
     header.e_machine = own_machine();
     header.e_version = EV_CURRENT;
-    header.e_phoff = offsetof(Image, segments);
+    header.e_phoff = offsetof(EmptyLibrary, segments);
     header.e_ehsize = sizeof header;
     header.e_phentsize = sizeof image.segments[0];
     header.e_phnum = 3;

@@ -13,8 +13,8 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_version[] = "lazyck contents 1";
-constexpr std::size_t k_digits = 64;
+constexpr char k_contents_version[] = "lazyck contents 1";
+constexpr std::size_t k_sha256_digits = 64;
 
 std::string list_path(const std::string& root, const ManifestView& manifest) {
     return root + "/" + manifest.library() + "/contents";
@@ -43,18 +43,18 @@ std::string Contents::look(const std::string& root, const ManifestView& manifest
         if (!fault.empty()) return fault;
     }
     const Strings records = split(read_text(list), std::string_view("\0", 1));
-    if (records.empty() || records[0] != k_version)
+    if (records.empty() || records[0] != k_contents_version)
         return manifest.contents()[0] == '\0' ? "" : "'" + list + "' is of another version of lazyck";
     std::unordered_set<std::string_view> of_other_blobs;
     for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) of_other_blobs.insert(manifest.blob(i).source);
     of_other_blobs.erase(blob.source);
     std::unordered_set<std::string> listed;
     for (std::size_t i = 1; i < records.size(); ++i) {
-        if (records[i].size() < k_digits + 2) continue;
-        const std::string place = records[i].substr(k_digits + 1);
+        if (records[i].size() < k_sha256_digits + 2) continue;
+        const std::string place = records[i].substr(k_sha256_digits + 1);
         listed.insert(place);
         if (of_other_blobs.count(place) != 0) continue;
-        const std::string fault = fault_of(root + "/" + place, records[i].substr(0, k_digits), is_again);
+        const std::string fault = fault_of(root + "/" + place, records[i].substr(0, k_sha256_digits), is_again);
         if (!fault.empty()) return fault;
     }
     // A header of the right name in the right directory is read in the place of one that lies further on.

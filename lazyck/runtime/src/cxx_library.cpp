@@ -8,7 +8,7 @@
 #ifdef __GLIBCXX__
 namespace std {
 
-[[noreturn]] void __throw_bad_array_new_length();
+__attribute__((__noreturn__)) void __throw_bad_array_new_length();
 void __throw_bad_array_new_length() { throw bad_array_new_length(); }
 
 }  // namespace std

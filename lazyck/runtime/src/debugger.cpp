@@ -28,7 +28,7 @@ namespace {
 constexpr char k_strings[] = "\0/dev/null/lazyck";
 constexpr char k_tracer[] = "TracerPid:\t";
 
-struct Image {
+struct LoadedImage {
     ElfW(Ehdr) header;
     ElfW(Phdr) segments[3];
     ElfW(Dyn) dynamic[5];
@@ -37,8 +37,8 @@ struct Image {
 };
 
 // Of this process's own machine and class.
-Image make_image() {
-    Image image = {};
+LoadedImage make_image() {
+    LoadedImage image = {};
     std::memcpy(image.header.e_ident, ELFMAG, SELFMAG);
     image.header.e_ident[EI_CLASS] = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
     image.header.e_ident[EI_DATA] = ELFDATA2LSB;
@@ -50,7 +50,7 @@ Image make_image() {
     image.header.e_machine = EM_X86_64;
 #endif
     image.header.e_version = EV_CURRENT;
-    image.header.e_phoff = offsetof(Image, segments);
+    image.header.e_phoff = offsetof(LoadedImage, segments);
     image.header.e_ehsize = sizeof image.header;
     image.header.e_phentsize = sizeof image.segments[0];
     image.header.e_phnum = sizeof image.segments / sizeof image.segments[0];
@@ -62,16 +62,16 @@ Image make_image() {
         image.segments[i].p_align = type == PT_LOAD ? 1 << 16 : sizeof(void*);
     };
     segment(0, PT_LOAD, 0, sizeof image);
-    segment(1, PT_DYNAMIC, offsetof(Image, dynamic), sizeof image.dynamic);
+    segment(1, PT_DYNAMIC, offsetof(LoadedImage, dynamic), sizeof image.dynamic);
     segment(2, PT_GNU_STACK, 0, 0);  // without it, a loader may make stacks executable
     const auto entry = [&](unsigned i, std::int64_t tag, std::size_t value) {
         image.dynamic[i].d_tag = tag;
         image.dynamic[i].d_un.d_val = value;
     };
     entry(0, DT_NEEDED, 1);
-    entry(1, DT_STRTAB, offsetof(Image, strings));
+    entry(1, DT_STRTAB, offsetof(LoadedImage, strings));
     entry(2, DT_STRSZ, sizeof image.strings);
-    entry(3, DT_SYMTAB, offsetof(Image, symbol));
+    entry(3, DT_SYMTAB, offsetof(LoadedImage, symbol));
     std::memcpy(image.strings, k_strings, sizeof k_strings);
     return image;
 }
@@ -96,7 +96,7 @@ bool is_traced() {
 
 void refresh_debugger() {
     if (!is_traced()) return;
-    const Image image = make_image();
+    const LoadedImage image = make_image();
     const UniqueFd file = make_memory_file();
     if (!file || !write_all(file.get(), {reinterpret_cast<const char*>(&image), sizeof image})) return;
     const std::string name = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());

@@ -30,7 +30,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr char k_magic[9] = "LAZYCKEN";
-constexpr std::uint32_t k_version = 1;
+constexpr std::uint32_t k_entry_version = 1;
 constexpr char k_seen[] = ".seen";
 
 struct Trailer {
@@ -133,7 +133,7 @@ std::string check_whole(const MappedFile& file, Trailer& trailer) {
     const std::size_t image_size = file.size() - sizeof trailer;
     std::memcpy(&trailer, file.data() + image_size, sizeof trailer);
     if (std::memcmp(trailer.magic, k_magic, sizeof trailer.magic) != 0) return "cut short, or not written by lazyck";
-    if (trailer.version != k_version) return "written by another version of lazyck";
+    if (trailer.version != k_entry_version) return "written by another version of lazyck";
     if (trailer.image_size != image_size) return "cut short";
     if (hash(file.data(), image_size) != Digest{trailer.digest_low, trailer.digest_high}) return "its contents changed";
     return "";
@@ -258,7 +258,7 @@ void seal_entry(int fd, const Digest& key) {
         if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
         const Digest digest = hash(file.data(), file.size());
         std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
-        trailer.version = k_version;
+        trailer.version = k_entry_version;
         trailer.image_size = file.size();
         trailer.digest_low = digest.low;
         trailer.digest_high = digest.high;

@@ -20,6 +20,7 @@
 #include "lasting.h"
 #include "messages.h"
 #include "text.h"
+#include "wait_notice.h"
 
 namespace lazyck::rt {
 
@@ -27,13 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr milliseconds k_shortest_pause{2};
 constexpr milliseconds k_longest_pause{100};
 constexpr int k_pauses_per_wait = 10;  // so nobody waits much longer than the compile takes
-constexpr seconds k_first_notice{5};
-constexpr seconds k_notice_interval{30};
 constexpr std::size_t k_longest_line = 400;
 
 std::string holder_line() {
@@ -124,22 +122,20 @@ std::string lock_holder(const std::string& path) {
 BlobLock::BlobLock(const std::string& path, const std::string& what, double patience,
                    const std::function<bool()>& is_made)
     : m_lock(path) {
-    const Clock::time_point start = Clock::now();
-    Clock::time_point next_notice = start + k_first_notice;
+    WaitNotice notice;
     while (m_lock.state() == FileLock::State::busy) {
-        const std::chrono::duration<double> waited = Clock::now() - start;
-        const bool is_over = waited.count() >= patience;
-        if (is_over || Clock::now() >= next_notice) {
+        const double waited = notice.waited();
+        const bool is_over = waited >= patience, is_due = notice.is_due();
+        if (is_over || is_due) {
             std::string holder = visible(read_text(path, k_longest_line));
             if (!holder.empty() && lock_holder(path).find(k_stopped) != std::string::npos)
                 holder += std::string(" ") + k_stopped;
-            say(Level::info, "waiting for " + what + " (" + seconds_text(waited.count()) + "), which " +
+            say(Level::info, "waiting for " + what + " (" + seconds_text(waited) + "), which " +
                                  (holder.empty() ? "another process" : holder) + " compiles" +
                                  (is_over ? "; no longer: compiling it here too" : ""));
-            next_notice += k_notice_interval;
         }
         if (is_over) return;
-        const auto share = std::chrono::duration_cast<milliseconds>(waited / k_pauses_per_wait);
+        const auto share = milliseconds(static_cast<long>(1000 * waited / k_pauses_per_wait));
         std::this_thread::sleep_for(std::clamp(share, k_shortest_pause, k_longest_pause));
         // Before the lock is tried: with many waiters it would pass from one to the next, while the others sleep.
         if (is_made()) return;

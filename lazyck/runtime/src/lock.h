@@ -58,8 +58,8 @@ std::string lock_holder(const std::string& path);
 // The lock of one blob, waited for.
 class BlobLock {
  public:
-    // Waits at most `patience` seconds, or until `is_made` answers that there is nothing left to lock for; after five
-    // seconds and then every half minute says who holds it. `what` names the blob. Throws CompileError when the file
+    // Waits at most `patience` seconds, or until `is_made` answers that there is nothing left to lock for; says as a
+    // WaitNotice is due who holds it. `what` names the blob. Throws CompileError when the file
     // cannot be opened.
     BlobLock(const std::string& path, const std::string& what, double patience, const std::function<bool()>& is_made);
 

@@ -22,6 +22,7 @@
 #include "files.h"
 #include "process_tree.h"
 #include "threads.h"
+#include "wait_notice.h"
 
 // The C library's clone by its other name: the thread sanitizer takes `clone` for a fork.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* data, ...) noexcept;
@@ -30,9 +31,6 @@ namespace lazyck::rt {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds k_first_beat{5};
-constexpr std::chrono::seconds k_beat_interval{30};
 constexpr std::size_t k_stack_size = 64 * 1024;
 constexpr long k_close_range = 436;  // its number on every machine; older headers lack it
 constexpr long k_last_descriptor = 0x7fffffff, k_last_guess = 4096;
@@ -323,16 +321,13 @@ Outcome from_report(const Report& report) {
 }
 
 Outcome wait_for(Running& running, const std::string& program, const Command& command) {
-    const Clock::time_point start = Clock::now();
-    Clock::time_point next_beat = start + k_first_beat;
+    WaitNotice notice;
     pid_t pid = 0;
     bool has_timed_out = false;
     while (true) {
-        const auto now = Clock::now();
-        const std::chrono::duration<double> spent = now - start;
-        double patience = std::chrono::duration<double>(next_beat - now).count();
+        double patience = notice.left();
         if (!has_timed_out && command.timeout_seconds > 0) {
-            patience = std::min(patience, command.timeout_seconds - spent.count());
+            patience = std::min(patience, command.timeout_seconds - notice.waited());
             if (pid > 0 && patience <= 0) {
                 has_timed_out = true;
                 kill_tree(pid);
@@ -349,9 +344,8 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
             }
             pid = report->value;
             command.started(pid);
-        } else if (Clock::now() >= next_beat) {
-            command.beat(std::chrono::duration<double>(Clock::now() - start).count());
-            next_beat += k_beat_interval;
+        } else if (notice.is_due()) {
+            command.beat(notice.waited());
         }
     }
 }

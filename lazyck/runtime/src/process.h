@@ -45,8 +45,8 @@ bool adopts_orphans();
 void end_orphan(pid_t pid);
 
 // Runs a command to its end: signals at their defaults (ignored SIGHUP, SIGINT and SIGQUIT stay so),
-// in this process's group, so that Ctrl-C at a terminal reaches it. Calls `beat` after five seconds and then every half
-// minute, with the seconds since the start. The command is killed when the calling thread or process ends before it.
+// in this process's group, so that Ctrl-C at a terminal reaches it. Calls `beat` as a WaitNotice
+// is due, with the seconds since the start. The command is killed when the calling thread or process ends before it.
 Outcome run_command(const Command& command);
 
 }  // namespace lazyck::rt

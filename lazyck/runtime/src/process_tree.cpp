@@ -18,7 +18,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr int k_rounds = 20;  // of looking for new descendants while killing
+constexpr int k_most_searches = 20;  // of looking for new descendants while killing
 
 // /proc/<pid>/stat: the command's name, in parentheses, may hold anything; after the last ')' come state and parent.
 pid_t parent_of(pid_t pid) {
@@ -56,7 +56,7 @@ std::vector<pid_t> process_tree(pid_t root) {
 void kill_tree(pid_t root) {
     // Stopped first, and from the top: what is stopped starts nothing new, and stays the parent of what it has started.
     std::set<pid_t> stopped;
-    for (int round = 0; round < k_rounds; ++round) {
+    for (int round = 0; round < k_most_searches; ++round) {
         bool has_new = false;
         for (const pid_t pid : process_tree(root)) {
             if (!stopped.insert(pid).second) continue;

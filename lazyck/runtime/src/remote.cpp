@@ -22,11 +22,11 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr double k_start_seconds = 60;         // until the helper is ready to speak: Python may come from a slow disk
-constexpr int k_silence_ms = 300 * 1000;       // it bounds what it does itself, and speaks while it waits
-constexpr std::size_t k_longest_line = 4096;   // bytes
-constexpr std::size_t k_most_lines = 100'000;  // before an answer
-constexpr unsigned k_most_bad = 16;            // answers that turn out to be no entries
+constexpr double k_start_seconds = 60;          // until the helper is ready to speak: Python may come from a slow disk
+constexpr int k_silence_ms = 300 * 1000;        // it bounds what it does itself, and speaks while it waits
+constexpr std::size_t k_longest_answer = 4096;  // bytes
+constexpr std::size_t k_most_lines = 100'000;   // before an answer
+constexpr unsigned k_most_bad = 16;             // answers that turn out to be no entries
 constexpr const char k_fetched[] = "fetched.so";
 
 std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
@@ -73,7 +73,7 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
     // What goes on is a process of its own: it may have something to send when this one has long ended.
     const Outcome outcome = run_command(command);
     if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
-    const std::string said = read_text(log.get(), 0, k_longest_line);
+    const std::string said = read_text(log.get(), 0, k_longest_answer);
     give_up(outcome.has_started
                 ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
                 : outcome.text +
@@ -97,7 +97,7 @@ bool RemoteEntry::read_line(std::string& line) {
             m_read.erase(0, end + 1);
             return true;
         }
-        if (m_read.size() >= k_longest_line) {
+        if (m_read.size() >= k_longest_answer) {
             give_up("it said a line that is too long");
             return false;
         }
@@ -174,7 +174,7 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
         }
         ++m_counters.refused;
         say(Level::warn, "what " + m_label + " has for " + m_request.what + " is refused: " + fault);
-        send("bad " + fault.substr(0, k_longest_line / 2));
+        send("bad " + fault.substr(0, k_longest_answer / 2));
         if (bad == k_most_bad) give_up("it offers one bad entry after the other");
     }
     return UniqueFd();

@@ -19,12 +19,9 @@ namespace lazyck::rt {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr milliseconds k_first_pause{5};
-constexpr milliseconds k_longest_pause{200};
-constexpr seconds k_first_notice{5};
-constexpr seconds k_notice_interval{30};
+constexpr milliseconds k_longest_slot_pause{200};
 constexpr double k_most_moments = 10;  // seconds
 constexpr long k_unknown = -1;
 
@@ -68,47 +65,44 @@ long free_memory_kib() {
 }
 
 CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
-    Clock::time_point next_notice = m_start + k_first_notice;
+    WaitNotice notice;
     milliseconds pause = k_first_pause;
     while (true) {
         Wanting wanting;
         {
             FileLock admission(m_request.directory + "/admission");
             // Without locks everybody decides alone, and has no slot to show to others.
-            wanting = try_once(admit(admission, next_notice));
+            wanting = try_once(admit(admission, notice));
         }
         if (wanting == Wanting::nothing) return;
-        if (Clock::now() >= next_notice) {
-            const std::chrono::duration<double> waited = Clock::now() - m_start;
+        if (notice.is_due()) {
             const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
             const std::string wanted =
                 wanting == Wanting::slot ? "a compile slot: " + others
                                          : gigabytes(m_request.needed_kib) + " of memory: " + others + " on this host";
-            say(Level::info, m_request.what + " waits (" + seconds_text(waited.count()) + ") for " + wanted);
-            next_notice += k_notice_interval;
+            say(Level::info, m_request.what + " waits (" + seconds_text(notice.waited()) + ") for " + wanted);
         }
         std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, k_longest_pause);
+        pause = std::min(2 * pause, k_longest_slot_pause);
     }
 }
 
 // Waits for the lock under which one process at a time decides. Who decides does so in moments: a process that takes
 // longer is stopped, and is passed over. Two may then decide at a time, and count on the same memory. False where the
 // file system has no locks.
-bool CompileSlot::admit(FileLock& admission, Clock::time_point& next_notice) {
+bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
     const Clock::time_point start = Clock::now();
     const double patience = std::min(k_most_moments, m_request.patience);
     while (admission.state() == FileLock::State::busy) {
         const std::chrono::duration<double> waited = Clock::now() - start;
-        const bool is_over = waited.count() >= patience;
-        if (is_over || Clock::now() >= next_notice) {
+        const bool is_over = waited.count() >= patience, is_due = notice.is_due();
+        if (is_over || is_due) {
             const std::string path = m_request.directory + "/admission";
             const std::string holder = lock_holder(path);
             say(is_over ? Level::warn : Level::info, m_request.what + " waits (" + seconds_text(waited.count()) +
                                                          ") for " + (holder.empty() ? "the process" : holder) +
                                                          ", which holds '" + path + "'" +
                                                          (is_over ? "; no longer: is it stopped?" : ""));
-            next_notice += k_notice_interval;
         }
         if (is_over) return true;
         std::this_thread::sleep_for(k_first_pause);

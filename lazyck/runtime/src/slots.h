@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lock.h"
+#include "wait_notice.h"
 
 namespace lazyck::rt {
 
@@ -30,10 +31,13 @@ struct SlotRequest {
 
 class CompileSlot {
  public:
-    // Waits for a slot and for room in memory. After five seconds and then every half minute says that `what` waits,
-    // and for what. Alone on the host it never waits for memory. A slot whose holder was stopped (SIGSTOP, a debugger),
-    // or which one compile has held for longer than the patience, does not count: else all would wait for ever.
+    // Waits for a slot and for room in memory. Says as a WaitNotice is due that `what` waits, and for what. Alone on
+    // the host it never waits for memory. A slot whose holder was stopped (SIGSTOP, a debugger), or which one compile
+    // has held for longer than the patience, does not count: else all would wait for ever.
     explicit CompileSlot(SlotRequest request);
+
+    // How many others were taken when this one was.
+    unsigned busy() const { return m_busy; }
 
     // Tells others which process is using the memory that was reserved.
     void started(pid_t compiler);
@@ -48,12 +52,11 @@ class CompileSlot {
         Clock::time_point since;
     };
 
-    bool admit(FileLock& admission, Clock::time_point& next_notice);
+    bool admit(FileLock& admission, WaitNotice& notice);
     Wanting try_once(bool has_locks);
     bool is_passed_over(unsigned slot, const std::string& path, const std::string& text);
 
     const SlotRequest m_request;
-    const Clock::time_point m_start = Clock::now();
     unsigned m_busy = 0;
     std::map<unsigned, Holder> m_holders;
     std::unique_ptr<FileLock> m_lock;

@@ -10,7 +10,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_longest_name = 160;
+constexpr std::size_t k_longest_file_name = 160;
 constexpr std::size_t k_longest_shown = 16 * 1024;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
@@ -130,7 +130,7 @@ std::string join(const Strings& parts, std::string_view separator) {
 
 std::string safe_name(std::string_view text) {
     std::string out;
-    for (const char c : text.substr(0, k_longest_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
+    for (const char c : text.substr(0, k_longest_file_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
     if (out.empty()) return "_";
     if (out[0] == '.' || out[0] == '-') out[0] = '_';
     if (out != text) out += "~" + hash(text).hex().substr(0, 8);

@@ -6,6 +6,7 @@
 
 #include "output.h"
 #include "process.h"
+#include "words.h"
 
 namespace lazyck::units {
 
@@ -14,8 +15,6 @@ namespace {
 constexpr const char* k_image = "-fcuda-include-gpubinary";
 constexpr std::string_view k_output = "-output=";
 constexpr std::string_view k_module_id = "-cuid=";
-
-bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
 
 // The file that a step writes; "" where its words do not say.
 std::string output_of(const Step& step) {

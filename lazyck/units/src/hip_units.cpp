@@ -16,6 +16,7 @@
 #include "lazyck_abi.h"
 #include "output.h"
 #include "process.h"
+#include "words.h"
 
 namespace lazyck::units {
 
@@ -29,10 +30,6 @@ constexpr char k_only_kernel[] = "only";
 // What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are
 // called from. Larger functions are optimized with an eye to all who call them.
 constexpr std::size_t k_small = 30;
-
-bool ends_with(std::string_view text, std::string_view tail) {
-    return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
-}
 
 // The kernels that the host code registers. Each has a variable of its very name, its handle, which points to its stub;
 // and the name is one of the strings.

@@ -4,13 +4,13 @@
 #include <cctype>
 #include <cstddef>
 
+#include "words.h"
+
 namespace lazyck::units {
 
 namespace {
 
 constexpr std::size_t k_endless = 1 << 30;
-
-bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
 
 bool is_list(std::string_view name) { return name == "@llvm.used" || name == "@llvm.compiler.used"; }
 

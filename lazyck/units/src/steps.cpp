@@ -6,17 +6,13 @@
 #include <string_view>
 
 #include "process.h"
+#include "words.h"
 
 namespace lazyck::units {
 
 namespace {
 
 constexpr std::string_view k_lead = "#$ ";
-
-bool begins_with(std::string_view text, std::string_view lead) { return text.substr(0, lead.size()) == lead; }
-bool ends_with(std::string_view text, std::string_view tail) {
-    return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
-}
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
