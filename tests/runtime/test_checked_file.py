@@ -219,6 +219,33 @@ def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str],
     assert out == "1 descriptor, 0 wrong \n"
 
 
+def test_lists_of_libraries_are_told_apart_whatever_their_numbers(unit: Callable[[str], str]) -> None:
+    """Files in memory whose numbers end alike had one name for the loader, which loaded the first of them alone."""
+    out = unit(r"""
+    #include <sched.h>
+    #include <sys/mman.h>
+    #include "company.h"
+    int main(int, char** argv) {
+        cpu_set_t one;  // the kernel numbers files for each processor
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof one, &one);
+        int wrong = 0;
+        std::string reason;
+        for (int i = 0; i < 5; ++i) {
+            for (struct stat st = {}; st.st_ino % 1000 != 500;) {
+                const UniqueFd file(memfd_create("number", 0));
+                if (fstat(file.get(), &st) != 0) return 1;
+            }
+            void* const handle = load_behind({"libc.so.6"}, argv[1] + ("/" + std::to_string(i)) + ".so", reason);
+            if (!handle || number(handle) != i) ++wrong;
+        }
+        std::printf("%d wrong %s\n", wrong, reason.c_str());
+    }
+    """)
+    assert out == "0 wrong \n"
+
+
 def test_one_file_loaded_by_many_threads_is_mapped_once(unit: Callable[[str], str]) -> None:
     out = unit(r"""
     int main(int, char** argv) {

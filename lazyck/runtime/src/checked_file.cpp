@@ -18,7 +18,6 @@
 
 #include "company.h"
 #include "debugger.h"
-#include "hash.h"
 #include "memory_file.h"
 #include "text.h"
 
@@ -68,18 +67,7 @@ CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& sta
 
 // "" where no /proc shows this process.
 std::string CheckedFile::loader_name(int fd, const struct stat& identity) const {
-    const std::uint64_t parts[] = {std::uint64_t{identity.st_dev}, std::uint64_t{identity.st_ino},
-                                   static_cast<std::uint64_t>(identity.st_ctim.tv_sec),
-                                   static_cast<std::uint64_t>(identity.st_ctim.tv_nsec)};
-    const std::uint64_t bits = hash(parts, sizeof parts).low;
-    char spelled[2 * 64 + 1];
-    std::size_t size = 0;
-    spelled[size++] = '/';
-    for (unsigned i = 0; i < 64; ++i) {
-        spelled[size] = '.';
-        size += (bits >> i) & 1;
-        spelled[size++] = '/';
-    }
+    const std::string mark = mark_in_path(identity);
     const std::string number = std::to_string(fd);
     const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
     // A /proc of another process namespace knows this process as self only.
@@ -88,12 +76,12 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
         struct stat st;
         // By its plain name, which is the same file's: the kernel takes a while for the other one.
         if (stat((lead + "/" + number).c_str(), &st) != 0 || !is_same(st, identity)) continue;
-        const std::size_t length = lead.size() + size + number.size();
+        const std::size_t length = lead.size() + mark.size() + number.size();
         std::string name;
         name.reserve(std::max(room, length));
         name += lead;
         name.append(room > length ? room - length : 0, '/');
-        name.append(spelled, size);
+        name += mark;
         return name += number;
     }
     return "";

@@ -95,8 +95,7 @@ void* load_behind(const Strings& before, const std::string& name, std::string& r
         reason = "no memory file for the list of libraries that come before it: " + system_text(errno);
         return nullptr;
     }
-    // No two are loaded under one name: the loader would take the second for the first.
-    const std::string path = "/proc/self/fd/" + std::string(1 + st.st_ino % 1000, '/') + std::to_string(memory.get());
+    const std::string path = "/proc/self/fd" + mark_in_path(st) + std::to_string(memory.get());
     if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return loader_failure(reason, path);
     void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     return handle != nullptr ? handle : loader_failure(reason, name);

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "hash.h"
+
 namespace lazyck::rt {
 
 namespace {
@@ -46,6 +48,17 @@ bool has_blank_in_path(int fd) {
     char path[PATH_MAX];
     const ssize_t size = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
     return size > 0 && has_blank({path, static_cast<std::size_t>(size)});
+}
+
+std::string mark_in_path(const struct stat& file) {
+    const std::uint64_t parts[] = {std::uint64_t{file.st_dev}, std::uint64_t{file.st_ino},
+                                   static_cast<std::uint64_t>(file.st_ctim.tv_sec),
+                                   static_cast<std::uint64_t>(file.st_ctim.tv_nsec)};
+    const std::uint64_t bits = hash(parts, sizeof parts).low;
+    std::string mark = "/";
+    mark.reserve(2 * 64 + 1);
+    for (unsigned i = 0; i < 64; ++i) mark += ((bits >> i) & 1) != 0 ? "./" : "/";
+    return mark;
 }
 
 UniqueFd make_memory_file() {

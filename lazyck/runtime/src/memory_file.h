@@ -2,6 +2,8 @@
 // those from which another host can take a file away while its code runs here.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "files.h"
@@ -15,6 +17,11 @@ std::string reason_to_copy(int fd);
 bool has_blank(const std::string& path);
 // The same of the path that the kernel has for an open file; false without /proc.
 bool has_blank_in_path(int fd);
+
+// A part of a path, from `/` to `/`, that changes nothing of it and is another one for each file: the dynamic loader
+// takes what it is given under a name that it knows for what it has loaded under that. A descriptor's number is soon
+// another file's.
+std::string mark_in_path(const struct stat& file);
 
 // An empty file in memory that code may be mapped from where the system allows any to be; else empty, with errno.
 UniqueFd make_memory_file();
