@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lazyck import proc
+from lazyck import proc, waiting
 from lazyck.command import LinkCommand
 from lazyck.config import runtime_source, tools_dir
 from lazyck.files import encode, own_folder, write_atomic
@@ -39,10 +39,19 @@ from lazyck.units.build import source_digest as units_digest
 _CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
 
 
+_SAID = {
+    "probe": "finding out what its blobs define",
+    "eager": "compiling what is not lazy, and the host's code",
+    "bundle": "making the lazy library's own parts",
+    "link": "linking",
+}
+
+
 @dataclass
 class Clock:
-    """Wall and CPU seconds per step, the processes that it started included."""
+    """Wall and CPU seconds per step of `library`'s link, the processes that it started included."""
 
+    library: str
     walls: dict[str, float] = field(default_factory=dict)
     cpus: dict[str, float] = field(default_factory=dict)
 
@@ -50,7 +59,8 @@ class Clock:
     def step(self, name: str) -> Iterator[None]:
         """Time what runs inside."""
         begun, cpu = time.monotonic(), self.cpu_so_far()
-        yield
+        with waiting.saying(f"{self.library}: {_SAID[name]}"):
+            yield
         self.walls[name] = self.walls.get(name, 0.0) + time.monotonic() - begun
         self.cpus[name] = self.cpus.get(name, 0.0) + self.cpu_so_far() - cpu
 
@@ -69,7 +79,7 @@ def link_lazily(
     All is made in a directory of its own, which takes the place of the last build's at the end: while that fails, the
     library that it made finds its bundle. Raises `LazyckError`.
     """
-    clock = Clock()
+    clock = Clock(os.path.basename(link.output))
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
     final = library_dir(link, settings)
     directory = state.staging(final)

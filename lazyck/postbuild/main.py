@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -19,6 +20,9 @@ def main() -> None:
     record = Path(sys.argv[1])
     try:
         run(record)
+    except KeyboardInterrupt:  # the build says so, and may ask how this ended
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
     except Exception as e:  # it runs inside somebody's build: whatever happened is said in lazyck's own words
         if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()

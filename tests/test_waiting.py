@@ -1,0 +1,105 @@
+"""No wait is silent, and one that is interrupted ends in one line."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY, Lazyck
+from test_link_shapes import COMPILE, run_library, write_project
+
+from lazyck import waiting
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST", "INTERVAL", "_REDRAW"):
+        monkeypatch.setattr(waiting, name, 0.05)
+
+
+def test_a_log_has_a_line_now_and_then_and_one_at_the_end(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    with waiting.saying("cooking"):
+        time.sleep(0.3)
+    *lines, last = said.getvalue().splitlines()
+    assert len(lines) > 1
+    assert {re.sub(r"\d+", "N", line) for line in lines} == {"lazyck: cooking (N s so far)"}
+    assert re.sub(r"\d+", "N", last) == "lazyck: cooking: done in N s"
+
+
+def test_a_terminal_has_one_line_which_goes_away(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with waiting.saying("cooking"):
+            time.sleep(0.3)
+        said = os.read(ours, 65536).decode()
+    os.close(ours)
+    wiped = said.split("\r\x1b[K")
+    assert wiped[0] == wiped[-1] == ""
+    assert {re.sub(r"\d+", "N", line) for line in wiped[1:-1]} == {"lazyck: cooking (N s)"}
+
+
+def test_the_inner_of_two_waits_speaks(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    with waiting.saying("cooking"), waiting.saying("boiling"):
+        time.sleep(0.2)
+    assert "boiling" in said.getvalue()
+    assert "cooking" not in said.getvalue()
+
+
+@pytest.mark.parametrize(("level", "spoken"), [("", True), ("info", True), ("warn", False), ("error", False)])
+def test_what_is_quick_or_unwanted_is_not_said(
+    impatient: None, monkeypatch: pytest.MonkeyPatch, level: str, spoken: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    monkeypatch.setenv("LAZYCK_LOG", level)
+    with waiting.saying("cooking"):
+        pass
+    assert said.getvalue() == ""
+    with waiting.saying("cooking"):
+        time.sleep(0.2)
+    assert bool(said.getvalue()) == spoken
+
+
+def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(tmp_path: Path, lazyck: Lazyck) -> None:
+    write_project(tmp_path, [1])
+    (tmp_path / "build.sh").write_text("set -e\n" + COMPILE + "c++ -shared -o libx.so dispatch.o v1.o\n")
+    env = {"XDG_CACHE_HOME": str(tmp_path / "fresh")}  # the runtime has not been compiled here
+    words = ["build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", "sh", "build.sh"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "lazyck", *map(str, words)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+    said = ""
+    assert running.stderr is not None
+    try:
+        for line in running.stderr:
+            said += line
+            if "compiling lazyck's runtime with" in line:
+                break
+    finally:
+        os.killpg(running.pid, signal.SIGINT)
+    rest = running.communicate(timeout=120)[1]
+    assert running.returncode != 0
+    assert "compiling lazyck's runtime with" in said, said
+    assert "Traceback" not in rest, rest
+    assert rest.count("lazyck: ") == 1, rest
+    assert "lazyck: interrupted\n" in rest
+    done = lazyck(*words, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
