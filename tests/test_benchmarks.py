@@ -26,6 +26,7 @@ def test_each_benchmark_says_what_it_needs() -> None:
     modules = {p.stem for p in BENCHMARKS.glob("*.py")} - {"common", "picture", "run"}
     # those of many machines, and of many hours, have a page of their own, and modules that these share
     pages = {
+        "beside": "kernels.md",
         "farm": "scale.md",
         "fleet": "scale.md",
         "fleet_simulation": "scale.md",

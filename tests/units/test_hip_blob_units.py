@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from hip_units import Built, build, build_ahead, used
 from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck
@@ -127,3 +129,55 @@ def test_the_only_kernel_of_a_source_is_compiled_as_its_source_is(lazy: Built, h
     assert [name.split("-")[0] for name in entries(lazy)] == ["only.host", "only.only"]
     lines = (lazy.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["host", "whole"]
+
+
+def code_of(built: Built, name: str) -> list[bytes]:
+    """The machine code and the constants of blob `name`'s entry: the host's, and those of each code object in it."""
+    (entry,) = [p for p in built.units if p.name.rpartition("-")[0] == name]
+    with entry.open("rb") as f:
+        image = ELFFile(f)
+        found = [image.get_section_by_name(".text").data()]
+        bundle = image.get_section_by_name(".hip_fatbin").data()
+    at = bundle.find(b"\x7fELF")
+    while at >= 0:
+        object_file = ELFFile(io.BytesIO(bundle[at:]))
+        found += [object_file.get_section_by_name(n).data() for n in (".text", ".rodata")]
+        at = bundle.find(b"\x7fELF", at + 4)
+    assert len(found) > 1
+    return found
+
+
+def log_of(built: Built) -> str:
+    (log,) = (built.where / "cache").rglob("*.log")
+    return log.read_text()
+
+
+@pytest.fixture
+def both_ways(lazyck: Lazyck, tmp_path: Path, home: Path) -> list[Built]:
+    """The same project twice, each with a cache of its own."""
+    return [build(lazyck, tmp_path / name, FILES, home, grades=GRADES) for name in ("beside", "after")]
+
+
+def test_host_and_device_code_are_compiled_at_the_same_time(both_ways: list[Built], hip_spy: Path) -> None:
+    beside, after = both_ways
+    seen = []
+    for built, jobs in ((beside, "2"), (after, "1")):
+        returned, told = built.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS=jobs)
+        seen.append((returned, len(used(told))))
+        assert entries(built) == ["blob"]
+    assert seen[0] == seen[1]
+    assert ["hip-object" in log_of(built) for built in both_ways] == [True, False]
+    assert code_of(beside, "blob") == code_of(after, "blob")
+
+
+def test_a_source_without_device_code_is_compiled_at_the_same_time_too(lazy: Built, hip_spy: Path) -> None:
+    lazy.run(hip_spy, "none", 0, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS="2")
+    assert "hip-object" in log_of(lazy) and "the plain command" not in log_of(lazy)
+
+
+def test_where_they_cannot_be_the_plain_command_compiles_them(lazy: Built, hip_spy: Path) -> None:
+    (program,) = lazy.where.rglob("lazyck-unit")
+    program.chmod(0o644)  # as on a file system that is mounted noexec
+    lazy.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS="2")
+    assert entries(lazy) == ["blob"]
+    assert "the plain command" in log_of(lazy)

@@ -50,7 +50,7 @@ class Compilation {
         // Relative names, so that the command means the same in any directory in which it is repeated.
         RecipeValues values;
         values.source = request.source;
-        values.object = "blob.o";
+        values.object = k_object;
         values.output = "blob.so";
         values.root = request.root;
         values.library = request.library;
@@ -68,7 +68,7 @@ class Compilation {
         if (m_plan.link.empty()) {
             run_step("compile", m_plan.compile, "blob.so");
         } else {
-            if (!is_compiled_faster()) run_step("compile", m_plan.compile, "blob.o");
+            if (!is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
             name_privately();
             run_step("link", m_plan.link, "blob.so");
         }
@@ -92,18 +92,19 @@ class Compilation {
 
  private:
     void name_privately() {
-        const UniqueFd object = open_at(m_staging.fd(), "blob.o", O_RDWR);
-        if (!object) fail_system("cannot open '" + m_staging.path() + "/blob.o'", errno);
+        const UniqueFd object = open_at(m_staging.fd(), k_object, O_RDWR);
+        if (!object) fail_system("cannot open '" + m_staging.path() + "/" + k_object + "'", errno);
         const std::string fault = give_private_names(object.get(), m_request.private_names);
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
     }
 
     bool is_compiled_faster() {
-        if (m_request.faster.empty() || m_plan.compile.empty()) return false;
-        Strings argv = m_plan.compile;
+        if (m_plan.compile.empty() || (m_request.beside.empty() && m_request.faster.empty())) return false;
+        Strings argv = m_request.beside;
+        argv.insert(argv.end(), m_plan.compile.begin(), m_plan.compile.end());
         argv.insert(argv.end(), m_request.faster.begin(), m_request.faster.end());
         const Outcome outcome = run(argv);
-        if (outcome.ending == Ending::succeeded && is_file_in(m_staging.fd(), "blob.o")) return true;
+        if (outcome.ending == Ending::succeeded && is_file_in(m_staging.fd(), k_object)) return true;
         write_all(m_log_fd.get(), "[" + outcome.text + "; the plain command:]\n");
         return false;
     }

@@ -12,6 +12,8 @@
 
 namespace lazyck::rt {
 
+constexpr char k_object[] = "blob.o";  // what a compile step makes that a link step follows
+
 struct CompileRequest {
     std::string blob;
     std::string arch_label;  // for messages
@@ -23,7 +25,8 @@ struct CompileRequest {
     bool has_other_way = false;  // a failure is no error yet: something else will be compiled then
     Strings archs;
     Strings launcher;
-    Strings faster;               // words for the compile step that it is tried with first, and repeated without
+    Strings beside;               // words before the compile step, by which it does two things at the same time
+    Strings faster;               // words behind it; with both it is tried first, and repeated without
     Strings symbols;              // that the entry must define
     Strings private_names;        // by which it calls what its library hides
     double timeout_seconds = 0;   // of each step; 0: none

@@ -147,6 +147,7 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     row.digest = part.digest.c_str();
     row.kernel = part.kernel.c_str();
     row.recipe = part.recipe;
+    row.has_parts = false;
     return row;
 }
 
@@ -157,17 +158,22 @@ std::size_t ManifestView::blob_at(std::uint32_t index) const {
 
 BlobRow ManifestView::own_blob(std::uint32_t index) const {
     const std::size_t at = blob_at(index);
-    const BlobRow row{string(number(at)), string(number(at + 4)), string(number(at + 12)), number(at + 8),
-                      number(at + 16),    number(at + 20),        string(number(at + 24))};
+    const BlobRow row{string(number(at)),
+                      string(number(at + 4)),
+                      string(number(at + 12)),
+                      number(at + 8),
+                      number(at + 16),
+                      number(at + 20),
+                      string(number(at + 24)),
+                      number(at + k_host_recipe_at),
+                      string(number(at + k_units_at))[0] != '\0'};
     if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
         fail_damaged("a blob's symbols lie outside");
     }
     return row;
 }
 
-bool ManifestView::has_parts(std::uint32_t index) const {
-    return !m_parts && string(number(blob_at(index) + k_units_at))[0] != '\0';
-}
+bool ManifestView::has_parts(std::uint32_t index) const { return !m_parts && own_blob(index).has_parts; }
 
 // `line` stands for device code with these `symbols`, of which the first is asked for; without: for the host unit.
 PartRow ManifestView::part(std::uint32_t index, const std::string& name, const std::string& line,

@@ -21,6 +21,8 @@ struct BlobRow {
     std::uint32_t first_symbol;
     std::uint32_t symbol_count;
     const char* kernel;  // "": a blob; else the host unit's name, a tab, and a line of its table
+    std::uint32_t host_recipe;
+    bool has_parts;
 };
 
 // A part of a blob that is compiled by itself, as a row of a manifest.

@@ -37,11 +37,36 @@ class HeldSlot {
     explicit HeldSlot(JobSlots& slots) : m_slots(slots) { m_slots.acquire(); }
     HeldSlot(const HeldSlot&) = delete;
     HeldSlot& operator=(const HeldSlot&) = delete;
-    ~HeldSlot() { m_slots.release(); }
+    ~HeldSlot() {
+        for (unsigned i = 0; i < m_count; ++i) m_slots.release();
+    }
+
+    // Whether there was another one.
+    bool takes_one_more() {
+        const bool has_taken = m_slots.try_acquire();
+        m_count += has_taken ? 1 : 0;
+        return has_taken;
+    }
 
  private:
     JobSlots& m_slots;
+    unsigned m_count = 1;
 };
+
+// The words before a blob's compile step by which it compiles host and device code at the same time; none where nothing
+// can.
+Strings words_beside(const ManifestView& manifest, const BlobRow& blob, const std::string& root,
+                     const std::string& source) {
+    if (!blob.has_parts) return {};
+    const Strings words = manifest.recipe(blob.host_recipe).compile;
+    if (words.size() < 2 || words[1] != "hip-entry") return {};
+    RecipeValues values;
+    values.root = root;
+    RecipeRow program;
+    program.compile = {words[0]};
+    const Strings path = make_plan(program, values).compile;
+    return {path.at(0), "hip-object", "-", source, k_object, "--"};
+}
 
 // Seconds to wait for another process that compiles the blob: several times what the slowest compile took.
 double patience(const Config& config, const Guess& guess) {
@@ -99,6 +124,13 @@ void JobSlots::acquire() {
     std::unique_lock<std::mutex> lock(m_mutex);
     m_changed.wait(lock, [this] { return m_free > 0; });
     --m_free;
+}
+
+bool JobSlots::try_acquire() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_free == 0) return false;
+    --m_free;
+    return true;
 }
 
 void JobSlots::release() {
@@ -430,9 +462,13 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
     const double slot_begin = now_seconds();
-    const HeldSlot slot(*m_jobs);
+    HeldSlot slot(*m_jobs);
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
     tell_wait(event, "a compile slot", slot_begin, cache);
+    if (m_config.launcher.empty() && shared.busy() + 2 <= m_config.jobs) {
+        request.beside = words_beside(manifest, blob, request.root, source.path);
+        if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
+    }
     request.started = [&](pid_t compiler) { shared.started(compiler); };
     request.ended = [&](const Outcome& outcome) {
         cost.peak_kib = std::max(cost.peak_kib, outcome.peak_rss_kib);

@@ -32,6 +32,7 @@ class JobSlots {
  public:
     explicit JobSlots(unsigned count) : m_free(count) {}
     void acquire();
+    bool try_acquire();
     void release();
 
  private:

@@ -6,6 +6,8 @@
 #include "hip_units.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <future>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -189,6 +191,31 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
     for (const std::string& file : files) table += "file\t" + file + "\n";
     write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
+}
+
+void make_hip_object(const Job& job) {
+    const ClangSteps steps = clang_steps_of(job.command, job.directory);
+    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = joined(job.directory, "mark");
+    write_file(included, mark);
+    std::string said;
+    auto device = std::async(std::launch::async, [&] {
+        for (const Step& step : steps.device) run(step, &said);
+        for (const Step& step : steps.between) run(step, &said);
+    });
+    const std::string made = joined(job.directory, "host.o");
+    Step host = steps.host;
+    host.set_input(steps.image(), included);
+    host.set_value("-o", made);
+    run(host);
+    device.wait();
+    std::fputs(said.c_str(), stderr);
+    device.get();
+    const std::string bytes = read_file(made);
+    const ElfObject object(bytes);
+    const std::string image = object.contents_of(k_image_section);
+    if (image.empty()) return write_file(job.output, bytes);  // it registers no device code
+    if (image != mark + '\0') throw Refused{"the host code has no image of device code where one was expected"};
+    write_file(job.output, object.with_contents(k_image_section, read_file(steps.image())));
 }
 
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {

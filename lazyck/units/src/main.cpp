@@ -4,7 +4,11 @@
 //     lazyck-unit entry ID SOURCE OUTPUT -- COMMAND...      the same for a library of its own
 //     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
 //
-// and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`. COMMAND is the compiler's own, from SOURCE to an
+// and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`, and
+//
+//     lazyck-unit hip-object - SOURCE OUTPUT -- COMMAND...  what COMMAND makes, host and device at the same time
+//
+// COMMAND is the compiler's own, from SOURCE to an
 // object. LINE is of the table that the host code's object has in its section .lazyck.kernels, or, for a library of its
 // own, behind ID in its data. What `entry` and `kernel` took stands in OUTPUT.cost afterwards (see units.h). Status 0:
 // made; 3: this source cannot be taken apart; else what its compiler says.
@@ -47,7 +51,8 @@ class Directory {
 };
 
 int usage() {
-    std::fputs("usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel WHAT SOURCE OUTPUT -- COMMAND...\n", stderr);
+    std::fputs("usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel|hip-object WHAT SOURCE OUTPUT -- COMMAND...\n",
+               stderr);
     return 2;
 }
 
@@ -70,6 +75,8 @@ int main(int count, char** words) {
             make_hip_host_unit(job, words[2], TableIn::section);
         } else if (what == "hip-entry") {
             make_hip_host_unit(job, words[2], TableIn::data);
+        } else if (what == "hip-object") {
+            make_hip_object(job);
         } else if (what == "hip-kernel") {
             make_hip_kernel_unit(job, kernel_of(words[2]));
         } else {
