@@ -24,6 +24,7 @@ from pathlib import Path
 from common import REPOSITORY, Benchmark, Row, number, render
 
 NAMES = (
+    "first_build",
     "warm_call",
     "load",
     "cache_hit",

@@ -1,0 +1,128 @@
+"""What the first lazy library costs that a user builds: the compile of lazyck's runtime; a build after that; and what a
+library has of the runtime.
+
+    python benchmarks/first_build.py [--quick]        (needs a C++ compiler)
+
+CPU seconds are those of all processes. The runtime is compiled into an empty directory each time, as on a fresh home.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from common import ONE_CALL, Benchmark, LazyProject, Row, in_turns, kernel_blobs, main, missing_tools, spread
+
+from lazyck.runtime.build import SOURCES, compile_objects
+
+COMPILERS = {"g++": ("g++",), "clang++": ("clang++", "clang++-19", "clang++-18", "clang++-17", "clang++-14")}
+COMPILE = "c++ -O1 -fPIC -I. -c"
+BUILD = f"{COMPILE} dispatch.cpp -o d.o && {COMPILE} blob/k0.cpp -o k0.o && c++ -shared -o libk.so d.o k0.o"
+
+
+def cpu_of(work: Callable[[], object]) -> float:
+    """CPU seconds of the processes that `work` starts and waits for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def runtime_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
+    """The compile of the runtime, together and one by one."""
+    apart = work / "src"
+    shutil.copytree(SOURCES, apart, dirs_exist_ok=True)
+    walls = []
+
+    def compiled(src: Path) -> float:
+        store = work / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        begun = time.perf_counter()
+        cpu = cpu_of(lambda: compile_objects(store, [compiler], src))
+        if src == SOURCES:
+            walls.append(time.perf_counter() - begun)
+        return cpu
+
+    taken = in_turns({"together": lambda: compiled(SOURCES), "apart": lambda: compiled(apart)}, rounds)
+    return Row(
+        f"first-build-{label}",
+        f"CPU of the runtime's compile by {label}, once per user",
+        statistics.median(taken["together"]),
+        "s",
+        6,
+        "",
+        f"{spread(taken['together'], 1, ' s')}, wall {spread(walls, 1, ' s')}; each source by itself "
+        f"{spread(taken['apart'], 1, ' s')}",
+        why="nearly all of it is the code of some 9,500 lines; headers are 0.4 s",
+    )
+
+
+def later_rows(project: LazyProject, rounds: int) -> list[Row]:
+    """A build when the runtime is there, next to the project's own commands; what the library has of the runtime."""
+    project.write({**kernel_blobs(1, 1), "dispatch.cpp": ONE_CALL})
+
+    def lazily() -> float:
+        shutil.rmtree(project.work / "t", ignore_errors=True)
+        return cpu_of(lambda: project.build("sh", "-c", BUILD))
+
+    def plainly() -> float:
+        return cpu_of(lambda: subprocess.run(["sh", "-c", BUILD], cwd=project.work, check=True))
+
+    def stripped() -> float:
+        subprocess.run(["strip", "libk.so"], cwd=project.work, check=True)
+        return (project.work / "libk.so").stat().st_size
+
+    plainly()
+    ahead = stripped()
+    lazily()
+    whole = (project.work / "libk.so").stat().st_size
+    lazy = stripped()
+    taken = in_turns({"lazy": lazily, "plain": plainly}, rounds)
+    own = statistics.median(taken["lazy"]) - statistics.median(taken["plain"])
+    return [
+        Row(
+            "later-build",
+            "lazyck's own CPU in a build of two files, after the first",
+            own,
+            "s",
+            0.7,
+            "the project's commands without lazyck",
+            f"{spread(taken['lazy'], 1, ' s')}; without {spread(taken['plain'], 1, ' s')}",
+        ),
+        Row(
+            "runtime-size",
+            "what a lazy library has of the runtime, stripped",
+            (lazy - ahead) / 1000,
+            "KB",
+            600,
+            "the same library ahead of time",
+            f"with its symbols {whole / 1000:.0f} KB in all",
+        ),
+    ]
+
+
+def measure(quick: bool) -> list[Row]:
+    """CPU seconds and bytes."""
+    rounds = 1 if quick else 5
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="lazyck-first-") as name:
+        for label, programs in COMPILERS.items():
+            if compiler := next(filter(shutil.which, programs), None):
+                work = Path(name) / label
+                work.mkdir()
+                rows.append(runtime_row(label, compiler, work, min(rounds, 3)))
+        project = LazyProject(Path(name) / "project")
+        project.work.mkdir()
+        return [*rows, *later_rows(project, rounds)]
+
+
+BENCHMARK = Benchmark("first_build", measure, missing_tools("g++", "strip"))
+
+if __name__ == "__main__":
+    main(BENCHMARK)
