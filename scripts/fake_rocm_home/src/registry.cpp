@@ -147,13 +147,33 @@ void* Registry::find_code(const void* handle) { return find_in_image(m_kernels, 
 void* Registry::find_variable(const void* handle) { return find_in_image(m_variables, handle, ".var"); }
 
 void* Registry::find_in_image(const std::map<const void*, Registered>& all, const void* handle, const char* suffix) {
-    const std::lock_guard<std::mutex> lock(m_mutex);
-    const auto found = all.find(handle);
-    if (found == all.end()) return const_cast<void*>(handle);
-    Module& module = m_modules[found->second.m_module];
+    Registered registered;
+    Module module;
+    {
+        const std::lock_guard<std::mutex> lock(m_mutex);
+        const auto found = all.find(handle);
+        if (found == all.end()) return const_cast<void*>(handle);
+        registered = found->second;
+        module = m_modules[registered.m_module];
+    }
     if (module.m_library.empty()) return const_cast<void*>(handle);
-    if (module.m_loaded == nullptr) module.m_loaded = load(module.m_library);
-    return module.m_loaded == nullptr ? nullptr : dlsym(module.m_loaded, (found->second.m_name + suffix).c_str());
+    void* const loaded = module.m_loaded != nullptr ? module.m_loaded : loaded_once(registered.m_module);
+    return loaded == nullptr ? nullptr : dlsym(loaded, (registered.m_name + suffix).c_str());
+}
+
+// Not under m_mutex: a library that another thread loads registers its modules while it holds the loader's lock.
+void* Registry::loaded_once(const void* key) {
+    const std::lock_guard<std::mutex> loading(m_loading);
+    Module module;
+    {
+        const std::lock_guard<std::mutex> lock(m_mutex);
+        module = m_modules[key];
+    }
+    if (module.m_loaded != nullptr || module.m_library.empty()) return module.m_loaded;
+    void* const loaded = load(module.m_library);
+    const std::lock_guard<std::mutex> lock(m_mutex);
+    m_modules[key].m_loaded = loaded;
+    return loaded;
 }
 
 void Registry::add_kernel(const void* module, const void* host_function, const char* name) {

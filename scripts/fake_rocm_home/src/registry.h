@@ -46,7 +46,9 @@ class Registry {
 
  private:
     void* find_in_image(const std::map<const void*, Registered>& all, const void* handle, const char* suffix);
+    void* loaded_once(const void* key);
 
+    std::mutex m_loading;  // taken before the other
     std::mutex m_mutex;
     std::map<const void*, Module> m_modules;
     std::map<const void*, Registered> m_kernels;
