@@ -278,6 +278,8 @@ def main() -> NoReturn:
         if not job.form:
             sys.exit(link(job))
         compile_all(job)
+    except KeyboardInterrupt:
+        proc.end_interrupted()
     except LazyckError as e:
         text = e.render()
         sys.stderr.write(f"{text}\n" if "error: " in text else f"lazyck-irc: error: {text}\n")

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from lazyck.config import environment
 from lazyck.errors import CommandError, ToolchainError
@@ -137,6 +138,13 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
             f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
         ) from e
     return 128 - status if status < 0 else status
+
+
+def end_interrupted() -> NoReturn:
+    """End as Ctrl-C ends a program that does not know of it, without a word: whoever started this one says so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
+    raise AssertionError("SIGINT is blocked")
 
 
 class Running:

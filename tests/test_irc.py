@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -103,3 +105,18 @@ def test_another_machine_s_module_is_compiled_for_this_one_with_a_warning(run: I
 def test_the_version_names_llvm_and_no_place(run: Irc) -> None:
     shown = run("--version").stdout
     assert "LLVM version " in shown and "/" not in shown
+
+
+def test_an_interrupted_compile_ends_as_a_compiler_does(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "slow.ll")
+    running = subprocess.Popen(
+        [str(irc(tmp_path)), "-c", "slow.ll"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+    with (tmp_path / "slow.ll").open("w"):  # it reads
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=60)[1]
+    assert (running.returncode, said) == (-signal.SIGINT, "")

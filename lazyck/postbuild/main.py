@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 from pathlib import Path
 
-from lazyck import abi
+from lazyck import abi, proc
 from lazyck.command import LinkCommand
 from lazyck.config import environment
 from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
@@ -20,9 +19,8 @@ def main() -> None:
     record = Path(sys.argv[1])
     try:
         run(record)
-    except KeyboardInterrupt:  # the build says so, and may ask how this ended
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        proc.end_interrupted()
     except Exception as e:  # it runs inside somebody's build: whatever happened is said in lazyck's own words
         if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
