@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, Lazyck
+from support import HERE, REPOSITORY, Lazyck
 from test_link_shapes import COMPILE, run_library, write_project
 
 from lazyck import waiting
@@ -103,3 +103,36 @@ def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(tmp_path: Pat
     done = lazyck(*words, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
+
+
+SLOW = """#!/bin/sh
+case "$*" in *runtime.cpp*) what=runtime ;; *batch*) what=probe; sleep 3 ;; *) exec c++.real "$@" ;; esac
+echo "begin $what" >> "$LOG"
+c++.real "$@"
+status=$?
+echo "end $what" >> "$LOG"
+exit $status
+"""
+
+
+def test_the_runtime_is_compiled_while_blobs_are_probed(tmp_path: Path, lazyck: Lazyck) -> None:
+    write_project(tmp_path, [1])
+    (tmp_path / "build.sh").write_text("set -e\n" + COMPILE + "c++ -shared -o libx.so dispatch.o v1.o\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "c++").write_text(SLOW.replace("c++.real", HERE.cxx))
+    (programs / "c++").chmod(0o755)
+    log = tmp_path / "log"
+    for jobs, order in (("2", "begin runtime, end probe, end runtime"), ("1", "end probe, begin runtime, end runtime")):
+        log.unlink(missing_ok=True)
+        env = {
+            "XDG_CACHE_HOME": str(tmp_path / f"fresh{jobs}"),  # the runtime has not been compiled here
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "LOG": str(log),
+        }
+        tmp = tmp_path / f"tmp{jobs}"
+        words = ["build", "full", "--toolchain", "host", "--jobs", jobs, "--tmp-dir", tmp, "--", "sh", "build.sh"]
+        done = lazyck(*words, cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        said = [line for line in log.read_text().splitlines() if line != "begin probe"]
+        assert ", ".join(dict.fromkeys(said)) == order

@@ -8,6 +8,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,13 +85,13 @@ def link_lazily(
     final = library_dir(link, settings)
     directory = state.staging(final)
     reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
-    with clock.step("probe"):
+    compiler = runtime_compiler(link, inputs, env)
+    with clock.step("probe"), runtime_meanwhile(inputs, directory, compiler, settings, env):
         found = symbols.read_symbols(inputs, reader)
         store = Store(settings.tmp / "store")
         probed = probe_blobs(inputs, found, directory, settings, store)
         archive, probed = static_runtime(link, inputs, probed, env)
     mentions = Mentions(probed.texts)
-    compiler = runtime_compiler(link, inputs, env)
     program = unit_program(inputs, settings, compiler, env)
     units = HostUnits(store, program, env)
     settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store, units)
@@ -174,6 +175,18 @@ def link_lazily(
     )
     summary.save(done, final / summary.NAME)
     return done
+
+
+@contextmanager
+def runtime_meanwhile(
+    inputs: LinkInputs, directory: Path, compiler: Sequence[str], settings: BuildSettings, env: Mapping[str, str]
+) -> Iterator[None]:
+    """Compile the runtime beside what runs inside, if there is a job for it: a user's first library waits for it. What
+    goes wrong with it, the link says, which needs it."""
+    with ThreadPoolExecutor(1) as beside:
+        if inputs.blobs and settings.jobs > 1:
+            beside.submit(relink.runtime_objects, directory, compiler, runtime_source(), env)
+        yield
 
 
 # -- reading ---------------------------------------------------------------------------------------
