@@ -10,6 +10,7 @@ figure is what lazyck adds; its share of a launch on a GPU is what the stage `st
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -23,13 +24,22 @@ from lazyck.toolchains import by_name
 
 CALLS = (1_000, 11_000)
 NO_DRIVER = 35  # cudaErrorInsufficientDriver
-MOST = 8  # instructions of a wrapper
+# how a program launches: `<<<>>>`, which nvcc 13 makes a call of a kernel that it asked for once, and the runtime's own
+# function, which is what `<<<>>>` is with nvcc 12 and HIP
+LAUNCHES = {
+    "stub": "scale<<<1, 32>>>(nullptr, 2);",
+    "function": "cudaLaunchKernel((const void*)scale, 1, 32, arguments, 0, nullptr);",
+}
+MOST = {"stub": 0, "function": 6}  # instructions of a wrapper
 KERNEL = """
 __global__ void scale(float* x, float factor) { x[threadIdx.x] *= factor; }
 extern "C" int run(long launches) {
     int last = 0;
+    float* x = nullptr;
+    float factor = 2;
+    [[maybe_unused]] void* arguments[] = {&x, &factor};
     for (long i = 0; i < launches; ++i) {
-        scale<<<1, 32>>>(nullptr, 2);
+        LAUNCH
         last = cudaGetLastError();
     }
     return last;
@@ -63,9 +73,9 @@ def toolkit() -> Path:
     return Path(found.home)
 
 
-def prepare(project: LazyProject, cudart: str) -> None:
+def prepare(project: LazyProject, cudart: str, launch: str) -> None:
     """Build the library both ways and a program for each; fill the cache."""
-    project.write({"kernel.cu": KERNEL, "caller.cpp": CALLER, "build.sh": BUILD})
+    project.write({"kernel.cu": KERNEL.replace("LAUNCH", launch), "caller.cpp": CALLER, "build.sh": BUILD})
     for way in ("lazy", "ahead"):
         out = project.work / way
         out.mkdir()
@@ -100,20 +110,20 @@ def instructions(project: LazyProject, way: str) -> float:
 def measure(quick: bool) -> list[Row]:
     """Instructions of a launch with each runtime."""
     rows = []
-    for cudart in ("shared", "static"):
+    for cudart, launch in itertools.product(("shared", "static"), LAUNCHES):
         with tempfile.TemporaryDirectory(prefix="lazyck-launch-") as name:
             project = LazyProject(Path(name))
-            prepare(project, cudart)
+            prepare(project, cudart, LAUNCHES[launch])
             lazy, ahead = (instructions(project, way) for way in ("lazy", "ahead"))
         rows.append(
             Row(
-                f"warm-launch-{cudart}",
-                f"instructions that a launch of a ready kernel takes more, {cudart} CUDA runtime",
+                f"warm-launch-{launch}-{cudart}",
+                f"instructions that a launch of a ready kernel takes more, by {launch}, {cudart} CUDA runtime",
                 round(lazy - ahead, 2),
                 "",
-                MOST,
+                MOST[launch],
                 "the same launch ahead of time",
-                f"{number(lazy)} / {number(ahead)}, of the host's code and the CUDA runtime alone: no driver",
+                f"{number(lazy)} / {number(ahead)} = {lazy / ahead:.3f}, of the host's code and the CUDA runtime alone: no driver",
             )
         )
     return rows

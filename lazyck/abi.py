@@ -43,8 +43,8 @@ REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARI
 REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
 SYMBOL_WRAPPED = "lazyck_wrapped"
 SYMBOL_REGISTERING = "lazyck_registering"
-# A power of two: how many handles the wrappers know to be ready without looking them up.
-READY_HANDLES = 4096
+# How many bits of a handle say where the wrappers look for it among those that are ready.
+READY_HANDLE_BITS = 16
 SYMBOL_READY = "lazyck_ready"
 
 # -- versions ---------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The functions of the GPU runtimes that are wrapped in a library with host units, and the wrappers' assembler text.
 
 A kernel's handle is registered when its library is loaded. Whatever uses it first comes by one of these: the wrapper
-has the kernel's device code made ready (`runtime/src/kernels.cpp`), and jumps on. A handle that is ready costs eight
-instructions.
+has the kernel's device code made ready (`runtime/src/kernels.cpp`), and jumps on. A handle that is ready costs six
+instructions. The launches of nvcc 13's stubs are not wrapped: what they name is a kernel that `__cudaGetKernel` was
+asked for.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _FIRST, _NODE = abi.HANDLE_FIRST, abi.HANDLE_NODE
 
 # number of the argument that is a handle
 _CUDA = {
-    "__cudaGetKernel": 1, "__cudaLaunchKernel": 0, "cudaFuncGetAttributes": 1, "cudaFuncGetName": 1,
-    "cudaFuncGetParamInfo": 0, "cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0, "cudaFuncSetSharedMemConfig": 0,
+    "__cudaGetKernel": 1, "cudaFuncGetAttributes": 1, "cudaFuncGetName": 1, "cudaFuncGetParamInfo": 0,
+    "cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0, "cudaFuncSetSharedMemConfig": 0,
     "cudaGetFuncBySymbol": 1, "cudaGetKernel": 1, "cudaGetSymbolAddress": 1, "cudaGetSymbolSize": 1,
     "cudaGraphAddMemcpyNodeFromSymbol": 5, "cudaGraphAddMemcpyNodeToSymbol": 4,
     "cudaGraphExecMemcpyNodeSetParamsFromSymbol": 3, "cudaGraphExecMemcpyNodeSetParamsToSymbol": 2,
@@ -57,8 +58,8 @@ _HIP_STRUCTS = {
 }  # fmt: skip
 # what these are called in programs that are compiled for a default stream per thread
 _PER_THREAD = {
-    "_ptsz": ("__cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernel", "cudaLaunchKernelExC",
-              "cudaMemcpyFromSymbolAsync", "cudaMemcpyToSymbolAsync"),
+    "_ptsz": ("cudaLaunchCooperativeKernel", "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyFromSymbolAsync",
+              "cudaMemcpyToSymbolAsync"),
     "_ptds": ("cudaMemcpyFromSymbol", "cudaMemcpyToSymbol"),
     "_spt": ("hipLaunchCooperativeKernel", "hipLaunchKernel", "hipMemcpyFromSymbol", "hipMemcpyFromSymbolAsync",
              "hipMemcpyToSymbol", "hipMemcpyToSymbolAsync"),
@@ -165,9 +166,7 @@ def _x86_64(wrapper: Wrapper, row: int, number: int) -> tuple[str, ...]:
     handle = _X86_64_ARGUMENTS[wrapper.argument]
     return (
         " endbr64",
-        f" movl %{_LOW[handle]},%eax",
-        " shrl $4,%eax",
-        f" andl ${abi.READY_HANDLES - 1},%eax",
+        f" movzwl %{_LOW[handle]},%eax",
         f" leaq {abi.SYMBOL_READY}(%rip),%r11",
         f" cmpq %{handle},(%r11,%rax,8)",
         f" jne .Llazyck_use{number}",
@@ -177,7 +176,7 @@ def _x86_64(wrapper: Wrapper, row: int, number: int) -> tuple[str, ...]:
     )
 
 
-_LOW = {"rdi": "edi", "rsi": "esi", "rdx": "edx", "rcx": "ecx", "r8": "r8d", "r9": "r9d"}
+_LOW = {"rdi": "di", "rsi": "si", "rdx": "dx", "rcx": "cx", "r8": "r8w", "r9": "r9w"}
 
 
 def _aarch64(wrapper: Wrapper, row: int, number: int) -> tuple[str, ...]:
@@ -185,12 +184,11 @@ def _aarch64(wrapper: Wrapper, row: int, number: int) -> tuple[str, ...]:
     if wrapper.kind != abi.HANDLE_ITSELF:
         return " hint 34", *slow
     table = f"{abi.SYMBOL_WRAPPED}+{row}"
-    bits = abi.READY_HANDLES.bit_length() - 1
     return (
         " hint 34",
         f" adrp x16,{abi.SYMBOL_READY}",
         f" add x16,x16,:lo12:{abi.SYMBOL_READY}",
-        f" ubfx x17,x{wrapper.argument},4,{bits}",
+        f" ubfx x17,x{wrapper.argument},0,{abi.READY_HANDLE_BITS}",
         " ldr x16,[x16,x17,lsl 3]",
         f" cmp x16,x{wrapper.argument}",
         f" b.ne .Llazyck_use{number}",

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -41,8 +42,9 @@ extern "C" {
 // Made by lazyck/postbuild/handles.py.
 extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
-// Handles that need nothing any more, each at the place that its address says: read by the wrappers' fast path.
-__attribute__((visibility("hidden"))) std::atomic<const void*> lazyck_ready[LAZYCK_READY_HANDLES];
+// Handles that need nothing any more, each at the place that its address says: read by the wrappers' fast path. Of the
+// half megabyte only those pages ever take memory that a handle stands in.
+__attribute__((visibility("hidden"))) std::atomic<const void*> lazyck_ready[std::size_t{1} << LAZYCK_READY_HANDLE_BITS];
 }
 
 namespace lazyck::rt {
@@ -102,8 +104,8 @@ Registry& registry() {
     return *found;
 }
 
-std::size_t ready_place(const void* handle) {
-    return (reinterpret_cast<std::uintptr_t>(handle) >> 4) % LAZYCK_READY_HANDLES;
+std::atomic<const void*>& ready_place(const void* handle) {
+    return lazyck_ready[reinterpret_cast<std::uintptr_t>(handle) % std::size(lazyck_ready)];
 }
 
 std::uintptr_t call(std::uint32_t role, const Words& w) {
@@ -215,7 +217,7 @@ void make_ready(const void* handle) {
         const void* const image = Library::get().image_for(wanted, is_whole);
         install(*source, image, is_whole ? nullptr : handle);
     }
-    lazyck_ready[ready_place(handle)].store(handle, std::memory_order_release);
+    ready_place(handle).store(handle, std::memory_order_release);
 }
 
 // All of a source, where the runtime asks for a module rather than for a handle.
@@ -289,10 +291,10 @@ __attribute__((visibility("hidden"))) void lazyck_unregister_image(std::uintptr_
         return;
     }
     for (const std::uintptr_t each : source->modules) call(LAZYCK_UNREGISTER_IMAGE, {each});
-    for (auto& ready : lazyck_ready) ready.store(nullptr, std::memory_order_relaxed);
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.mutex);
     for (const Registration& each : source->registrations) {
+        ready_place(each.handle()).store(nullptr, std::memory_order_relaxed);
         const auto place = all.places.find(each.handle());
         if (place != all.places.end() && place->second.source == source) all.places.erase(place);
     }
@@ -307,7 +309,7 @@ static std::uintptr_t register_thing(std::uint32_t role, const Words& words) {
     const std::lock_guard<std::mutex> guard(all.mutex);
     const Registration made = {role, words};
     all.places[made.handle()] = {source, source->registrations.size()};
-    lazyck_ready[ready_place(made.handle())].store(nullptr, std::memory_order_relaxed);
+    ready_place(made.handle()).store(nullptr, std::memory_order_relaxed);
     source->registrations.push_back(made);
     return 0;
 }
