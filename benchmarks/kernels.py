@@ -4,7 +4,7 @@
         [--json FILE]
 
 Sources of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, as their own builds compile them (sm_90; images not
-compressed), are compiled whole, as a host unit, and by so many of their kernels alone, in turns; once a round host unit
+compressed), are compiled whole, as the host unit of a blob, and by so many of their kernels alone, in turns; once a round host unit
 and a kernel side by side, as where a profile names the kernel. `--all` takes every kernel of the cases whose name
 contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python must have.
 
@@ -223,15 +223,17 @@ def table(made: Path, objcopy: str = "objcopy") -> list[str]:
 def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -> Found:
     """Compile the case in all ways, in turns, into the directory `out`."""
     command = (*case.command, "-c", case.source, "-o")
-    of_host, of_kernel = ("hip-host", "hip-kernel") if case.for_hip else ("host", "kernel")
+    lead = "hip-" if case.for_hip else ""
     whole, host, unit = out / "whole.o", out / "host.o", out / "unit.so"
     found = Found(case.name)
     chosen: list[str] = []
     for number in range(options.rounds):
         found.whole.append(run([*command, whole], case.directory))
-        make_host: list[str | Path] = [program, of_host, "x", case.source, host, "--", *command, "x.o"]
+        compiles = (case.source, host, "--", *command, "x.o")
+        make_host: list[str | Path] = [program, f"{lead}entry", "x", *compiles]
         found.host.append(run(make_host, case.directory))
         if number == 0:
+            run([program, f"{lead}host", "x", *compiles], case.directory)  # which has its table in a section
             lines = table(host)
             found.kernels = len(lines)
             step = max(1, len(lines) // max(1, options.kernels))
@@ -239,7 +241,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
             chosen = lines if takes_all else lines[::step][: options.kernels]
             expected = kernels(whole)
         for line in chosen:
-            make_kernel: list[str | Path] = [program, of_kernel, line, case.source, unit, "--", *command, "x.o"]
+            make_kernel: list[str | Path] = [program, f"{lead}kernel", line, case.source, unit, "--", *command, "x.o"]
             found.one.append(run(make_kernel, case.directory))
             if line == chosen[0]:
                 # as a first call compiles them that a profile has announced
