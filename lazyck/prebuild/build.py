@@ -23,7 +23,7 @@ from lazyck.prebuild.entries import rt_words
 from lazyck.prebuild.memory import tree_rss_kib
 from lazyck.prebuild.ninja_program import find_ninja
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
-from lazyck.prebuild.preambles import Preamble, directories, find_preambles
+from lazyck.prebuild.preambles import find_preambles
 from lazyck.prebuild.progress import Reporter, State
 from lazyck.visible import visible
 
@@ -56,11 +56,8 @@ def build(
     start = time.monotonic()
     is_interrupted = False
     groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
-    with (
-        tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work,
-        directories(groups, plan.jobs) as preambles,
-    ):
-        text = render_ninja(rt, manifest_file, plan.jobs, preambles)
+    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
+        text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups])
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
         argv += ["-C", work, *(["-v"] if options.verbose else [])]
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
@@ -171,10 +168,11 @@ def signals_interrupting() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Preamble] = ()) -> str:
+def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job] = ()) -> str:
     """A ninja file with one edge per job. The outputs are names that never exist: what is cached is not in here.
 
-    Precompiled preambles come first, and nothing waits for them: what is compiled meanwhile does without.
+    The precompiled preambles of `preambles` come first, and nothing waits for them: what is compiled meanwhile does
+    without.
     """
 
     def quoted(words: Sequence[str]) -> str:
@@ -187,18 +185,13 @@ def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: 
         "  description = $name",
         "",
     ]
-    where = {number: str(p.directory) for p in preambles for number in p.jobs}
     if preambles:
-        lines += ["rule preamble", "  command = $words > $log 2>&1 || :", "  description = $out", ""]
-    for i, p in enumerate(preambles):
-        entry = jobs[p.jobs[0]].entry
-        words = [*rt_words(rt, "preamble", manifest_file, entry.archs), "--preamble", str(p.directory)]
-        lines += [f"build preamble{i}: preamble", f"  words = {quoted([*words, '--', entry.name])}"]
-        lines += [f"  log = {quoted([f'{p.directory}.log'])}", ""]
+        lines += ["rule preamble", "  command = $words > $out.log 2>&1 || :", "  description = $out", ""]
+    for i, job in enumerate(preambles):
+        words = [*rt_words(rt, "preamble", manifest_file, job.entry.archs), "--", job.entry.name]
+        lines += [f"build preamble{i}: preamble", f"  words = {quoted(words)}", ""]
     for i, job in enumerate(jobs):
-        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet"]
-        words += ["--preamble", where[i]] if i in where else []
-        words += ["--", job.entry.name]
+        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", "--", job.entry.name]
         lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
         lines += [f"  name = {job.title.replace('$', '$$')}", ""]
     return "\n".join(lines)

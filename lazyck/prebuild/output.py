@@ -13,7 +13,7 @@ from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work there.
-_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote")
+_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote", ".preambles")
 _SOURCES = ".bundles"
 
 

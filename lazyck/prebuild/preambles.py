@@ -1,34 +1,23 @@
 """Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
 
-Measured on Composable Kernel: they are 16 to 58 % of a blob's compile (docs/cli.md). Only while a prebuild runs,
-which knows that there are many; a call at run time waits for one blob.
+Measured on Composable Kernel: they are 16 to 58 % of a blob's compile (docs/cli.md). They are made in the cache, which
+keeps the last eight.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.prebuild.entries import blob_list, rt_words
 from lazyck.prebuild.plan import Job
-from lazyck.staging import Staging
 
 # What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
 _LEAST = 8
-_MOST = 8  # a precompiled preamble of CK takes 90 MB for one arch
-
-
-@dataclass(frozen=True)
-class Preamble:
-    """One to make in `directory`, by the first of the jobs (their numbers) that share it."""
-
-    directory: Path
-    jobs: tuple[int, ...]
+_MOST = 8  # as many as a cache keeps
 
 
 def find_preambles(
@@ -51,16 +40,3 @@ def find_preambles(
                 groups[archs, preamble].append(number)
     large = [tuple(g) for g in groups.values() if len(g) >= max(_LEAST, 2 * parallel)]
     return sorted(large, key=len, reverse=True)[:_MOST]
-
-
-@contextmanager
-def directories(groups: Sequence[tuple[int, ...]], jobs: Sequence[Job]) -> Iterator[list[Preamble]]:
-    """A directory for each group below the cache's own for such things, gone in the end."""
-    if not groups:
-        yield []
-        return
-    with Staging(jobs[groups[0][0]].entry.root, "preambles") as own:
-        found = [Preamble(own / str(i), group) for i, group in enumerate(groups)]
-        for preamble in found:
-            preamble.directory.mkdir(mode=0o700)
-        yield found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -83,7 +85,7 @@ def test_many_blobs_take_their_includes_from_one_that_was_compiled_once(lib: Laz
     assert all(text.count("\n$ ") == 1 for text in users), "each is compiled and linked once"
     ran = lib.call(lib.program(CALL_ALL), env={"LAZYCK_DISABLE_JIT": "1"})
     assert ran.stdout == RIGHT, "line numbers too are those of the file"
-    assert not list(lib.cache.glob(".staging/*")), "nothing of it stays"
+    assert len(list(lib.cache.glob(".preambles/*/ready"))) == 1
 
 
 def test_a_compile_that_a_precompiled_preamble_spoils_is_repeated_without(lib: LazyLibrary, compiler: str) -> None:
@@ -118,9 +120,140 @@ def test_where_it_does_not_pay_none_is_made(lib: LazyLibrary, case: str, tmp_pat
     assert "pch" not in lib.calls.read_text()
 
 
-def test_a_first_call_makes_none(lib: LazyLibrary) -> None:
-    assert lib.call(lib.program(CALL_ALL)).stdout == RIGHT
+FIRST_THEN_OTHERS = f"""
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+int use(int, int);
+bool is_there(const char* root) {{
+    std::error_code error;
+    for (const auto& each : std::filesystem::directory_iterator(std::string(root) + "/.preambles", error))
+        if (exists(each.path() / "ready") || exists(each.path() / "failed")) return true;
+    return false;
+}}
+int main(int, char** words) {{
+    std::printf("%d ", use(0, 100));
+    for (int i = 0; i < 3000 && !is_there(words[1]); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int n = 1; n < {COUNT}; ++n) std::printf("%d ", use(n, 100));
+}}
+"""
+BACKGROUND = {"LAZYCK_JOBS": "2"}
+
+
+def call_first_then_others(lib: LazyLibrary, **more: str) -> None:
+    """Calls one blob, and, once its preamble is there or cannot be, all others."""
+    done = lib.call(lib.program(FIRST_THEN_OTHERS), str(lib.cache), env=BACKGROUND | more)
+    assert done.stdout == RIGHT, done.stderr
+
+
+def made(lib: LazyLibrary) -> list[Path]:
+    return sorted(lib.cache.glob(".preambles/*/ready"))
+
+
+def forget_entries(lib: LazyLibrary) -> None:
+    shutil.rmtree(lib.cache / abi.CACHE_VERSION)
+
+
+def test_a_first_call_has_one_made_in_the_background_and_others_take_it(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    assert len(made(lib)) == 1
+    assert [log.stem[:3] for log in lib.cache.rglob("k*.log") if "-include-pch" not in log.read_text()] == ["k0-"]
+    with_it = {entry.name: entry.read_bytes() for entry in lib.entries()}
+    forget_entries(lib)
+    # of a later process, the first call, too
+    call_first_then_others(lib)
+    assert sum("-emit-pch" in line for line in lib.calls.read_text().splitlines()) == 1
+    assert all("-include-pch" in text for text in logs(lib))
+    forget_entries(lib)
+    call_first_then_others(lib, LAZYCK_PREAMBLES="0", LAZYCK_JOBS="1")
+    assert not any("-include-pch" in text for text in logs(lib))
+    assert {entry.name: entry.read_bytes() for entry in lib.entries()} == with_it
+
+
+@pytest.mark.parametrize("more", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_PREAMBLES": "0"}, {"LAZYCK_LAUNCHER": "env"}])
+def test_first_calls_make_none_where_it_would_cost_them_or_was_forbidden(
+    lib: LazyLibrary, more: Mapping[str, str]
+) -> None:
+    assert lib.call(lib.program(CALL_ALL), env=BACKGROUND | more).stdout == RIGHT
     assert "pch" not in lib.calls.read_text()
+
+
+def test_few_blobs_that_begin_alike_are_not_worth_one(tmp_path: Path, objects_dir: Path, compiler: str) -> None:
+    include = "#include <cstddef>\n// {n}\n#include <string>\n"
+    own = {f"k{n}": include.format(n=n) + f"int k{n}(int x) {{ return x; }}\n" for n in range(12)}
+    lib = make(tmp_path, objects_dir, compiler, own)
+    prebuild(lib, "k1", "k2")
+    program = lib.program(
+        "#include <lazyck.h>\n#include <unistd.h>\n"
+        'int main() { const int made = lazyck_prefetch("k3"); sleep(1); return made != 1; }'
+    )
+    assert lib.call(program, env=BACKGROUND).returncode == 0
+    assert "pch" not in lib.calls.read_text()
+
+
+def test_a_damaged_one_is_not_taken_and_is_made_again(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    (compiled,) = lib.cache.glob(".preambles/*/pch/host.pch")
+    data = bytearray(compiled.read_bytes())
+    data[len(data) // 2] ^= 1
+    compiled.write_bytes(data)
+    forget_entries(lib)
+    call_first_then_others(lib)
+    assert sum("-emit-pch" in line for line in lib.calls.read_text().splitlines()) == 2
+    assert not any("the plain command" in text for text in logs(lib))
+
+
+def test_one_that_was_not_finished_is_made_again(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    (ready,) = made(lib)
+    ready.unlink()
+    (ready.parent / "ready.new").write_text("half")
+    forget_entries(lib)
+    call_first_then_others(lib)
+    assert made(lib) == [ready]
+
+
+def test_one_of_a_header_that_was_touched_since_is_given_up(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    (ready,) = made(lib)
+    header = lib.directory / "lazyck/src/demo.h"
+    os.utime(header, (1, 1))
+    forget_entries(lib)
+    call_first_then_others(lib)
+    assert sum("the plain command" in text for text in logs(lib)) == 1
+    assert [p.name for p in ready.parent.iterdir()] == ["failed"]
+    os.utime(ready.with_name("failed"), (1, 1))  # a day later
+    forget_entries(lib)
+    call_first_then_others(lib)
+    assert made(lib) == [ready]
+
+
+def test_what_cannot_be_made_is_not_tried_by_every_process(lib: LazyLibrary) -> None:
+    script = lib.directory / "clang"
+    script.write_text(script.read_text().replace("exec ", 'case " $* " in *" -emit-pch "*) exit 1;; esac\nexec '))
+    for _ in range(2):
+        call_first_then_others(lib)
+        forget_entries(lib)
+    assert sum("-emit-pch" in line for line in lib.calls.read_text().splitlines()) == 1
+
+
+def test_the_cache_keeps_eight(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    (ready,) = made(lib)
+    for n in range(10):
+        other = ready.parent.with_name(f"{n:032x}")
+        shutil.copytree(ready.parent, other)
+        os.utime(other, (time.time() - 60 * n - 60,) * 2)
+    old = ready.parent.with_name("f" * 32)
+    shutil.copytree(ready.parent, old)
+    shutil.rmtree(ready.parent)
+    os.utime(old, (1, 1))
+    forget_entries(lib)
+    call_first_then_others(lib)
+    kept = {path.parent.name for path in made(lib)}
+    assert kept == {ready.parent.name, *(f"{n:032x}" for n in range(7))}
 
 
 SHARING = {

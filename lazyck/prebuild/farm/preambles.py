@@ -4,7 +4,6 @@ other threads compile meanwhile does without, as in a local build (prebuild/prea
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,37 +11,25 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.prebuild.entries import rt_words
 from lazyck.prebuild.farm.orders import Order
-from lazyck.staging import Staging
 
 _lock = threading.Lock()
-_made: dict[tuple[str, str], Staging | None] = {}  # (run, group) → its directory; None while it is being made
+_begun: set[tuple[str, str]] = set()  # run, group
 
 
-def preamble_words_for(order: Order, rt: Path, manifest_file: Path, cache: Path, env: Mapping[str, str]) -> list[str]:
-    """Words for `lazyck-rt compile` by which the order's blob takes its group's preamble; none if there is none yet."""
+def prepare_preamble(order: Order, rt: Path, manifest_file: Path, env: Mapping[str, str]) -> None:
+    """Make the preamble of the order's group in the worker's cache if this is the group's first order here."""
     if not order.preamble:
-        return []
+        return
     key = (order.run, order.preamble)
     with _lock:
-        is_first = key not in _made
-        directory = _made.setdefault(key, None)
+        is_first = key not in _begun
+        _begun.add(key)
     if is_first:
-        directory = Staging(cache, "preambles")
-        words = [*rt_words(rt, "preamble", manifest_file, order.archs), "--preamble", str(directory.path)]
+        words = rt_words(rt, "preamble", manifest_file, order.archs)
         proc.run([*words, "--", order.blob], env=env)  # where it fails the compiles do without
-        with _lock:
-            _made[key] = directory
-    return ["--preamble", str(directory.path)] if directory else []
 
 
-def forget_preambles(run: str = "") -> None:
-    """Remove what was made for a run; "": for any."""
+def forget_preambles(run: str) -> None:
+    """Forget which groups of a run had their first order; the cache keeps what was made."""
     with _lock:
-        over = [key for key in _made if run in ("", key[0])]
-        directories = [_made.pop(key) for key in over]
-    for directory in directories:
-        if directory:
-            directory.remove()
-
-
-atexit.register(forget_preambles)
+        _begun.difference_update([key for key in _begun if key[0] == run])

@@ -22,7 +22,7 @@ from lazyck.manifest import decode as decode_manifest
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
-from lazyck.prebuild.farm.preambles import forget_preambles, preamble_words_for
+from lazyck.prebuild.farm.preambles import forget_preambles, prepare_preamble
 from lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.build import source_digest
@@ -125,8 +125,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
     if row["key"] != order.key:
         return Made(host, problem=f"its key there is {row['key']}, and here {order.key}")
     name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
-    options = ["--quiet", *preamble_words_for(order, rt, manifest_file, path.parents[3], env)]
-    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), *options, *words], env=env)
+    prepare_preamble(order, rt, manifest_file, env)
+    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
     while running.poll() is None:
         if order.run in _stopped:
             running.stop()

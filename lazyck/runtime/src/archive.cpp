@@ -114,7 +114,7 @@ std::string archive_path(const std::string& root, const std::string& library) {
 std::string Archives::unpacked(const std::string& path, const std::string& library, const std::string& source,
                                Cache& cache, const std::function<bool(const std::string& root)>& is_good) {
     const std::string digest = digest_of(path);
-    const std::string place = cache.make_bundles_directory() + "/" + digest;
+    const std::string place = cache.make_own_directory(".bundles") + "/" + digest;
     const auto is_made = [&] {
         return is_whole(place, library) && is_file(place + "/" + source) && (is_known_good(place) || is_good(place));
     };

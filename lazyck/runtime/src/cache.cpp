@@ -204,12 +204,10 @@ void Cache::make_directories_for(const EntryKey& key) {
     if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, k_depth_of_staging - 1).get());
 }
 
-std::string Cache::make_bundles_directory() {
-    const std::string bundles = m_root + "/.bundles";
-    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", bundles}) {
-        make_private(path);
-    }
-    return bundles;
+std::string Cache::make_own_directory(const char* name) {
+    const std::string made = m_root + "/" + name;
+    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", made}) make_private(path);
+    return made;
 }
 
 void publish(int directory, const char* name, const std::string& path) {

@@ -77,8 +77,9 @@ class Cache {
     // others: what lies there would be loaded and run.
     bool find_directory(const EntryKey& key);
 
-    // Makes that of the bundles that were unpacked (archive.cpp), and its path. Throws CompileError.
-    std::string make_bundles_directory();
+    // Makes the directory `name` of its root, and those for locks and for staging, and returns its path. Throws
+    // CompileError.
+    std::string make_own_directory(const char* name);
 
     // Makes the directories that compiling needs (0700), and sees that they can be written. Throws CompileError.
     void make_directories_for(const EntryKey& key);

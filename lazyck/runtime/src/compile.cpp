@@ -99,8 +99,16 @@ class Compilation {
     }
 
     bool is_compiled_faster() {
-        if (m_plan.compile.empty() || (m_request.beside.empty() && m_request.faster.empty())) return false;
-        Strings argv = m_request.beside;
+        if (m_plan.compile.empty()) return false;
+        if (!m_request.beside.empty() && is_compiled_by(m_request.beside)) return true;
+        if (m_request.faster.empty()) return false;
+        if (is_compiled_by({})) return true;
+        m_request.refused_faster();
+        return false;
+    }
+
+    bool is_compiled_by(const Strings& before) {
+        Strings argv = before;
         argv.insert(argv.end(), m_plan.compile.begin(), m_plan.compile.end());
         argv.insert(argv.end(), m_request.faster.begin(), m_request.faster.end());
         const Outcome outcome = run(argv);

@@ -183,6 +183,7 @@ Config read_config() {
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
         config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;
+    if (!environment(LAZYCK_ENV_PREAMBLES).empty()) config.has_preambles = read_switch(LAZYCK_ENV_PREAMBLES);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();

@@ -18,6 +18,7 @@ struct Config {
     std::string name;       // "": the manifest's
     bool is_jit_disabled = false;
     ByKernelChoice by_kernel = ByKernelChoice::by_cost;
+    bool has_preambles = true;       // precompiled ones are made and taken
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // compilers at a time
     bool has_remote = false;         // whether there are remote caches; which, their helper reads

@@ -820,7 +820,12 @@ std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_g
 // blob's own command says what there is to say.
 Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
-    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return m_store.make(at.manifest, at.index, archs);
+    const auto whole = [&] {
+        Entry entry = m_store.make(at.manifest, at.index, archs);
+        if (entry.seconds > 0) expect_others_like(at, archs);
+        return entry;
+    };
+    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return whole();
     const Row part = row(part_of(blob, ManifestView::k_host_unit));
     const auto apart = [&](auto get) -> std::optional<Entry> {
         try {
@@ -835,15 +840,33 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     if (m_store.is_jit_forbidden()) {
         if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return m_store.fetch(words...); });
-        return fetched ? std::move(*fetched) : m_store.make(at.manifest, at.index, archs);
+        return fetched ? std::move(*fetched) : whole();
     }
-    if (!m_store.goes_by_kernel(at.manifest, at.index)) return m_store.make(at.manifest, at.index, archs);
+    if (!m_store.goes_by_kernel(at.manifest, at.index)) return whole();
     // Whoever has filled a remote cache has compiled whole blobs, as a rule.
     if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
     if (made) return std::move(*made);
     m_store.refuse_by_kernel(at.manifest, at.index);
-    return m_store.make(at.manifest, at.index, archs);
+    return whole();
+}
+
+// After a compile: the headers that other blobs include, too, are compiled in the background, for them.
+void Library::expect_others_like(const Row& at, const Strings& archs) {
+    try {
+        if (!m_store.should_make_preamble(at.manifest, at.index, archs)) return;
+    } catch (const CompileError&) {
+        return;  // a blob's own call will say what is wrong with it
+    }
+    stay_loaded();
+    start_thread([this, at, archs] {
+        try {
+            const std::string problem = m_store.make_preamble(at.manifest, at.index, archs);
+            if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
+        } catch (const std::exception& e) {
+            say(Level::debug, std::string("no precompiled preamble: ") + e.what());
+        }
+    });
 }
 
 // The next call looks again: the file that could not be loaded may be another one by then.

@@ -149,6 +149,7 @@ class Library {
     void expect_neighbours(BlobId blob);
     void make_ready_later(const std::vector<Wanted>& wanted);
     void expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels);
+    void expect_others_like(const Row& at, const Strings& archs);
     void make_expected_ready();
     void stay_loaded();
     static void at_exit();

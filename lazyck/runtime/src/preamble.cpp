@@ -1,6 +1,7 @@
-// <directory>/preamble<suffix of the source>: the text; <directory>/pch/: one file for each arch and one for the host,
-// of which clang takes the one that fits; <directory>/ready: the blobs' directory and the text, put there when all of
-// them are.
+// <cache>/.preambles/<digest of all that decides what is in it>/, whose modification time tells the last use:
+// preamble<suffix of the source>: the text; pch/: one file for each arch and one for the host, of which clang takes the
+// one that fits; ready: the digests of these, the blobs' directory and the text, put there when all of them are; failed:
+// there is none.
 #include "preamble.h"
 
 #include <fcntl.h>
@@ -8,17 +9,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <ctime>
+#include <utility>
+#include <vector>
 
 #include "failure.h"
 #include "files.h"
+#include "hash.h"
 #include "process.h"
 
 namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_ready[] = "/ready", k_compiled[] = "/pch";
+constexpr char k_ready[] = "/ready", k_compiled[] = "/pch", k_failed[] = "/failed";
+constexpr std::size_t k_most_kept = 8;  // one of Composable Kernel takes 90 MB
+constexpr std::time_t k_longest_kept = 7 * 24 * 3600, k_longest_given_up = 24 * 3600;
 
 std::string suffix_of(const std::string& path) {
     const std::string name = file_name_of(path);
@@ -26,8 +34,18 @@ std::string suffix_of(const std::string& path) {
     return dot == std::string::npos ? "" : name.substr(dot);
 }
 
-std::string ready_text(const std::string& source, std::string_view preamble) {
-    return directory_of(source) + "\n" + std::string(preamble);
+// "" where a file cannot be read.
+std::string ready_text(const std::string& directory, const std::string& source, std::string_view preamble) {
+    const UniqueFd compiled = open_file(directory + k_compiled, O_RDONLY | O_DIRECTORY);
+    Strings names = compiled ? names_in(compiled.get()) : Strings();
+    std::sort(names.begin(), names.end());
+    std::string text;
+    for (const std::string& name : names) {
+        MappedFile file;
+        if (file.map(directory + k_compiled + "/" + name) != 0) return "";
+        text += hash(file.data(), file.size()).hex() + " " + name + "\n";
+    }
+    return text + directory_of(source) + "\n" + std::string(preamble);
 }
 
 bool write_file(const std::string& path, std::string_view text) {
@@ -67,6 +85,12 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
 }
 
 }  // namespace
+
+bool has_preambles(const RecipeRow& recipe) {
+    const bool is_clang =
+        !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
+    return !recipe.link.empty() && (recipe.toolchain == "rocm" || is_clang);
+}
 
 std::string_view preamble_of(std::string_view source) {
     std::size_t end = 0;  // of the last include's line
@@ -121,21 +145,48 @@ std::string make_preamble(const PreambleRequest& request) {
     }
     if (!problem.empty()) return problem;
     const std::string ready = request.directory + k_ready;
-    if (!write_file(ready + ".new", ready_text(request.values.source, request.text)) ||
-        rename((ready + ".new").c_str(), ready.c_str()) != 0) {
+    const std::string text = ready_text(request.directory, request.values.source, request.text);
+    if (text.empty() || !write_file(ready + ".new", text) || rename((ready + ".new").c_str(), ready.c_str()) != 0)
         return system_text(errno);
-    }
     return "";
 }
 
 Strings preamble_words(const std::string& directory, const std::string& source) {
     const std::string ready = read_text(directory + k_ready);
+    if (ready.empty()) return {};
     const std::string text = read_text(source);
     const std::string_view own = preamble_of(text);
-    if (own.empty() || ready != ready_text(source, own)) return {};
+    if (own.empty() || ready != ready_text(directory, source, own)) return {};
+    const UniqueFd used = open_file(directory, O_RDONLY | O_DIRECTORY);
+    if (used) futimens(used.get(), nullptr);
     return {"-Xclang", "-include-pch",
             "-Xclang", directory + k_compiled,
             "-Xclang", "-preamble-bytes=" + std::to_string(own.size()) + ",1"};
+}
+
+void give_up_preamble(const std::string& directory) {
+    const UniqueFd place = open_file(directory, O_RDONLY | O_DIRECTORY);
+    if (!place) return;
+    remove_contents(place.get());
+    static_cast<void>(open_at(place.get(), file_name_of(k_failed), O_WRONLY | O_CREAT));
+}
+
+bool is_given_up(const std::string& directory) {
+    struct stat st;
+    return lstat((directory + k_failed).c_str(), &st) == 0 && std::time(nullptr) - st.st_mtime < k_longest_given_up;
+}
+
+void remove_unused_preambles(const Directory& root) {
+    const auto preambles = root.find(".preambles");
+    std::vector<std::pair<std::time_t, std::string>> by_use;
+    for (const std::string& name : preambles ? preambles->names() : Strings()) {
+        if (const auto st = preambles->status_of(name)) by_use.emplace_back(st->st_mtime, name);
+    }
+    std::sort(by_use.rbegin(), by_use.rend());
+    for (std::size_t i = 0; i < by_use.size(); ++i) {
+        if (i >= k_most_kept || std::time(nullptr) - by_use[i].first > k_longest_kept)
+            remove_tree(preambles->fd(), by_use[i].second);
+    }
 }
 
 }  // namespace lazyck::rt

@@ -1,12 +1,13 @@
 // Precompiled preambles, as clangd has them: the includes that many blobs begin with are compiled once, and a blob's
-// compile takes them from there, byte for byte as if it had read them. For `lazyck prebuild`, which compiles many blobs
-// at a time; only clang can do it.
+// compile takes them from there, byte for byte as if it had read them. Only clang can do it. They lie in the cache; a
+// process makes one in the background after a compile that others like it may follow, `lazyck prebuild` before many.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
+#include "directory.h"
 #include "manifest_view.h"
 #include "recipe.h"
 #include "text.h"
@@ -23,11 +24,22 @@ struct PreambleRequest {
     std::string directory;  // which becomes the preamble's; it exists
 };
 
+// Whether the recipe's compiler makes and takes such things, as far as its name tells.
+bool has_preambles(const RecipeRow& recipe);
+
 // Compiles the preamble, once for each arch and once for the host. "" when that is done, else what failed.
 std::string make_preamble(const PreambleRequest& request);
 
 // Words that have clang take the preamble of the file `source` from `directory`, in which it was made; none if it is
-// not there, or is another one.
+// not there, is damaged, or is another one. Notes that it was used.
 Strings preamble_words(const std::string& directory, const std::string& source);
+
+// Keeps in `directory` that there is no use in a preamble for now: it could not be made, or its users not be compiled.
+void give_up_preamble(const std::string& directory);
+// Whether that was so within the last day.
+bool is_given_up(const std::string& directory);
+
+// Removes those below the cache's root that were not used for a week, and all but the eight that were used last.
+void remove_unused_preambles(const Directory& root);
 
 }  // namespace lazyck::rt

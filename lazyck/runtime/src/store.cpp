@@ -31,6 +31,10 @@ namespace {
 constexpr double k_least_patience = 1200;                    // seconds
 constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
 constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // what large CUDA files take
+constexpr char k_preambles[] = ".preambles";
+constexpr unsigned k_depth_of_preambles = 1;
+constexpr std::size_t k_least_sharing = 8;    // blobs, for a preamble to be worth what it takes
+constexpr std::size_t k_most_looked_at = 16;  // of them, to know how many there are
 
 class HeldSlot {
  public:
@@ -66,6 +70,10 @@ Strings words_beside(const ManifestView& manifest, const BlobRow& blob, const st
     program.compile = {words[0]};
     const Strings path = make_plan(program, values).compile;
     return {path.at(0), "hip-object", "-", source, k_object, "--"};
+}
+
+std::string preamble_place(const Cache& cache, const std::string& key) {
+    return cache.root() + "/" + k_preambles + "/" + key;
 }
 
 // Seconds to wait for another process that compiles the blob: several times what the slowest compile took.
@@ -349,19 +357,48 @@ void Store::check_source_of(const Source& source, const ManifestView& manifest, 
 }
 
 std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
-    const std::string path = source_of(manifest, blob, *caches(manifest)->own()).path;
-    const std::string text = read_text(path);
-    const std::string_view preamble = preamble_of(text);
-    if (preamble.empty()) return "";
-    const std::string recipe = std::to_string(blob.recipe) + " " + join(archs, "+");
-    return hash(recipe + "\n" + directory_of(path) + "\n" + std::string(preamble)).hex();
+    return preamble_key(manifest, manifest.blob(index), archs);
 }
 
-std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs,
-                                 const std::string& directory) {
-    const BlobRow blob = manifest.blob(index);
+std::string Store::preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) {
     const Source source = source_of(manifest, blob, *caches(manifest)->own());
+    const std::string text = read_text(source.path);
+    const std::string_view preamble = preamble_of(text);
+    if (preamble.empty()) return "";
+    const RecipeRow recipe = manifest.recipe(blob.recipe);
+    std::string all;
+    for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, recipe.drop_env, archs})
+        all += shell_join(part) + "\n";
+    for (const std::string& part : {std::string(manifest.recipe_toolchain_id(blob.recipe)), source.root,
+                                    directory_of(source.path), std::string(manifest.contents())})
+        all += part + "\n";
+    return hash(all.append(preamble)).hex();
+}
+
+std::string Store::find_preamble(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
+                                 const Cache& cache) {
+    const std::string key = preamble_key(manifest, blob, archs);
+    const std::string place = preamble_place(cache, key);
+    if (key.empty() || !is_directory(place)) return "";
+    open_trusted_directory(place, k_depth_of_preambles + 1);
+    return place;
+}
+
+std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    const BlobRow blob = manifest.blob(index);
+    const auto caches = this->caches(manifest);
+    Cache& cache = *caches->own();
+    const std::string key = m_config.has_preambles ? preamble_key(manifest, index, archs) : "";
+    if (key.empty()) return "its source begins with no includes, or " LAZYCK_ENV_PREAMBLES " forbids it";
+    cache.make_directories_for(key_of(manifest, blob, archs));
+    const UniqueFd all = open_trusted_directory(cache.make_own_directory(k_preambles), k_depth_of_preambles);
+    const std::string place = preamble_place(cache, key);
+    // Held until it is made. Whoever comes meanwhile does without.
+    const FileLock lock(cache.root() + "/.locks/preamble-" + key + ".lock");
+    if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
+    const Source source = source_of(manifest, blob, cache);
+    if (is_given_up(place)) return "it could not be made or used within the last day";
+    if (!preamble_words(place, source.path).empty()) return "";
     check_source_of(source, manifest, blob);
     PreambleRequest request;
     request.recipe = manifest.recipe(blob.recipe);
@@ -371,8 +408,42 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));
-    request.directory = directory;
-    return rt::make_preamble(request);
+    request.directory = place;
+    const Guess guess = cache.costs(key_of(manifest, blob, archs)).guess();
+    const std::string what = "the headers of " + visible(blob.name);
+    const HeldSlot slot(*m_jobs);
+    const CompileSlot shared(
+        {cache.slots_dir(), m_config.jobs, memory_for(m_config, guess), patience(m_config, guess), what});
+    say(Level::info, "precompiling " + what + ", which others include, too ...");
+    remove_tree(all.get(), key);
+    if (mkdirat(all.get(), key.c_str(), 0700) != 0) return system_text(errno);
+    std::string problem = rt::make_preamble(request);
+    if (problem.empty() && source.is_in_bundle) problem = m_contents->find_change(source.root, manifest, blob);
+    if (!problem.empty()) give_up_preamble(place);
+    remove_unused_preambles(Directory::open(cache.root()));
+    return problem;
+}
+
+bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    const BlobRow blob = manifest.blob(index);
+    // With one job, the next call would wait for it.
+    if (!m_config.has_preambles || m_config.jobs < 2 || !m_config.launcher.empty() || m_is_jit_forbidden) return false;
+    if (!manifest.has_slots() || !rt::has_preambles(manifest.recipe(blob.recipe))) return false;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (!m_considered.emplace(&manifest, blob.recipe).second) return false;
+    }
+    std::vector<std::uint32_t> alike;
+    for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
+        if (i != index && manifest.blob(i).recipe == blob.recipe) alike.push_back(i);
+    }
+    if (alike.size() + 1 < k_least_sharing) return false;
+    const std::string own = preamble_key(manifest, index, archs);
+    const std::size_t step = std::max<std::size_t>(1, alike.size() / k_most_looked_at);
+    std::size_t looked_at = 0, sharing = 0;
+    for (std::size_t i = 0; i < alike.size(); i += step, ++looked_at)
+        sharing += preamble_key(manifest, alike[i], archs) == own ? 1 : 0;
+    return !own.empty() && sharing * alike.size() + looked_at >= k_least_sharing * looked_at;
 }
 
 // In the next place if the one cannot be written.
@@ -441,8 +512,6 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     check_source_of(source, manifest, blob);
     request.root = source.root;
     request.source = source.path;
-    // With a launcher the command is one that it knows: what it keeps is found by the command.
-    if (!m_preamble.empty() && m_config.launcher.empty()) request.faster = preamble_words(m_preamble, source.path);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
     request.has_other_way = !manifest.has_slots() && request.kernel == host_unit_of(blob);
@@ -458,6 +527,15 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     request.told_cost = [&](const std::string& said) {
         if (!manifest.has_slots()) cache.by_kernel(key.library, host_unit_of(blob)).add(said);
     };
+    std::string preamble;
+    // With a launcher the command is one that it knows: what it keeps is found by the command.
+    if (m_config.has_preambles && m_config.launcher.empty() && request.kernel.empty() &&
+        rt::has_preambles(request.recipe)) {
+        preamble = find_preamble(manifest, blob, key.archs, cache);
+        if (!preamble.empty()) request.faster = preamble_words(preamble, source.path);
+    }
+    bool is_preamble_refused = false;
+    request.refused_faster = [&] { is_preamble_refused = true; };
     request.find_change = [&]() -> std::string {
         return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
@@ -489,6 +567,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         if (was_killed) costs.add({guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
     }
+    if (is_preamble_refused) give_up_preamble(preamble);
     const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(spent_so_far());
     cost.seconds = std::chrono::duration<double>(spent).count();
     costs.add(cost);

@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "archive.h"
 #include "cache.h"
@@ -74,13 +76,15 @@ class Store {
     // What its entry is looked up by.
     EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
 
-    // What blobs have in common that can share a precompiled preamble (see preamble.h); "": it has none.
+    // What blobs have in common that can share a precompiled preamble (see preamble.h): a digest of all that decides
+    // what is in it; "": it has none.
     std::string preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Makes that of blob `index` in `directory`; "" or what failed. Throws CompileError.
-    std::string make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs,
-                              const std::string& directory);
-    // From now on compiles take it from there, where it is theirs.
-    void use_preamble(std::string directory) { m_preamble = std::move(directory); }
+    // Makes that of blob `index` in the cache, from where compiles take it, unless it is there; "" or why there is
+    // none. Throws CompileError.
+    std::string make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // Whether a process that has just compiled the blob may be about to compile others that share its preamble. Once
+    // for all blobs that are compiled the same way.
+    bool should_make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
     // Throws CompileError when `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
@@ -127,6 +131,11 @@ class Store {
                                  bool may_compile, Cache& cache);
     std::optional<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
                                            bool may_compile, Cache& cache);
+    std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs);
+    // The directory of the blob's preamble, if there is one; "": none. Throws CompileError where others could have
+    // written it.
+    std::string find_preamble(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
+                              const Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;
@@ -142,8 +151,8 @@ class Store {
     std::mutex m_mutex;                // held for moments only
     std::shared_ptr<Caches> m_caches;  // made at the first use
     std::unique_ptr<NamedCopies> m_copies;
-    std::string m_given;     // by set_cache_dir
-    std::string m_preamble;  // a directory; "": none
+    std::string m_given;                                           // by set_cache_dir
+    std::set<std::pair<const void*, std::uint32_t>> m_considered;  // recipes, for preambles
     const bool m_may_stand_in;
 };
 

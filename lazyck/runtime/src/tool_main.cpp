@@ -32,13 +32,13 @@ using namespace lazyck::rt;
 
 constexpr char k_usage[] =
     "usage: lazyck-rt compile|status|path|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
-    "                 [--arch ARCH]... [--blob-list FILE] [--preamble DIRECTORY] [--quiet] [--] [BLOB]...\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry, which any cache has it under\n"
     "  path      where each blob's entry is or would be, one a line\n"
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
-    "  preamble  makes the precompiled one of a blob in that directory, from which compile takes it\n"
+    "  preamble  makes the precompiled one of a blob in the cache, from which compile takes it\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
@@ -51,7 +51,6 @@ struct Options {
     std::string from;
     std::string library;
     std::string archs;
-    std::string preamble;
     Strings blobs;
     bool is_quiet = false;
     bool has_blobs = false;
@@ -85,8 +84,6 @@ Options parse(int argc, char** argv) {
             if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
             for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
             options.has_blobs = true;
-        } else if (word == "--preamble") {
-            options.preamble = absolute(value());
         } else if (word == "--quiet") {
             options.is_quiet = true;
         } else if (word == "--") {
@@ -228,11 +225,9 @@ int run(const Options& options) {
     PartsByName parts(store, asked, options.verb == "compile");
     const std::vector<Chosen> blobs = choose(manifest, options, parts);
     const auto archs_of = [&](const Chosen& b) { return archs_for(*b.manifest, b.row().recipe, asked, false); };
-    store.use_preamble(options.preamble);
     if (options.verb == "preamble") {
-        if (blobs.size() != 1 || options.preamble.empty()) fail(k_usage);
-        const std::string problem =
-            store.make_preamble(*blobs[0].manifest, blobs[0].index, archs_of(blobs[0]), options.preamble);
+        if (blobs.size() != 1) fail(k_usage);
+        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, archs_of(blobs[0]));
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }

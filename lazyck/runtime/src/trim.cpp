@@ -24,6 +24,7 @@
 #include "files.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "preamble.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -172,6 +173,7 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     if (pwrite(stamp.get(), "\n", 1, 0) != 1) return;
     futimens(stamp.get(), nullptr);
     remove_unused_bundles(directory);
+    remove_unused_preambles(directory);
     TrimRequest request;
     const TrimOutcome now = trim_in(directory, {UINT64_MAX, -1, true}, [](const TrimmedEntry&) {});
     if (now.kept_bytes <= most_bytes) return;
