@@ -20,6 +20,7 @@ from lazyck.postbuild.demangle import all_readable
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
+from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.schedule import Fleet
 from lazyck.quantities import parse_size
 
@@ -134,6 +135,7 @@ def list_command(
     metavar="DIR",
     help="Compile into DIR, a cache to be shipped, instead of the user's own.",
 )
+@click.option("--preambles", is_flag=True, help="Precompile what the blobs include, for first calls; compile none.")
 @click.option("--keep-logs", is_flag=True, help="With --output: leave the compilers' logs in DIR.")
 @click.option("--verbose", is_flag=True, help="Print the commands.")
 @click.option(
@@ -157,6 +159,7 @@ def build_command(
     keep_going: bool,
     as_json: bool,
     output_dir: Path | None,
+    preambles: bool,
     keep_logs: bool,
     verbose: bool,
     launcher: str | None,
@@ -166,6 +169,11 @@ def build_command(
     env = environment()
     if keep_logs and output_dir is None:
         raise UsageError("--keep-logs goes with --output", "logs in the user's own cache are always kept")
+    if preambles and (output_dir or executor or dry_run):
+        raise UsageError(
+            "--preambles goes with none of --output, --executor and --dry-run",
+            "they are for the machine, and the place of the library, where they were made",
+        )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
     options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
@@ -180,6 +188,11 @@ def build_command(
                 return run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
             return run(rt, manifest_file, planned, options, env, as_json)
 
+        if preambles:
+            to_compile = plan.make_plan(all_entries(rt, manifest_file, chosen, gpu_archs, env), Costs({}))
+            count = make_preambles(rt, manifest_file, to_compile.jobs, options.parallel, env)
+            say(f"{count} precompiled preambles are ready for {len(to_compile.jobs)} blobs that are not cached")
+            return
         # They tell which kernels there are.
         hosts = all_entries(rt, manifest_file, chosen.hosts, gpu_archs, env)
         if not dry_run and not all(e.cached for e in hosts):

@@ -11,13 +11,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lazyck import abi, proc
+from lazyck import abi, proc, waiting
+from lazyck.errors import BuildError
 from lazyck.prebuild.entries import blob_list, rt_words
 from lazyck.prebuild.plan import Job
 
 # What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
 _LEAST = 8
 _MOST = 8  # as many as a cache keeps
+_HINT = "only clang can make them; blobs are compiled without them, too"
 
 
 def find_preambles(
@@ -40,3 +42,16 @@ def find_preambles(
                 groups[archs, preamble].append(number)
     large = [tuple(g) for g in groups.values() if len(g) >= max(_LEAST, 2 * parallel)]
     return sorted(large, key=len, reverse=True)[:_MOST]
+
+
+def make_preambles(rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel: int, env: Mapping[str, str]) -> int:
+    """Make those of the jobs, and compile nothing else; returns how many there are. Raises `BuildError`."""
+    groups = find_preambles(rt, manifest_file, jobs, parallel, env)
+    for number, group in enumerate(groups, 1):
+        entry = jobs[group[0]].entry
+        words = [*rt_words(rt, "preamble", manifest_file, entry.archs), "--", entry.name]
+        with waiting.saying(f"precompiling what {len(group)} blobs include, {number} of {len(groups)}"):
+            done = proc.run(words, env=env)
+        if done.status != 0:
+            raise BuildError(done.stderr.strip() or f"lazyck-rt ended with status {done.status}", _HINT)
+    return len(groups)

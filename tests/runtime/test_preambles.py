@@ -120,6 +120,24 @@ def test_where_it_does_not_pay_none_is_made(lib: LazyLibrary, case: str, tmp_pat
     assert "pch" not in lib.calls.read_text()
 
 
+def test_they_can_be_made_before_any_first_call(lib: LazyLibrary) -> None:
+    done = prebuild(lib, "--preambles", "--all")
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"lazyck: 1 precompiled preambles are ready for {COUNT} blobs that are not cached\n",
+    )
+    assert not lib.entries()
+    assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_JOBS": "1"}).stdout == RIGHT
+    assert all("-include-pch" in text for text in logs(lib))
+
+
+def test_it_is_an_error_that_they_cannot_be_made(tmp_path: Path, objects_dir: Path) -> None:
+    done = prebuild(make(tmp_path, objects_dir, CXX), "--preambles", "--all")
+    assert done.returncode == 1
+    assert "no precompiled preamble: exit status 1; log: " in done.stderr
+    assert "hint: only clang can make them" in done.stderr
+
+
 FIRST_THEN_OTHERS = f"""
 #include <chrono>
 #include <cstdio>

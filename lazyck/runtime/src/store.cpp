@@ -529,8 +529,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     };
     std::string preamble;
     // With a launcher the command is one that it knows: what it keeps is found by the command.
-    if (m_config.has_preambles && m_config.launcher.empty() && request.kernel.empty() &&
-        rt::has_preambles(request.recipe)) {
+    if (m_config.has_preambles && m_config.launcher.empty() && request.kernel.empty()) {
         preamble = find_preamble(manifest, blob, key.archs, cache);
         if (!preamble.empty()) request.faster = preamble_words(preamble, source.path);
     }
