@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "arch.h"
+#include "caller.h"
 #include "capture.h"
 #include "environment.h"
 #include "failure.h"
@@ -57,6 +58,7 @@ std::atomic<Library*> g_library{nullptr};
 
 // FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's mmq as five.
 constexpr unsigned k_kernels_for_a_source = 5;
+constexpr std::size_t k_most_called_together = 4;
 
 // Where the loader put the file. Another thread may have loaded it: the loader's lock, which the thread sanitizer does
 // not see, orders this read.
@@ -235,10 +237,10 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
     return m_embedded.blob_count() + m_fallback.symbol_blob(slot);
 }
 
-void* Library::resolve(std::uint32_t slot) {
+void* Library::resolve(std::uint32_t slot, const void* caller) {
     const BlobId blob = blob_of_slot(slot);
     expect_neighbours(blob);  // while this one is compiled
-    make_ready({blob, nullptr, true, "", ""});
+    make_ready({blob, nullptr, true, "", "", {slot, caller}});
     const Row at = row(blob);
     return function_for_call(blob, slot - at.manifest.blob(at.index).first_symbol);
 }
@@ -517,6 +519,59 @@ void Library::speculate(const std::string& path) {
     m_expected.clear();
 }
 
+// What the calling function calls besides: instances of other templates, each the only one of its own there. Several of
+// one template are alternatives, as a rule, of which one will be called.
+std::vector<Library::BlobId> Library::siblings_of(const Call& call) {
+    const bool is_embedded = m_embedded.symbol_count() == lazyck_slot_count;
+    const ManifestView& manifest = is_embedded ? m_embedded : m_fallback;
+    const auto slot_of = [&](std::string_view name) -> std::int64_t {
+        const auto& slots = m_slots_by_name.get([&] {
+            std::unordered_map<std::string_view, std::uint32_t> all;
+            for (std::uint32_t i = 0; i < lazyck_slot_count; ++i) all.emplace(manifest.symbol_name(i), i);
+            return all;
+        });
+        const auto found = slots.find(name);
+        return found == slots.end() ? -1 : static_cast<std::int64_t>(found->second);
+    };
+    std::map<std::string_view, std::vector<std::uint32_t>> by_template;
+    for (const std::uint32_t slot : slots_called_beside(call.from, k_most_called_together, slot_of))
+        by_template[template_of(manifest.symbol_name(slot))].push_back(slot);
+    std::vector<BlobId> siblings;
+    const std::string_view own = template_of(manifest.symbol_name(call.slot));
+    const auto is_only = [&](std::string_view name) {
+        const auto found = by_template.find(name);
+        return !name.empty() && found != by_template.end() && found->second.size() == 1;
+    };
+    if (!is_only(own) || by_template[own][0] != call.slot) return siblings;
+    for (const auto& each : by_template) {
+        if (each.first != own && is_only(each.first)) siblings.push_back(blob_of_slot(each.second[0]));
+    }
+    return siblings;
+}
+
+// At a call whose blob is to be compiled: those that the same function calls are compiled at the same time.
+void Library::expect_siblings(const Call& call) {
+    if (call.from == nullptr || m_store.config().jobs < 2 || m_store.is_jit_forbidden()) return;
+    for (const Wanted& sibling : wanted_here(siblings_of(call))) {
+        {
+            const std::lock_guard<std::mutex> guard(m_mutex);
+            m_siblings.insert(blob_of_slot(call.slot));
+            if (m_states[sibling.blob].is_loaded || !m_siblings.insert(sibling.blob).second) continue;
+        }
+        stay_loaded();
+        m_store.announce();
+        const bool has_begun = start_thread([this, sibling] {
+            try {
+                make_ready(sibling);
+            } catch (const std::exception&) {
+                // The call that needs it, if there will be one, is told.
+            }
+            m_store.withdraw();
+        });
+        if (!has_begun) m_store.withdraw();
+    }
+}
+
 // At a call: what is likely to come next is made ready meanwhile.
 void Library::expect_neighbours(BlobId blob) {
     std::vector<BlobId> neighbours;
@@ -711,7 +766,7 @@ void Library::make_ready(const Wanted& wanted) {
     const Row at = row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
-    const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs, wanted.is_called);
+    const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs, wanted.is_called, wanted.call);
     load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
@@ -722,9 +777,11 @@ void Library::make_ready(const Wanted& wanted) {
 // While a thread is at it, it holds what others wait for: the blob, and within m_store locks and slots of the host. A
 // thread that waits may hold the dynamic loader's lock (an initializer calls a blob) or one of the program's. So
 // nothing is asked then of the loader, of the C library's name services or locale, or of the program's code.
-std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel,
+                                             const Call& call) {
     const Row at = row(blob);
     if (const auto entry = found_entry(blob, archs, may_go_by_kernel)) return entry;
+    expect_siblings(call);
     const char* const name = at.manifest.blob(at.index).name;
     m_store.events().prepare();
     if (m_store.config().has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
@@ -846,7 +903,10 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     // Whoever has filled a remote cache has compiled whole blobs, as a rule.
     if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
-    if (made) return std::move(*made);
+    if (made) {
+        if (made->seconds > 0) expect_others_like(at, archs);
+        return std::move(*made);
+    }
     m_store.refuse_by_kernel(at.manifest, at.index);
     return whole();
 }

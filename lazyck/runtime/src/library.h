@@ -8,8 +8,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "error.hpp"
@@ -31,7 +33,8 @@ class Library {
     static Library& get();
 
     // Stores all slots of the blob of slot `slot`, and returns that slot's function.
-    void* resolve(std::uint32_t slot);
+    // `caller`: an address in the code of whoever calls, or null.
+    void* resolve(std::uint32_t slot, const void* caller);
 
     // The device code that a handle needs, made ready: of its kernel, or, where `is_whole` says so, of all its source.
     // Throws CompileError.
@@ -98,6 +101,12 @@ class Library {
         std::uint32_t index;
     };
 
+    // A call of a lazy function, and where it comes from; null: nobody knows.
+    struct Call {
+        std::uint32_t slot = 0;
+        const void* from = nullptr;
+    };
+
     // A blob, and what it is compiled for; null: for the device of the thread that makes it ready. What is called may
     // go by kernel; what is to be ready beforehand is all of the blob, or the kernel that `part` names.
     struct Wanted {
@@ -105,6 +114,7 @@ class Library {
         std::shared_ptr<const Strings> archs;
         bool is_called = false;
         std::string part, line;  // and that one's line in a table, if it is known
+        Call call = {};
     };
 
     // The device code of a host unit.
@@ -124,7 +134,7 @@ class Library {
     Strings archs_here(BlobId blob);
     std::vector<Wanted> wanted_here(const std::vector<BlobId>& blobs);
     void make_ready(const Wanted& wanted);
-    std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel, const Call& call);
     std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     bool is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     std::optional<Entry> find(BlobId blob, const Strings& archs, bool may_go_by_kernel);
@@ -147,6 +157,8 @@ class Library {
     void finish_record();
     std::unordered_map<std::string, BlobId> ids_by_name() const;
     void expect_neighbours(BlobId blob);
+    std::vector<BlobId> siblings_of(const Call& call);
+    void expect_siblings(const Call& call);
     void make_ready_later(const std::vector<Wanted>& wanted);
     void expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels);
     void expect_others_like(const Row& at, const Strings& archs);
@@ -189,6 +201,8 @@ class Library {
     std::deque<Wanted> m_expected;                                    // to be made ready, the likeliest first
     bool m_is_expecting = false;                                      // a thread does that
     Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of those that the library has
+    Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
+    std::unordered_set<BlobId> m_siblings;  // that were begun for a call of another
     mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
     std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // how many this process has compiled, by the whole source
 };

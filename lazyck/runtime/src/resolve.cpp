@@ -49,11 +49,21 @@ struct Call {
     const std::uintptr_t* arguments;
 };
 
+// As the trampoline has left it; null where it does not say.
+const void* return_address_of([[maybe_unused]] const std::uintptr_t* arguments) {
+#if defined(__x86_64__)
+    return reinterpret_cast<const void*>(arguments[4]);
+#else
+    return nullptr;
+#endif
+}
+
 // Not inlined: what it needs is to be on the other stack.
 __attribute__((noinline)) void* resolve(void* what) {
     const Call& call = *static_cast<const Call*>(what);
     try {
-        if (call.number < lazyck_slot_count) return lazyck::rt::Library::get().resolve(call.number);
+        if (call.number < lazyck_slot_count)
+            return lazyck::rt::Library::get().resolve(call.number, return_address_of(call.arguments));
         return lazyck::rt::wrapped(call.number - lazyck_slot_count, call.arguments);
     } catch (const lazyck::CompileError& e) {
         if (!lazyck::rt::aborts_on_error()) throw;

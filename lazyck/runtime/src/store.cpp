@@ -222,6 +222,7 @@ void Store::after_fork_in_child() {
     m_archives = std::make_unique<Archives>();
     m_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     m_jobs = std::make_unique<JobSlots>(m_config.jobs);
+    m_announced = 0;
     m_caches.reset();
     m_mutex.unlock();
 }
@@ -542,7 +543,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     HeldSlot slot(*m_jobs);
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
     tell_wait(event, "a compile slot", slot_begin, cache);
-    if (m_config.launcher.empty() && shared.busy() + 2 <= m_config.jobs) {
+    if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {
         request.beside = words_beside(manifest, blob, request.root, source.path);
         if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
     }

@@ -92,6 +92,10 @@ class Store {
     // Has the next compile try again to write where writing failed before.
     void forget_bad_places();
 
+    // Between the two another thread is about to compile: slots are left to it.
+    void announce() { ++m_announced; }
+    void withdraw() { --m_announced; }
+
     // From now on nothing is compiled, or again what is missing; returns how it was. LAZYCK_DISABLE_JIT is where it
     // starts.
     bool is_jit_forbidden() const { return m_is_jit_forbidden; }
@@ -145,6 +149,7 @@ class Store {
     Counters m_counters;
     Events m_events;
     std::atomic<bool> m_is_jit_forbidden;
+    std::atomic<unsigned> m_announced{0};
     std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
     std::unique_ptr<Archives> m_archives = std::make_unique<Archives>();
     std::unique_ptr<JobSlots> m_jobs;
