@@ -13,6 +13,8 @@ import json
 import os
 import random
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -65,10 +67,7 @@ def first_calls(library: Path, tmp: Path, quick: bool) -> tuple[dict[str, list[C
 
     def run(verb: str, way: str, blob: str) -> Cost:
         own = {"LAZYCK_CACHE_DIR": str(tmp / way), "ROCM_PATH": str(tmp / "rocm"), "LAZYCK_LOG": "error"}
-        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run([rt, verb, *words, blob], env={**os.environ, **own, **ways[way]}, check=True)
-        after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begin
-        return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+        return cost_of([str(rt), verb, *words, blob], {**os.environ, **own, **ways[way]})
 
     listed = subprocess.run([str(rt), "preambles", *words], capture_output=True, text=True, check=True).stdout
     rows = [json.loads(line) for line in listed.splitlines()]
@@ -97,6 +96,36 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
     ]
 
 
+def sibling_rows(build: Path, home: Path) -> list[Row]:
+    """The first call of a backward kernel, which wants three blobs, with no profile: with two jobs, against one."""
+    sys.path.insert(0, str(EXAMPLE))
+    from calls import stand_in_environment
+    from ck_fmha import ARCH
+
+    ways = {"one": {"LAZYCK_JOBS": "1", "LAZYCK_PREAMBLES": "0"}, "two": {"LAZYCK_JOBS": "2", "LAZYCK_PREAMBLES": "0"}}
+    spent: dict[str, list[Cost]] = {way: [] for way in ways}
+    for _ in range(3):
+        for way, own in ways.items():
+            env = {**stand_in_environment(build, home, "siblings", ARCH), **own, "LAZYCK_LOG": "error"}
+            shutil.rmtree(build / "siblings", ignore_errors=True)
+            env["LAZYCK_CACHE_DIR"] = str(build / "siblings")
+            spent[way].append(cost_of([str(build / "driver_bwd"), "128"], env))
+    rows = []
+    for what, most in (("wall", 0.69), ("cpu", 1.1)):
+        one, two = (statistics.median(getattr(cost, what) for cost in spent[way]) for way in ("one", "two"))
+        claim = f"first call of a CK backward kernel without a profile (three blobs), two jobs, {what}"
+        rows.append(Row(f"ck-siblings-{what}", claim, two / one, "×", most, "one job", f"{two:.1f} s / {one:.1f} s"))
+    return rows
+
+
+def cost_of(argv: list[str], env: dict[str, str]) -> Cost:
+    """What a process takes with all that it starts."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(argv, env=env, check=True, stdout=subprocess.DEVNULL)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begin
+    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+
+
 def measure(quick: bool) -> list[Row]:
     """Both libraries; --quick: the few files of one direction."""
     with tempfile.TemporaryDirectory(prefix="lazyck-ck-") as name:
@@ -110,6 +139,8 @@ def measure(quick: bool) -> list[Row]:
         at = json.loads(found.read_text())
         (library,) = Path(name).glob("*/install/libfmha_fwd.so")
         calls = rows_of_first_calls(*first_calls(library, Path(name), quick))
+        if not quick:
+            calls += sibling_rows(library.parent.parent, Path(name) / "rocm")
     against = f"ahead of time, extrapolated from {at['sampled']} blobs"
     what = f"CK forward and backward, {at['files']:,} files"
     return [

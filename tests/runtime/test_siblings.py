@@ -119,3 +119,25 @@ def test_a_hit_has_nothing_compiled(lib: LazyLibrary) -> None:
     program = lib.program(PROGRAM.replace("CALL", "together(2, -9)").replace("WANTED", "1"))
     assert lib.call(program, env={"LAZYCK_JOBS": "2"}).stdout == "-7"
     assert len(list(lib.cache.rglob("*.log"))) == 1
+
+
+def test_what_is_called_is_compiled_before_what_is_guessed(lib: LazyLibrary, tmp_path: Path) -> None:
+    for attempt in range(5):
+        trace = tmp_path / f"trace{attempt}"
+        compiled(lib, "together(2, -9)", 3, LAZYCK_LOG_FILE=str(trace), LAZYCK_JOBS="2")
+        begun = [line.split()[2] for line in trace.read_text().splitlines() if " compiling " in line]
+        assert "clip_Second" in begun[:2], begun  # with two jobs
+
+
+def test_a_call_that_fails_lets_what_was_guessed_go_on(lib: LazyLibrary) -> None:
+    source = lib.directory / "lazyck/src/clip_Second.cpp"
+    kept = source.with_suffix(".kept")
+    source.rename(kept)  # fails before it has a compile slot
+    try:
+        shutil.rmtree(lib.cache, ignore_errors=True)
+        call = "[] { try { return together(2, -9); } catch (const std::exception&) { return 0; } }()"
+        text = "#include <exception>" + PROGRAM.replace("CALL", call).replace("WANTED", "2")
+        assert lib.call(lib.program(text), env={"LAZYCK_JOBS": "2"}).stdout == "0"
+    finally:
+        kept.rename(source)
+    assert {log.stem.rpartition("-")[0] for log in lib.cache.rglob("*.log")} == {"scale_Second", "shift_Second"}

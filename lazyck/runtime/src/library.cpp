@@ -60,6 +60,19 @@ std::atomic<Library*> g_library{nullptr};
 constexpr unsigned k_kernels_for_a_source = 5;
 constexpr std::size_t k_most_called_together = 4;
 
+// A blob that is called: others may wait until it has got a compile slot. At the end it needs none any more.
+class SlotNeed {
+ public:
+    SlotNeed(Store& store, std::string blob) : m_store(store), m_blob(std::move(blob)) {}
+    SlotNeed(const SlotNeed&) = delete;
+    SlotNeed& operator=(const SlotNeed&) = delete;
+    ~SlotNeed() { m_store.needs_no_slot(m_blob); }
+
+ private:
+    Store& m_store;
+    const std::string m_blob;
+};
+
 // Where the loader put the file. Another thread may have loaded it: the loader's lock, which the thread sanitizer does
 // not see, orders this read.
 __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
@@ -559,7 +572,8 @@ void Library::expect_siblings(const Call& call) {
             if (m_states[sibling.blob].is_loaded || !m_siblings.insert(sibling.blob).second) continue;
         }
         stay_loaded();
-        m_store.announce();
+        const auto name_of = [&](BlobId blob) { return std::string(blob_name(blob - first_blob())); };
+        m_store.announce(name_of(sibling.blob), name_of(blob_of_slot(call.slot)));
         const bool has_begun = start_thread([this, sibling] {
             try {
                 make_ready(sibling);
@@ -766,6 +780,7 @@ void Library::make_ready(const Wanted& wanted) {
     const Row at = row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
+    const SlotNeed need(m_store, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
     const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs, wanted.is_called, wanted.call);
     load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }

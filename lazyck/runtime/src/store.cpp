@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "compile.h"
@@ -38,7 +39,7 @@ constexpr std::size_t k_most_looked_at = 16;  // of them, to know how many there
 
 class HeldSlot {
  public:
-    explicit HeldSlot(JobSlots& slots) : m_slots(slots) { m_slots.acquire(); }
+    explicit HeldSlot(JobSlots& slots, const std::string& blob = "") : m_slots(slots) { m_slots.acquire(blob); }
     HeldSlot(const HeldSlot&) = delete;
     HeldSlot& operator=(const HeldSlot&) = delete;
     ~HeldSlot() {
@@ -128,10 +129,28 @@ std::string first_line_of(const std::exception& e) {
 
 }  // namespace
 
-void JobSlots::acquire() {
+void JobSlots::acquire(const std::string& blob) {
     std::unique_lock<std::mutex> lock(m_mutex);
-    m_changed.wait(lock, [this] { return m_free > 0; });
+    m_changed.wait(lock, [&] { return m_free > 0 && m_behind.count(blob) == 0; });
     --m_free;
+    let_pass(blob);
+}
+
+void JobSlots::put_behind(const std::string& blob, const std::string& first) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_behind[blob] = first;
+}
+
+void JobSlots::needs_none(const std::string& first) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    let_pass(first);
+}
+
+// The caller holds m_mutex.
+void JobSlots::let_pass(const std::string& first) {
+    for (auto each = m_behind.begin(); each != m_behind.end();)
+        each = each->second == first ? m_behind.erase(each) : std::next(each);
+    m_changed.notify_all();
 }
 
 bool JobSlots::try_acquire() {
@@ -146,7 +165,7 @@ void JobSlots::release() {
         const std::lock_guard<std::mutex> guard(m_mutex);
         ++m_free;
     }
-    m_changed.notify_one();
+    m_changed.notify_all();
 }
 
 std::string kernel_of(const BlobRow& blob) {
@@ -167,6 +186,11 @@ Store::Store(const Config& config, Places places, bool may_stand_in)
       m_jobs(std::make_unique<JobSlots>(config.jobs)),
       m_copies(std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME)),
       m_may_stand_in(may_stand_in) {}
+
+void Store::announce(const std::string& blob, const std::string& first) {
+    ++m_announced;
+    m_jobs->put_behind(blob, first);
+}
 
 std::string Store::name_of(const ManifestView& manifest) const {
     if (!m_config.name.empty()) return m_config.name;
@@ -540,7 +564,8 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
     const double slot_begin = now_seconds();
-    HeldSlot slot(*m_jobs);
+    const std::string host_unit = host_unit_of(blob);
+    HeldSlot slot(*m_jobs, host_unit.empty() ? blob.name : host_unit);
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
     tell_wait(event, "a compile slot", slot_begin, cache);
     if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {

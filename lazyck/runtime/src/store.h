@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,14 +34,21 @@ struct Counters {
 class JobSlots {
  public:
     explicit JobSlots(unsigned count) : m_free(count) {}
-    void acquire();
+    void acquire(const std::string& blob = "");
     bool try_acquire();
     void release();
 
+    // From now on `blob` gets none before `first` has had one, or needs none.
+    void put_behind(const std::string& blob, const std::string& first);
+    void needs_none(const std::string& first);
+
  private:
+    void let_pass(const std::string& first);
+
     std::mutex m_mutex;
     std::condition_variable m_changed;
     unsigned m_free;
+    std::map<std::string, std::string> m_behind;  // blob, first
 };
 
 // Where a lazy library and its bundle are.
@@ -92,9 +100,11 @@ class Store {
     // Has the next compile try again to write where writing failed before.
     void forget_bad_places();
 
-    // Between the two another thread is about to compile: slots are left to it.
-    void announce() { ++m_announced; }
+    // Between the two another thread makes `blob` ready, after `first` has got a slot or `needs_no_slot`: compiles leave
+    // slots to it.
+    void announce(const std::string& blob, const std::string& first);
     void withdraw() { --m_announced; }
+    void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
 
     // From now on nothing is compiled, or again what is missing; returns how it was. LAZYCK_DISABLE_JIT is where it
     // starts.
