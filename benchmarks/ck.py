@@ -97,12 +97,17 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
 
 
 def sibling_rows(build: Path, home: Path) -> list[Row]:
-    """The first call of a backward kernel, which wants three blobs, with no profile: with two jobs, against one."""
+    """The first call of a backward kernel, which wants three blobs, with no profile: with two jobs, against one. The
+    preamble that is made meanwhile is for later calls: it is left out where CPU is counted."""
     sys.path.insert(0, str(EXAMPLE))
     from calls import stand_in_environment
     from ck_fmha import ARCH
 
-    ways = {"one": {"LAZYCK_JOBS": "1", "LAZYCK_PREAMBLES": "0"}, "two": {"LAZYCK_JOBS": "2", "LAZYCK_PREAMBLES": "0"}}
+    ways = {
+        "one": {"LAZYCK_JOBS": "1", "LAZYCK_PREAMBLES": "0"},
+        "two": {"LAZYCK_JOBS": "2"},
+        "plain": {"LAZYCK_JOBS": "2", "LAZYCK_PREAMBLES": "0"},
+    }
     spent: dict[str, list[Cost]] = {way: [] for way in ways}
     for _ in range(3):
         for way, own in ways.items():
@@ -111,8 +116,8 @@ def sibling_rows(build: Path, home: Path) -> list[Row]:
             env["LAZYCK_CACHE_DIR"] = str(build / "siblings")
             spent[way].append(cost_of([str(build / "driver_bwd"), "128"], env))
     rows = []
-    for what, most in (("wall", 0.69), ("cpu", 1.1)):
-        one, two = (statistics.median(getattr(cost, what) for cost in spent[way]) for way in ("one", "two"))
+    for what, way, most in (("wall", "two", 0.69), ("cpu", "plain", 1.1)):
+        one, two = (statistics.median(getattr(cost, what) for cost in spent[w]) for w in ("one", way))
         claim = f"first call of a CK backward kernel without a profile (three blobs), two jobs, {what}"
         rows.append(Row(f"ck-siblings-{what}", claim, two / one, "×", most, "one job", f"{two:.1f} s / {one:.1f} s"))
     return rows
