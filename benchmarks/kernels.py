@@ -4,9 +4,9 @@
         [--json FILE]
 
 Sources of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, as their own builds compile them (sm_90; images not
-compressed), are compiled whole, as the host unit of a blob, and by so many of their kernels alone, in turns; once a round host unit
-and a kernel side by side, as where a profile names the kernel. `--all` takes every kernel of the cases whose name
-contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python must have.
+compressed), are compiled whole, as the host unit of a blob, and by so many of their kernels alone, in turns; once a
+round host unit and a kernel side by side, as where a profile names the kernel. `--all` takes every kernel of the cases
+whose name contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python must have.
 
 With `--hip DIR` they are llama.cpp's for HIP and Composable Kernel's, for gfx942, by Debian's clang 19. `DIR/include`
 has the headers of HIP 6.1 or newer and of hipBLAS and rocBLAS (Debian 12's HIP is older; Debian sid has them in
@@ -229,7 +229,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
     chosen: list[str] = []
     for number in range(options.rounds):
         found.whole.append(run([*command, whole], case.directory))
-        compiles = (case.source, host, "--", *command, "x.o")
+        compiles: list[str | Path] = [case.source, host, "--", *command, "x.o"]
         make_host: list[str | Path] = [program, f"{lead}entry", "x", *compiles]
         found.host.append(run(make_host, case.directory))
         if number == 0:

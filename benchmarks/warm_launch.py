@@ -123,7 +123,8 @@ def measure(quick: bool) -> list[Row]:
                 "",
                 MOST[launch],
                 "the same launch ahead of time",
-                f"{number(lazy)} / {number(ahead)} = {lazy / ahead:.3f}, of the host's code and the CUDA runtime alone: no driver",
+                f"{number(lazy)} / {number(ahead)} = {lazy / ahead:.3f}, of the host's code and the CUDA runtime "
+                "alone: no driver",
             )
         )
     return rows

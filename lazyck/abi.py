@@ -59,6 +59,8 @@ PROGRAMS = "programs"
 BUNDLE_CACHE = "cache"
 # in a library's part of a deployed bundle: its sources and headers as one file
 BUNDLE_ARCHIVE = "sources.tar.gz"
+# in the same place: what compiling the library's blobs took where it was built, in the format of a cache's .costs
+BUNDLE_COSTS = "costs"
 API_VERSION = 2
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter -----------------------------------

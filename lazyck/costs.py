@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from lazyck.abi import PROGRAMS, archs_in_name
 from lazyck.directory import RefusedError, opened_in, pass_over
+from lazyck.files import write_atomic
 from lazyck.history import Event, lines_below
 
 DIRECTORY = ".costs"
@@ -107,3 +109,18 @@ def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, 
         if match and match[3] == blob and match[4] == archs:
             return float(match[1]), int(match[2])
     return None
+
+
+def write_shipped(path: Path, costs: Costs, keys: Iterable[tuple[str, str, str]]) -> int:
+    """Write what these blobs took to `path`, a file of a bundle, beside what it says of others; returns how many it
+    has then. Raises `OSError`."""
+    lines: dict[tuple[str, str], str] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in path.read_bytes().splitlines(keepends=True):
+            if match := _LINE.fullmatch(line):
+                lines[match[3].decode("ascii"), match[4].decode("ascii")] = line.decode("ascii").rstrip()
+    for key in keys:
+        if key in costs.seconds:
+            lines[key[1:]] = f"{costs.seconds[key]:.3f} {costs.peak_kib.get(key, 0)} {key[1]} {key[2]}"
+    write_atomic(path, "".join(f"{line}\n" for _, line in sorted(lines.items())).encode())
+    return len(lines)

@@ -13,7 +13,7 @@ import click
 
 from lazyck import abi
 from lazyck.config import cache_dir, environment, number
-from lazyck.costs import Costs, read_costs
+from lazyck.costs import Costs, read_costs, write_shipped
 from lazyck.errors import BuildError, UsageError
 from lazyck.manifest import Manifest
 from lazyck.postbuild.demangle import all_readable
@@ -137,6 +137,7 @@ def list_command(
 )
 @click.option("--preambles", is_flag=True, help="Precompile what the blobs include, for first calls; compile none.")
 @click.option("--keep-logs", is_flag=True, help="With --output: leave the compilers' logs in DIR.")
+@click.option("--write-costs", is_flag=True, help="Write what the compiles took beside the library, for first calls.")
 @click.option("--verbose", is_flag=True, help="Print the commands.")
 @click.option(
     "--launcher",
@@ -161,6 +162,7 @@ def build_command(
     output_dir: Path | None,
     preambles: bool,
     keep_logs: bool,
+    write_costs: bool,
     verbose: bool,
     launcher: str | None,
     executor: str | None,
@@ -178,6 +180,7 @@ def build_command(
         env[abi.ENV_LAUNCHER] = launcher
     options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
     chosen = selection(manifest_file, blob_list, every, blobs)
+    costs_file = shipped_costs(manifest_file, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
     with output.held(directory, say) if directory and not dry_run else nullcontext():
         env = output.environment_of(directory, env) if directory else env
@@ -205,6 +208,9 @@ def build_command(
             click.echo(render(planned, known, options.parallel).rstrip("\n"))
             return
         outcome = compiled(planned, as_json)
+        if costs_file:
+            count = write_shipped(costs_file, read_known_costs(found, env), [e.cost_key for e in found])
+            say(f"{costs_file} says what {count} compiles take")
         if executor:
             found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
         if directory and not outcome.is_interrupted:
@@ -217,6 +223,19 @@ def build_command(
         raise BuildError(
             f"{len(absent)} entries are not in {directory}, {absent[0].relative} for one", "run the same line again"
         )
+
+
+def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
+    """Where a library's bundle has what compiles took. Raises `UsageError` where there is no bundle."""
+    directory = manifest_file.absolute().parent
+    places = [directory / "lazyck" / manifest.library, directory / manifest.root / manifest.library]
+    places += [directory] if manifest_file.name == "manifest" else []
+    for place in places:
+        if place.is_dir():
+            return place / abi.BUNDLE_COSTS
+    raise UsageError(
+        f"{manifest_file}: no bundle beside it, so --write-costs has no place", "give the library that has one"
+    )
 
 
 def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:

@@ -86,6 +86,15 @@ def test_nothing_is_unpacked_for_what_is_cached(lib: LazyLibrary) -> None:
     assert not (lib.cache / ".bundles").exists()
 
 
+def test_unpacking_that_takes_long_is_said(
+    lib: LazyLibrary, archive: Path, tar: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "first").write_text("sleep 3\n")
+    done = call(lib, 1, **tar)
+    assert done.returncode == 0
+    assert f"[lazyck] still unpacking '{archive}' (2.0 s)\n" in done.stderr
+
+
 def test_processes_that_start_at_once_unpack_once(lib: LazyLibrary, tar: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "first").write_text("sleep 0.5\n")
     processes = [start(lib, 1 + i % 4, env=tar) for i in range(8)]

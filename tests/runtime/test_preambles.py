@@ -257,6 +257,16 @@ def test_what_cannot_be_made_is_not_tried_by_every_process(lib: LazyLibrary) -> 
     assert sum("-emit-pch" in line for line in lib.calls.read_text().splitlines()) == 1
 
 
+def test_one_that_others_could_have_written_is_refused(lib: LazyLibrary) -> None:
+    call_first_then_others(lib)
+    (ready,) = made(lib)
+    ready.parent.chmod(0o777)
+    forget_entries(lib)
+    done = lib.call(lib.program(CALL_ALL), env=BACKGROUND)
+    assert done.returncode != 0
+    assert str(ready.parent) in done.stderr
+
+
 def test_the_cache_keeps_eight(lib: LazyLibrary) -> None:
     call_first_then_others(lib)
     (ready,) = made(lib)

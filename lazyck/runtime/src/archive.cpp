@@ -69,6 +69,9 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     command.input = file.get();
     command.output = log.get();
     command.timeout_seconds = k_longest_unpacking;
+    command.beat = [&](double seconds) {
+        say(Level::info, "still unpacking '" + archive + "' (" + seconds_text(seconds) + ")");
+    };
     say(Level::debug, "unpacking '" + archive + "'");
     const Outcome outcome = run_command(command);
     // An unknown ending is judged by what it left, which the caller looks at.

@@ -75,13 +75,15 @@ class OwnImage {
         const Address table = m_frames.begin;
         if (!m_frames.has(table, k_rows) || value_at<unsigned char>(table) != k_version) return {};
         // The pointer to the frames, which is not needed, has four bytes in this form.
-        if ((value_at<unsigned char>(table + 1) & 0x0f) != 0x0b || value_at<unsigned char>(table + 2) != k_count_is_udata4 ||
+        if ((value_at<unsigned char>(table + 1) & 0x0f) != 0x0b ||
+            value_at<unsigned char>(table + 2) != k_count_is_udata4 ||
             value_at<unsigned char>(table + 3) != k_rows_are_datarel_sdata4)
             return {};
         const std::size_t count = value_at<std::uint32_t>(table + 8);
         if (!m_frames.has(table + k_rows, count * 8)) return {};
         const auto start_of = [&](std::size_t row) {
-            return table + static_cast<Address>(static_cast<std::int64_t>(value_at<std::int32_t>(table + k_rows + row * 8)));
+            return table +
+                   static_cast<Address>(static_cast<std::int64_t>(value_at<std::int32_t>(table + k_rows + row * 8)));
         };
         std::size_t low = 0, high = count;  // the first row behind pc
         while (low < high) {
@@ -93,8 +95,8 @@ class OwnImage {
         }
         if (low == 0 || low == count) return {};
         const Extent found = {start_of(low - 1), start_of(low)};
-        const bool is_usable = found.end - found.begin <= k_longest_function &&
-                               is_code(found.begin, found.end - found.begin);
+        const bool is_usable =
+            found.end - found.begin <= k_longest_function && is_code(found.begin, found.end - found.begin);
         return is_usable ? std::optional<Extent>(found) : std::nullopt;
     }
 

@@ -31,8 +31,8 @@ struct CompileRequest {
     Strings private_names;        // by which it calls what its library hides
     double timeout_seconds = 0;   // of each step; 0: none
     double expected_seconds = 0;  // for messages; 0: not known
-    std::function<void(pid_t)> started = [](pid_t) {};                              // hears of each compiler's process
-    std::function<void(const Outcome&)> ended = [](const Outcome&) {};              // and of how it ended
+    std::function<void(pid_t)> started = [](pid_t) {};                  // hears of each compiler's process
+    std::function<void(const Outcome&)> ended = [](const Outcome&) {};  // and of how it ended
     std::function<void()> refused_faster = [] {};  // hears that the compiler fails with those words
     std::function<void(const std::string&)> told_cost = [](const std::string&) {};  // hears what `lazyck-unit` says
     std::function<std::string()> find_change;  // in what the compiler read, since the library was built; "" if none

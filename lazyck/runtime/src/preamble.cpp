@@ -1,7 +1,7 @@
 // <cache>/.preambles/<digest of all that decides what is in it>/, whose modification time tells the last use:
 // preamble<suffix of the source>: the text; pch/: one file for each arch and one for the host, of which clang takes the
-// one that fits; ready: the digests of these, the blobs' directory and the text, put there when all of them are; failed:
-// there is none.
+// one that fits; ready: the digests of these, the blobs' directory and the text, put there when all of them are;
+// failed: there is none.
 #include "preamble.h"
 
 #include <fcntl.h>
@@ -87,8 +87,7 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
 }  // namespace
 
 bool has_preambles(const RecipeRow& recipe) {
-    const bool is_clang =
-        !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
+    const bool is_clang = !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
     return !recipe.link.empty() && (recipe.toolchain == "rocm" || is_clang);
 }
 

@@ -192,6 +192,14 @@ void Store::announce(const std::string& blob, const std::string& first) {
     m_jobs->put_behind(blob, first);
 }
 
+Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
+    for (const std::string& root : m_places.roots) {
+        const std::string shipped = root + "/" + manifest.library() + "/" LAZYCK_BUNDLE_COSTS;
+        if (is_file(shipped)) return costs.guess(shipped);
+    }
+    return costs.guess();
+}
+
 std::string Store::name_of(const ManifestView& manifest) const {
     if (!m_config.name.empty()) return m_config.name;
     const std::string baked = manifest.cache_name();
@@ -434,7 +442,7 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));
     request.directory = place;
-    const Guess guess = cache.costs(key_of(manifest, blob, archs)).guess();
+    const Guess guess = this->guess(manifest, cache.costs(key_of(manifest, blob, archs)));
     const std::string what = "the headers of " + visible(blob.name);
     const HeldSlot slot(*m_jobs);
     const CompileSlot shared(
@@ -495,7 +503,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const std::string path = cache.entry_path(key);
     const std::string what = visible(blob.name) + " for " + key.arch_label();
     const Costs costs = cache.costs(key);
-    const Guess guess = costs.guess();
+    const Guess guess = this->guess(manifest, costs);
     EntryLookup found;
     const auto look_up = [&] {
         found = look_up_entry(cache, key, symbols);

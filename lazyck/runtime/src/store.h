@@ -100,8 +100,8 @@ class Store {
     // Has the next compile try again to write where writing failed before.
     void forget_bad_places();
 
-    // Between the two another thread makes `blob` ready, after `first` has got a slot or `needs_no_slot`: compiles leave
-    // slots to it.
+    // Between the two another thread makes `blob` ready, after `first` has got a slot or `needs_no_slot`: compiles
+    // leave slots to it.
     void announce(const std::string& blob, const std::string& first);
     void withdraw() { --m_announced; }
     void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
@@ -129,6 +129,8 @@ class Store {
 
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
+    // What compiling may take, by what this cache knows, and what came with the library.
+    Guess guess(const ManifestView& manifest, const Costs& costs) const;
     std::string name_of(const ManifestView& manifest) const;
     struct Source {
         std::string root, path;
