@@ -390,11 +390,12 @@ void Store::check_source_of(const Source& source, const ManifestView& manifest, 
 }
 
 std::string Store::preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    return preamble_key(manifest, manifest.blob(index), archs);
+    const BlobRow blob = manifest.blob(index);
+    return preamble_key(manifest, blob, archs, source_of(manifest, blob, *caches(manifest)->own()));
 }
 
-std::string Store::preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) {
-    const Source source = source_of(manifest, blob, *caches(manifest)->own());
+std::string Store::preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
+                                const Source& source) {
     const std::string text = read_text(source.path);
     const std::string_view preamble = preamble_of(text);
     if (preamble.empty()) return "";
@@ -408,9 +409,7 @@ std::string Store::preamble_key(const ManifestView& manifest, const BlobRow& blo
     return hash(all.append(preamble)).hex();
 }
 
-std::string Store::find_preamble(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
-                                 const Cache& cache) {
-    const std::string key = preamble_key(manifest, blob, archs);
+std::string Store::find_preamble(const std::string& key, const Cache& cache) {
     const std::string place = preamble_place(cache, key);
     if (key.empty() || !is_directory(place)) return "";
     open_trusted_directory(place, k_depth_of_preambles + 1);
@@ -563,7 +562,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     std::string preamble;
     // With a launcher the command is one that it knows: what it keeps is found by the command.
     if (m_config.has_preambles && m_config.launcher.empty() && request.kernel.empty()) {
-        preamble = find_preamble(manifest, blob, key.archs, cache);
+        preamble = find_preamble(preamble_key(manifest, blob, key.archs, source), cache);
         if (!preamble.empty()) request.faster = preamble_words(preamble, source.path);
     }
     bool is_preamble_refused = false;

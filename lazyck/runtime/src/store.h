@@ -147,11 +147,11 @@ class Store {
                                  bool may_compile, Cache& cache);
     std::optional<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
                                            bool may_compile, Cache& cache);
-    std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs);
-    // The directory of the blob's preamble, if there is one; "": none. Throws CompileError where others could have
-    // written it.
-    std::string find_preamble(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
-                              const Cache& cache);
+    static std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
+                                    const Source& source);
+    // The directory of the preamble of that key, if there is one; "": none. Throws CompileError where others could
+    // have written it.
+    static std::string find_preamble(const std::string& key, const Cache& cache);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;
