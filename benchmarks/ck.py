@@ -91,8 +91,8 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
     cost = f"; making one {making.cpu:.1f} s, {making.wall:.1f} s wall"
     return [
         row("ck-first-wall", "compile of a CK blob by a first call, wall, a second core free", "first", "wall", 0.85),
-        row("ck-preamble-wall", "the same with a precompiled preamble at hand", "later", "wall", 0.66, cost),
-        row("ck-preamble", "the same, CPU", "later", "cpu", 0.85),
+        row("ck-preamble-wall", "compile of a CK blob with a precompiled preamble at hand, wall", "later", "wall", 0.66, cost),
+        row("ck-preamble", "compile of a CK blob with a precompiled preamble at hand, CPU", "later", "cpu", 0.85),
     ]
 
 

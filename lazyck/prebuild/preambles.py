@@ -1,6 +1,6 @@
 """Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
 
-Measured on Composable Kernel: they are 16 to 58 % of a blob's compile (docs/cli.md). They are made in the cache, which
+Measured on Composable Kernel: they are a quarter to a half of a blob's compile (docs/performance.md). They are made in the cache, which
 keeps the last eight.
 """
 
