@@ -88,11 +88,12 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
         each = ", ".join(f"{a:.1f} s / {b:.1f} s" for a, b in zip(mine, plain, strict=True))
         return Row(name, claim, sum(mine) / sum(plain), "×", most, "clang's own order", f"{what} of each: {each}{more}")
 
+    with_one = "compile of a CK blob with a precompiled preamble at hand"
     cost = f"; making one {making.cpu:.1f} s, {making.wall:.1f} s wall"
     return [
         row("ck-first-wall", "compile of a CK blob by a first call, wall, a second core free", "first", "wall", 0.85),
-        row("ck-preamble-wall", "compile of a CK blob with a precompiled preamble at hand, wall", "later", "wall", 0.66, cost),
-        row("ck-preamble", "compile of a CK blob with a precompiled preamble at hand, CPU", "later", "cpu", 0.85),
+        row("ck-preamble-wall", f"{with_one}, wall", "later", "wall", 0.66, cost),
+        row("ck-preamble", f"{with_one}, CPU", "later", "cpu", 0.85),
     ]
 
 

@@ -1,7 +1,7 @@
 """Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
 
-Measured on Composable Kernel: they are a quarter to a half of a blob's compile (docs/performance.md). They are made in the cache, which
-keeps the last eight.
+Measured on Composable Kernel: they are a quarter to a half of a blob's compile (docs/performance.md). They are made in
+the cache, which keeps the last eight.
 """
 
 from __future__ import annotations
