@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import struct
@@ -173,9 +174,21 @@ def replace_program(path: Path, text: str) -> None:
     new.replace(path)
 
 
+def is_held(directory: Path) -> bool:
+    """Whether a process has the directory locked, as hold_directory and StagingDirectory of the runtime lock it."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Patient) -> None:
     script = patient.lib.compiler.read_text()
-    replace_program(patient.lib.compiler, script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.5\n", 1))
+    replace_program(patient.lib.compiler, script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 20\n", 1))
     try:
         process = patient.start()
         while not list(patient.cache.glob(".staging/add-*")):
@@ -184,6 +197,10 @@ def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Pat
         process.communicate()
         (left,) = patient.cache.glob(".staging/add-*")
         assert left.name.startswith(f"add-{process.pid}@{os.uname().nodename}-")
+        # What it had started is killed with it, but has its own time to die in, and holds the directory until then.
+        deadline = time.monotonic() + 30
+        while is_held(left) and time.monotonic() < deadline:
+            time.sleep(0.01)
         os.utime(left, (time.time() - 3600,) * 2)
     finally:
         replace_program(patient.lib.compiler, script)
