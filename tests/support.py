@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,3 +59,11 @@ def machine_params(*machines: Machine) -> list[object]:
 on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
 
 Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    """Until it is; fails when it is not within that time."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)

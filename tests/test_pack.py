@@ -131,9 +131,9 @@ def test_a_damaged_entry_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp_path:
     said = pack(lazyck, bundle, "--all", "--arch", "gfx942", "--no-build", "--tar", tmp_path / "k.tar", status=1)
     assert "two (gfx942)" in said
     pack(lazyck, bundle, "--all", "--arch", "gfx942", "--tar", tmp_path / "k.tar")  # compiled again
-    (tmp_path / "cut").write_bytes(bytes(data[:100]))
+    entry.write_bytes(bytes(data[:100]))
     with pytest.raises(LazyckError, match="changed while"):
-        Item(tmp_path / "cut", Path("x")).read()  # type: ignore[arg-type]
+        Item(entry, Path("x")).read()  # type: ignore[arg-type]
 
 
 def test_what_does_not_compile_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import abi
+from lazyck import abi, trailer
 from lazyck.cache.entries import CacheEntry, parse
 from lazyck.directory import RefusedError, opened_in
 from lazyck.manifest import Manifest, Recipe
@@ -20,7 +20,6 @@ from lazyck.visible import visible
 
 _SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
 _MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine
-_TRAILER_SIZE, _TRAILER_MAGIC = 64, b"LAZYCKEN"
 _HEAD_SIZE = 20  # of an ELF file, with its machine
 _LONGEST_COMMAND = 16 << 20
 # What a placeholder of a recipe has become in a command.
@@ -41,19 +40,23 @@ class Difference:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Whether the entry is there; if not, what is wrong with it, or the nearest other one and how that differs."""
+    """Whether the entry is there, and which others were made of the same text; if not, what is wrong with it, or the
+    nearest other one and how that differs."""
 
     entry: Entry
     problem: str = ""
     nearest: CacheEntry | None = None
     differences: tuple[Difference, ...] = ()
+    same_text: tuple[CacheEntry, ...] = ()
 
 
 def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str) -> Explanation:
     """Explain one entry; `others` are entries of that blob, and `extra_key` what LAZYCK_EXTRA_CACHE_KEY says."""
-    if entry.cached:
-        return Explanation(entry)
     candidates = [o for o in others if o.path != entry.path]
+    if entry.cached:
+        text = _text_of(entry.path)
+        same = [o for o in candidates if text and _text_of(o.path) == text]
+        return Explanation(entry, same_text=tuple(sorted(same, key=lambda o: o.made)))
     if os.path.lexists(entry.path):
         return Explanation(entry, problem_of(entry.path, manifest.machine))
     scored = [(differences(manifest, entry, o, extra_key), o) for o in candidates]
@@ -63,18 +66,27 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
     return Explanation(entry, "", nearest, found)
 
 
+def _text_of(path: Path) -> str:
+    """Of an entry's trailer, as far as it can be read."""
+    try:
+        with opened_in(path.parents[3], path) as f:
+            found = trailer.read(f)
+    except (RefusedError, OSError):
+        return ""
+    return found.text if found else ""
+
+
 def problem_of(path: Path, machine: str) -> str:
     """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
     try:
         with opened_in(path.parents[3], path) as f:
             head = f.read(_HEAD_SIZE)
-            f.seek(max(0, f.seek(0, os.SEEK_END) - _TRAILER_SIZE))
-            trailer = f.read(_TRAILER_SIZE)
+            found = trailer.read(f)
     except RefusedError as e:
         return e.message
     except OSError as e:
         return f"it cannot be read: {e.strerror}"
-    if not trailer.startswith(_TRAILER_MAGIC) or len(trailer) < _TRAILER_SIZE or len(head) < _HEAD_SIZE:
+    if found is None or len(head) < _HEAD_SIZE:
         return "it is cut short, or was not written by lazyck"
     is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
     if machine and is_for != machine:
@@ -129,7 +141,10 @@ def read_command(log: Path) -> list[str] | None:
     try:
         with opened_in(log.parents[3], log) as f:
             line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
-        return shlex.split(line[2:]) if line.startswith("$ ") else None
+        words = shlex.split(line[2:]) if line.startswith("$ ") else None
+        # lazyck-unit before the project's own command (units/src/main.cpp)
+        is_led = words is not None and words[1:2] in (["hip-object"], ["hip-text"]) and "--" in words
+        return words[words.index("--") + 1 :] if words and is_led else words
     except (RefusedError, OSError, ValueError):
         return None
 
@@ -173,7 +188,8 @@ def render(explanation: Explanation, now: float) -> str:
     e = explanation
     head = f"{visible(e.entry.name)} for {visible(e.entry.shown_arch)}"
     if e.entry.cached:
-        return f"{head}: hit\n  entry       {visible(str(e.entry.path))}"
+        same = [f"  same text   {visible(str(o.path))}" for o in e.same_text]
+        return "\n".join([f"{head}: hit", f"  entry       {visible(str(e.entry.path))}", *same])
     lines = [f"{head}: miss", f"  looked for  {visible(str(e.entry.path))}"]
     if e.problem:
         lines.append(f"  it is there, and not taken: {e.problem}")

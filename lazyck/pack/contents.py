@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from lazyck import trailer
 from lazyck.config import number
 from lazyck.directory import opened_in
 from lazyck.errors import LazyckError
@@ -16,8 +17,6 @@ from lazyck.visible import visible
 # Where the runtime looks for entries that came with the library, seen from the library's directory.
 PLACE = PurePosixPath("lazyck/cache")
 EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: what a file is dated when nothing else says
-_TRAILER_SIZE = 64
-_TRAILER_MAGIC = b"LAZYCKEN"
 _MOST_NAMES = 10
 
 
@@ -35,7 +34,7 @@ class Item:
                 data = file.read()
         except OSError as e:
             raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", "run the same line again") from e
-        if data[-_TRAILER_SIZE:][: len(_TRAILER_MAGIC)] != _TRAILER_MAGIC:
+        if trailer.parse(data) is None:
             raise LazyckError(f"{self.source}: changed while it was packed", "run the same line again")
         return data
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import abi
+from lazyck import abi, trailer
 from lazyck.errors import FormatError
 from lazyck.files import open_regular
 
@@ -21,7 +21,6 @@ _KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PART = r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}"
 _NAME = re.compile(rf"{_PART}/{_PART}/{_PART}-[0-9a-f]{{16}}\.so", re.ASCII)
-_TRAILER_SIZE, _TRAILER_MAGIC = 64, b"LAZYCKEN"  # runtime/src/entry.cpp
 LONGEST_NAME = 1000
 
 
@@ -81,14 +80,20 @@ class EntryName:
 
 def key_in(path: Path) -> str:
     """The key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
+    return _trailer_of(path).key
+
+
+def answers_to(path: Path, key_id: str) -> bool:
+    """Whether an entry's file is for that key, be it its own or that of its text. Raises `FormatError`, `OSError`."""
+    return _trailer_of(path).answers_to(key_id)
+
+
+def _trailer_of(path: Path) -> trailer.Trailer:
     with open_regular(path) as f:
-        size = f.seek(0, 2)
-        f.seek(max(0, size - _TRAILER_SIZE))
-        trailer = f.read(_TRAILER_SIZE)
-    if len(trailer) < _TRAILER_SIZE or trailer[:8] != _TRAILER_MAGIC:
+        found = trailer.read(f)
+    if found is None:
         raise FormatError(f"{path}: cut short, or not written by lazyck")
-    low, high = (int.from_bytes(trailer[at : at + 8], "little") for at in (40, 48))
-    return f"{high:016x}{low:016x}"
+    return found
 
 
 def contents_name(sha256: str) -> str:

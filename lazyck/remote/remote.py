@@ -15,7 +15,7 @@ from lazyck.errors import FormatError, RemoteError
 from lazyck.remote.contents import Contents, opened
 from lazyck.remote.down import Memory
 from lazyck.remote.lease import Lease
-from lazyck.remote.names import EntryName, contents_name, key_in
+from lazyck.remote.names import EntryName, answers_to, contents_name
 from lazyck.remote.place import Place, TierDown
 from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, decode, encode
 from lazyck.remote.sign import Keys, read_signer, read_trusted
@@ -219,7 +219,7 @@ class Remote:
     def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
         def problem_of(path: Path) -> str:
             try:
-                is_right = key_in(path) == record.entry.key_id
+                is_right = answers_to(path, record.entry.key_id)
             except FormatError:
                 is_right = False
             return "" if is_right else "its contents are an entry for something else"

@@ -44,6 +44,9 @@ def build_program(store: Path, compiler: Sequence[str]) -> Path:
     with FileLock(made.parent / ".lock"):
         if not made.is_file():
             write_if_different(made.parent / "lazyck_abi.h", abi.render_header().encode())
+            # what this state of the program makes may be other than what another makes of the same text
+            itself = f'#pragma once\n#define LAZYCK_UNITS_DIGEST "{source_digest()}"\n'
+            write_if_different(made.parent / "lazyck_units.h", itself.encode())
             temporary = made.with_suffix(".new")
             source = made.with_suffix(".cpp")
             write_if_different(source, together(SOURCES.glob("*.cpp")))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library, counting_compiler
-from support import REPOSITORY
+from support import REPOSITORY, wait_until
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 # Prints the result, then what the library counted.
@@ -31,13 +31,6 @@ int main() {
 }
 """
 Hosts = Callable[..., dict[str, str]]
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ struct EntryKey {
     std::string toolchain_id;
     std::string salt;
     std::uint16_t machine = 0;
+    bool is_text = false;  // of the text that entries are made of (see texts.h); no part of the id
 
     // All of the above, for the entry's own record of what it is.
     Digest id() const;

@@ -1,6 +1,7 @@
 #include "compile.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "private_names.h"
 #include "process.h"
 #include "staging.h"
+#include "texts.h"
 
 namespace lazyck::rt {
 
@@ -40,6 +42,7 @@ class Compilation {
  public:
     Compilation(const CompileRequest& request, Cache& cache, const EntryKey& key)
         : m_request(request),
+          m_cache(cache),
           m_key(key),
           m_what(visible(request.blob) + " for " + request.arch_label),
           m_staging(cache.staging_prefix(key), k_depth_of_staging),
@@ -61,16 +64,18 @@ class Compilation {
         m_plan = make_plan(request.recipe, values);
     }
 
-    UniqueFd run() {
+    Made run() {
         const double expected = m_request.expected_seconds;
         say(Level::info,
             "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
         if (m_plan.link.empty()) {
             run_step("compile", m_plan.compile, "blob.so");
         } else {
-            if (!is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
-            name_privately();
-            run_step("link", m_plan.link, "blob.so");
+            if (!is_known_by_text() && !is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
+            if (!m_is_taken_over) {
+                name_privately();
+                run_step("link", m_plan.link, "blob.so");
+            }
         }
         UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
@@ -83,11 +88,14 @@ class Compilation {
             fail_here("the bundle was changed while it was compiled from: " + change,
                       "what is made of it must not go into the cache under a key that says otherwise", {false, 0});
         }
-        seal_entry(output.get(), m_key.id());
+        seal_entry(output.get(), m_key.id(), m_text.is_text ? m_text.id() : Digest());
         keep_log();
         publish(m_staging.fd(), "blob.so", m_entry);
-        say(Level::info, "compiled " + m_what + " in " + seconds_text(seconds_since(m_start)));
-        return output;
+        if (m_text.is_text) keep_text(m_cache, m_text, m_key);
+        say(Level::info, (m_is_taken_over ? "took over " : "compiled ") + m_what + " in " +
+                             seconds_text(seconds_since(m_start)) +
+                             (m_is_taken_over ? ": what its compiler reads is what an entry was made of" : ""));
+        return {std::move(output), m_text, m_is_taken_over};
     }
 
  private:
@@ -96,6 +104,14 @@ class Compilation {
         if (!object) fail_system("cannot open '" + m_staging.path() + "/" + k_object + "'", errno);
         const std::string fault = give_private_names(object.get(), m_request.private_names);
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
+    }
+
+    bool is_known_by_text() {
+        if (m_request.text.empty()) return false;
+        Strings argv = m_request.text;
+        argv.insert(argv.end(), m_plan.compile.begin(), m_plan.compile.end());
+        run(argv);
+        return m_is_taken_over;
     }
 
     bool is_compiled_faster() {
@@ -117,6 +133,42 @@ class Compilation {
         return false;
     }
 
+    // Whether the command is one of `lazyck-unit` that asks for what is made of a text (units/src/asking.h).
+    bool asks(const Strings& argv) const {
+        if (!m_request.find_text || !m_request.launcher.empty() || argv.size() < 2) return false;
+        return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
+    }
+
+    // Of what lazyck-unit has left of its own, and of what follows its work here.
+    Digest digest_of_text() const {
+        std::string all = read_text(
+            open_at(m_staging.fd(), m_plan.link.empty() ? "blob.so.text" : "blob.o.text", O_RDONLY).get(), 0, SIZE_MAX);
+        if (all.empty()) return {};
+        for (const Strings* words : {&m_request.recipe.link, &m_request.private_names, &m_request.symbols})
+            all += '\0' + shell_join(*words);
+        return hash(all);
+    }
+
+    // Whether there may be another question.
+    bool answer(int asker) noexcept {
+        char question[64];
+        if (recv(asker, question, sizeof question, 0) <= 0) return false;
+        try {
+            const Digest text = digest_of_text();
+            m_text = text == Digest() ? EntryKey() : key_of_text(m_key, text);
+            if (const UniqueFd entry = m_text.is_text ? m_request.find_text(m_text) : UniqueFd()) {
+                const UniqueFd copy = open_at(m_staging.fd(), "blob.so", O_WRONLY | O_CREAT | O_TRUNC);
+                if (!copy) fail_system("cannot write '" + m_staging.path() + "/blob.so'", errno);
+                copy_library(entry.get(), copy.get());
+                m_is_taken_over = true;
+            }
+        } catch (const std::exception& e) {
+            say(Level::debug, std::string("not taken over: ") + e.what());
+            m_text = {};
+        }
+        return send(asker, m_is_taken_over ? "y" : "n", 1, MSG_NOSIGNAL) == 1;
+    }
+
     Outcome run(const Strings& argv) {
         const std::string line = shell_join(argv);
         say(Level::debug, line);
@@ -136,6 +188,16 @@ class Compilation {
             say(Level::info, "still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
                                  (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
         };
+        UniqueFd ours, theirs;
+        int ends[2];
+        if (asks(argv) && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+            ours = UniqueFd(ends[0]);
+            theirs = UniqueFd(ends[1]);
+            command.environment.emplace_back(LAZYCK_UNIT_ASKS "=1");
+            command.input = theirs.get();
+            command.question = ours.get();
+            command.asked = [&] { return answer(ours.get()); };
+        }
         const Outcome outcome = run_command(command);
         m_request.ended(outcome);
         return outcome;
@@ -144,7 +206,7 @@ class Compilation {
     void run_step(const char* name, const Strings& argv, const char* product) {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
         const Outcome outcome = run(argv);
-        const bool has_product = is_file_in(m_staging.fd(), product);
+        const bool has_product = m_is_taken_over || is_file_in(m_staging.fd(), product);
         // An unknown ending is judged by what it left; the checks before publishing look into it.
         if (outcome.ending == Ending::succeeded && has_product) {
             const UniqueFd cost = open_at(m_staging.fd(), (std::string(product) + ".cost").c_str(), O_RDONLY);
@@ -238,7 +300,10 @@ class Compilation {
     }
 
     const CompileRequest& m_request;
+    Cache& m_cache;
     const EntryKey& m_key;
+    EntryKey m_text;  // of what is compiled, where `lazyck-unit` has said
+    bool m_is_taken_over = false;
     std::string m_what;
     StagingDirectory m_staging;
     std::string m_entry, m_log;
@@ -251,7 +316,7 @@ class Compilation {
 
 }  // namespace
 
-UniqueFd compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
+Made compile_entry(const CompileRequest& request, Cache& cache, const EntryKey& key) {
     return Compilation(request, cache, key).run();
 }
 

@@ -184,6 +184,8 @@ Config read_config() {
     if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
         config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;
     if (!environment(LAZYCK_ENV_PREAMBLES).empty()) config.has_preambles = read_switch(LAZYCK_ENV_PREAMBLES);
+    if (!environment(LAZYCK_ENV_TEXT_KEYS).empty())
+        config.has_text_keys = config.has_all_text_keys = read_switch(LAZYCK_ENV_TEXT_KEYS);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();

@@ -19,6 +19,8 @@ struct Config {
     bool is_jit_disabled = false;
     ByKernelChoice by_kernel = ByKernelChoice::by_cost;
     bool has_preambles = true;       // precompiled ones are made and taken
+    bool has_text_keys = true;       // entries are found by the text that they were made of, too
+    bool has_all_text_keys = false;  // also where making the text costs more than it saves, mostly
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // compilers at a time
     bool has_remote = false;         // whether there are remote caches; which, their helper reads

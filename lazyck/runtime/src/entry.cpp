@@ -1,6 +1,7 @@
 // trailer (64 bytes, little endian, behind the ELF image, where the loader never looks):
-//     "LAZYCKEN" version:u32 reserved:u32 image_size:u64 digest:u64[2] key:u64[2] reserved:u64
-// `digest` covers the image, `key` is EntryKey::id(). History: version 1, the first.
+//     "LAZYCKEN" version:u32 reserved:u32 image_size:u64 digest:u64[2] key:u64[2] text:u64
+// `digest` covers the image, `key` is EntryKey::id(); `text` is the lower half of the id of the text's key that the
+// entry was made of, or 0. History: version 1, the first; `text` was reserved.
 //
 // Reading a megabyte costs several times what loading it does, so an entry that was found whole is not read again until
 // it is touched. Beside it lies "<entry>.seen", for one of another cache "<own root>/.seen/<hash of its path>":
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -36,7 +38,7 @@ constexpr char k_seen[] = ".seen";
 struct Trailer {
     char magic[8];
     std::uint32_t version, reserved;
-    std::uint64_t image_size, digest_low, digest_high, key_low, key_high, reserved_too;
+    std::uint64_t image_size, digest_low, digest_high, key_low, key_high, text;
 };
 static_assert(sizeof(Trailer) == 64, "the trailer is a file format");
 
@@ -140,12 +142,14 @@ std::string check_whole(const MappedFile& file, Trailer& trailer) {
 }
 
 // What is wrong with the file as an entry for `key`, or "".
-std::string check(const MappedFile& file, const Digest& key, std::uint16_t machine) {
+std::string check(const MappedFile& file, const EntryKey& key) {
     Trailer trailer;
     const std::string problem = check_whole(file, trailer);
     if (!problem.empty()) return problem;
-    if (Digest{trailer.key_low, trailer.key_high} != key) return "an entry for something else";
-    return problem_of(ElfView(file.data(), trailer.image_size), machine);
+    const Digest id = key.id();
+    const bool is_for_key = key.is_text ? trailer.text == id.low : Digest{trailer.key_low, trailer.key_high} == id;
+    if (!is_for_key) return "an entry for something else";
+    return problem_of(ElfView(file.data(), trailer.image_size), key.machine);
 }
 
 // In the order of `symbols`.
@@ -173,7 +177,7 @@ EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, co
     if (!recall(note, st, id, symbols, result.entry)) {
         MappedFile file;
         const int map_error = file.map(fd.get());
-        result.problem = map_error != 0 ? system_text(map_error) : check(file, id, key.machine);
+        result.problem = map_error != 0 ? system_text(map_error) : check(file, key);
         if (!result.problem.empty()) return result;
         const ElfView elf(file.data(), file.size());
         result.entry.functions = functions_of(elf, path, symbols);
@@ -239,7 +243,7 @@ std::string find_missing(const ElfView& elf, const Strings& symbols) {
 std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols) {
     MappedFile file;
     if (const int error = file.map(fd)) return system_text(error);
-    const std::string problem = check(file, key.id(), key.machine);
+    const std::string problem = check(file, key);
     return problem.empty() ? find_missing(ElfView(file.data(), file.size()), symbols) : problem;
 }
 
@@ -251,7 +255,7 @@ std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols) {
     return problem.empty() ? find_missing(elf, symbols) : problem;
 }
 
-void seal_entry(int fd, const Digest& key) {
+void seal_entry(int fd, const Digest& key, const Digest& text) {
     Trailer trailer = {};
     {
         MappedFile file;
@@ -264,6 +268,7 @@ void seal_entry(int fd, const Digest& key) {
         trailer.digest_high = digest.high;
         trailer.key_low = key.low;
         trailer.key_high = key.high;
+        trailer.text = text.low;
     }
     // A linker makes what the umask allows; an entry that others can write is not loaded.
     struct stat st;
@@ -271,6 +276,13 @@ void seal_entry(int fd, const Digest& key) {
     const bool is_written = is_ours && write_all(fd, {reinterpret_cast<const char*>(&trailer), sizeof trailer});
     // On disk before it has a name: else a power cut could leave an entry with a name and without contents.
     if (!is_written || fsync(fd) != 0) fail_system("cannot write what was compiled", errno);
+}
+
+void copy_library(int entry, int to) {
+    MappedFile file;
+    if (const int error = file.map(entry)) fail_system("cannot read an entry", error);
+    const std::size_t size = file.size() - std::min(file.size(), sizeof(Trailer));
+    if (!write_all(to, {reinterpret_cast<const char*>(file.data()), size})) fail_system("cannot copy an entry", errno);
 }
 
 }  // namespace lazyck::rt

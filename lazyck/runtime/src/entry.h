@@ -17,7 +17,7 @@ namespace lazyck::rt {
 // A verified entry: where it lies and where its functions are.
 struct Entry {
     std::string path;
-    std::string origin;  // "cache", "tier <root>", "remote <URL>" or "compiled"
+    std::string origin;  // "cache", "tier <root>", "remote <URL>", "text" or "compiled"
     double seconds = 0;  // that compiling took, if this process did it
     long peak_kib = 0;
     std::shared_ptr<CheckedFile> file;     // what was verified, whatever lies at the path by now
@@ -55,7 +55,11 @@ std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols
 // "". Throws CompileError when it cannot be read.
 std::string find_fault(int fd, std::uint16_t machine, const Strings& symbols);
 
-// Appends the trailer to the library that is open as `fd`, to read and to append. Throws CompileError.
-void seal_entry(int fd, const Digest& key);
+// Appends the trailer to the library that is open as `fd`, to read and to append; with the id of the text's key that it
+// was made of, or zeros. Throws CompileError.
+void seal_entry(int fd, const Digest& key, const Digest& text = {});
+
+// Writes the library of an entry that is whole, without its trailer, to the empty file `to`. Throws CompileError.
+void copy_library(int entry, int to);
 
 }  // namespace lazyck::rt

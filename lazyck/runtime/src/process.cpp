@@ -62,9 +62,9 @@ std::string find_program(const Command& command) {
 
 // What the processes below tell us through a pipe.
 struct Report {
-    enum Kind : int { failed, started, ended } kind;
-    int value;      // errno value, process id, status as wait4(2) gives it
-    long peak_kib;  // with `ended`
+    enum Kind : int { failed, started, ended, asked } kind;  // the last: see Command::question
+    int value;                                               // errno value, process id, status as wait4(2) gives it
+    long peak_kib;                                           // with `ended`
 };
 
 // What they read. They share our memory: all of this is made before, and outlives them.
@@ -282,10 +282,12 @@ class Running {
     int error() const { return m_error; }
 
     // The next report, waited for at most so long; nothing when the time is up; `ended` with value -1 when the watcher
-    // has ended without a word.
-    std::optional<Report> next(double seconds) {
-        pollfd wanted = {m_reports.get(), POLLIN, 0};
-        if (poll(&wanted, 1, static_cast<int>(std::clamp(seconds * 1000 + 1, 1.0, 30000.0))) <= 0) return std::nullopt;
+    // has ended without a word. `question`: see Command.
+    std::optional<Report> next(double seconds, int question) {
+        pollfd wanted[] = {{m_reports.get(), POLLIN, 0}, {question, POLLIN, 0}};
+        const int timeout = static_cast<int>(std::clamp(seconds * 1000 + 1, 1.0, 30000.0));
+        if (poll(wanted, 2, timeout) <= 0) return std::nullopt;
+        if (wanted[0].revents == 0) return Report{Report::asked, 0, 0};
         Report report;
         const ssize_t size = read(m_reports.get(), &report, sizeof report);
         if (size < 0 && errno == EINTR) return std::nullopt;
@@ -324,6 +326,7 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
     WaitNotice notice;
     pid_t pid = 0;
     bool has_timed_out = false;
+    int question = command.question;
     while (true) {
         double patience = notice.left();
         if (!has_timed_out && command.timeout_seconds > 0) {
@@ -333,7 +336,11 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
                 kill_tree(pid);
             }
         }
-        if (const auto report = running.next(patience)) {
+        if (const auto report = running.next(patience, question)) {
+            if (report->kind == Report::asked) {
+                if (!command.asked()) question = -1;
+                continue;
+            }
             if (report->kind == Report::failed) {
                 return {Ending::failed, "cannot start '" + program + "': " + system_text(report->value), false};
             }

@@ -16,9 +16,13 @@ struct Command {
     int directory = -1;          // where it runs; -1: here
     int input = -1;              // stdin; -1: /dev/null
     int output = -1;             // stdout and stderr
+    int question = -1;           // our end of a socket whose other end it has
     double timeout_seconds = 0;  // after that it is killed, with all that it started; 0: never
     std::function<void(pid_t)> started = [](pid_t) {};
     std::function<void(double)> beat = [](double) {};  // see run_command
+    // Is called where there is something to read from `question`. False: there will be nothing more. Must not throw:
+    // the command would wait for its answer.
+    std::function<bool()> asked = [] { return false; };
 };
 
 enum class Ending {

@@ -164,11 +164,15 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
             const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
             if (!is_ours || fsync(file.get()) != 0) fail_system("cannot keep what was fetched", errno);
             const std::string path = m_cache.entry_path(m_key);
+            ++m_counters.hits;
+            if (m_key.is_text) {
+                send("kept " + path);
+                return file;
+            }
             const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
             if (log && write_all(log.get(), "[fetched from " + visible(m_label) + "]\n"))
                 publish(m_staging.fd(), "log", m_cache.log_path(m_key));
             publish(m_staging.fd(), k_fetched, path);
-            ++m_counters.hits;
             send("kept " + path);
             return file;
         }
@@ -180,6 +184,6 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
     return UniqueFd();
 }
 
-void RemoteEntry::made() { send("made " + m_cache.entry_path(m_key)); }
+void RemoteEntry::made(const std::string& path) { send("made " + path); }
 
 }  // namespace lazyck::rt

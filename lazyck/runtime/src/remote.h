@@ -34,16 +34,16 @@ class RemoteEntry {
     // would fail too. The caller holds the blob's lock.
     RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters);
 
-    // The entry, published in the cache and open, once it was found, is whole and defines `symbols`; else empty, and
-    // then, if the caller may compile, other hosts wait for it, where the remotes can tell them, until it says `made`
-    // or this object ends.
+    // The entry, published in the cache and open (for the key of a text open, and not published), once it was found, is
+    // whole and defines `symbols`; else empty, and then, if the caller may compile, other hosts wait for it, where the
+    // remotes can tell them, until it says `made` or this object ends.
     UniqueFd fetch(const Strings& symbols);
 
     // Which remote had it, after a fetch that succeeded.
     const std::string& label() const { return m_label; }
 
-    // Has the entry, which is published now, sent on in the background.
-    void made();
+    // Has the entry at `path` of the cache, which is published now, sent on in the background.
+    void made(const std::string& path);
 
  private:
     enum class Answer { hit, miss };
@@ -55,7 +55,7 @@ class RemoteEntry {
 
     const RemoteRequest m_request;
     Cache& m_cache;
-    const EntryKey& m_key;
+    const EntryKey m_key;
     RemoteCounters& m_counters;
     StagingDirectory m_staging;
     UniqueFd m_socket;

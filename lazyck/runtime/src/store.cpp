@@ -23,6 +23,7 @@
 #include "preamble.h"
 #include "process.h"
 #include "slots.h"
+#include "texts.h"
 #include "trim.h"
 
 namespace lazyck::rt {
@@ -34,6 +35,7 @@ constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
 constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // what large CUDA files take
 constexpr char k_preambles[] = ".preambles";
 constexpr unsigned k_depth_of_preambles = 1;
+constexpr double k_least_worth_a_text = 4;    // seconds that a compile takes: the text takes half a second
 constexpr std::size_t k_least_sharing = 8;    // blobs, for a preamble to be worth what it takes
 constexpr std::size_t k_most_looked_at = 16;  // of them, to know how many there are
 
@@ -58,10 +60,9 @@ class HeldSlot {
     unsigned m_count = 1;
 };
 
-// The words before a blob's compile step by which it compiles host and device code at the same time; none where nothing
-// can.
-Strings words_beside(const ManifestView& manifest, const BlobRow& blob, const std::string& root,
-                     const std::string& source) {
+// The words before a HIP blob's compile step by which `lazyck-unit` does `what` for it; none where there are none.
+Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& root,
+                      const std::string& source) {
     if (!blob.has_parts) return {};
     const Strings words = manifest.recipe(blob.host_recipe).compile;
     if (words.size() < 2 || words[1] != "hip-entry") return {};
@@ -70,7 +71,7 @@ Strings words_beside(const ManifestView& manifest, const BlobRow& blob, const st
     RecipeRow program;
     program.compile = {words[0]};
     const Strings path = make_plan(program, values).compile;
-    return {path.at(0), "hip-object", "-", source, k_object, "--"};
+    return {path.at(0), what, "-", source, k_object, "--"};
 }
 
 std::string preamble_place(const Cache& cache, const std::string& key) {
@@ -522,7 +523,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         quarantine(path, found.problem);
     }
     const double remote_begin = now_seconds();
-    std::optional<RemoteEntry> remote = ask_remotes(what, guess, key, may_compile, cache);
+    const std::unique_ptr<RemoteEntry> remote = ask_remotes(what, guess, key, may_compile, cache);
     if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
         const std::string origin = "remote " + remote->label();
         tell_wait(event, origin.c_str(), remote_begin, cache);
@@ -570,13 +571,26 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     request.find_change = [&]() -> std::string {
         return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
     };
+    std::unique_ptr<RemoteEntry> remote_text;
+    if (m_config.has_text_keys) {
+        request.find_text = [&](const EntryKey& text) {
+            remote_text.reset();
+            UniqueFd entry = find_text_somewhere(manifest, text, symbols);
+            if (entry) return entry;
+            remote_text = ask_remotes(what, guess, text, may_compile, cache);
+            return remote_text ? remote_text->fetch(symbols) : UniqueFd();
+        };
+        const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
+        if (m_config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text)
+            request.text = words_for_hip("hip-text", manifest, blob, request.root, source.path);
+    }
     const double slot_begin = now_seconds();
     const std::string host_unit = host_unit_of(blob);
     HeldSlot slot(*m_jobs, host_unit.empty() ? blob.name : host_unit);
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
     tell_wait(event, "a compile slot", slot_begin, cache);
     if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {
-        request.beside = words_beside(manifest, blob, request.root, source.path);
+        request.beside = words_for_hip("hip-object", manifest, blob, request.root, source.path);
         if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
     }
     request.started = [&](pid_t compiler) { shared.started(compiler); };
@@ -588,7 +602,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
     event.kind = "compile";
     Span span(m_events, event, cache.history_path());
-    UniqueFd made;
+    Made made;
     try {
         made = compile_entry(request, cache, key);
     } catch (const std::exception& e) {
@@ -601,13 +615,19 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     }
     if (is_preamble_refused) give_up_preamble(preamble);
     const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(spent_so_far());
-    cost.seconds = std::chrono::duration<double>(spent).count();
-    costs.add(cost);
-    m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
-    ++m_counters.compiles;
-    span.event().peak_kib = cost.peak_kib;
+    if (made.is_taken_over) {
+        ++m_counters.hits;
+        span.event().kind = "wait";
+        span.event().what = "its text, of which there is an entry";
+    } else {
+        cost.seconds = std::chrono::duration<double>(spent).count();
+        costs.add(cost);
+        m_counters.compile_ns += static_cast<std::uint64_t>(spent.count());
+        ++m_counters.compiles;
+        span.event().peak_kib = cost.peak_kib;
+    }
     // Not by its path: somebody may have emptied the cache meanwhile.
-    found = read_entry(std::move(made), cache, key, symbols);
+    found = read_entry(std::move(made.entry), cache, key, symbols);
     if (found.state != EntryState::ready) {
         span.event().what = found.problem;
         fail("lazyck: the cache entry '" + path + "' was compiled and is damaged (" + found.problem +
@@ -615,24 +635,36 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     }
     span.event().size = found.entry.file->size();
     span.succeed();
-    found.entry.origin = "compiled";
+    found.entry.origin = made.is_taken_over ? "text" : "compiled";
     found.entry.seconds = cost.seconds;
     found.entry.peak_kib = cost.peak_kib;
-    if (remote) remote->made();
+    if (remote) remote->made(path);
+    if (remote_text && !made.is_taken_over) remote_text->made(path);
     bound(cache);
     return std::move(found.entry);
 }
 
-std::optional<RemoteEntry> Store::ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
-                                              bool may_compile, Cache& cache) {
-    if (!m_config.has_remote) return std::nullopt;
+std::unique_ptr<RemoteEntry> Store::ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+                                                bool may_compile, Cache& cache) {
+    if (!m_config.has_remote) return nullptr;
     RemoteRequest request;
     request.helper = m_config.remote_helper;
     request.what = what;
     request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
     request.may_compile = may_compile && !m_is_jit_forbidden;
-    return std::optional<RemoteEntry>(std::in_place, request, cache, key, m_counters.remote);
+    return std::make_unique<RemoteEntry>(request, cache, key, m_counters.remote);
+}
+
+UniqueFd Store::find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
+    for (const auto& cache : caches(manifest)->to_read()) {
+        try {
+            if (UniqueFd found = find_text(*cache, text, symbols)) return found;
+        } catch (const CompileError& e) {
+            say_once(cache->root() + " texts", e.what());
+        }
+    }
+    return UniqueFd();
 }
 
 void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {

@@ -145,13 +145,16 @@ class Store {
                                            bool may_compile, Caches& caches);
     std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                  bool may_compile, Cache& cache);
-    std::optional<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
-                                           bool may_compile, Cache& cache);
+    // None where there are no remote caches.
+    std::unique_ptr<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+                                             bool may_compile, Cache& cache);
     static std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
                                     const Source& source);
     // The directory of the preamble of that key, if there is one; "": none. Throws CompileError where others could
     // have written it.
     static std::string find_preamble(const std::string& key, const Cache& cache);
+    // An entry that was made of a text, from whichever cache; see texts.h.
+    UniqueFd find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;

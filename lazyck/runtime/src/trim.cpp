@@ -26,6 +26,7 @@
 #include "messages.h"
 #include "preamble.h"
 #include "text.h"
+#include "texts.h"
 
 namespace lazyck::rt {
 
@@ -159,7 +160,10 @@ void for_each_entry(const std::string& root, const std::function<void(const Dire
 
 TrimOutcome trim(const std::string& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed) {
-    return trim_in(Directory::open(root), request, removed);
+    const Directory directory = Directory::open(root);
+    const TrimOutcome outcome = trim_in(directory, request, removed);
+    if (!request.is_dry) remove_unused_texts(directory);
+    return outcome;
 }
 
 void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
@@ -179,6 +183,7 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     if (now.kept_bytes <= most_bytes) return;
     request.most_bytes = most_bytes / 10 * 9;
     const TrimOutcome outcome = trim_in(directory, request, [](const TrimmedEntry&) {});
+    remove_unused_texts(directory);
     say(Level::info, "the cache '" + root + "' was larger than " + std::to_string(most_bytes >> 20) +
                          " MB: removed the " + std::to_string(outcome.removed) +
                          " blobs that were not used for longest, " + std::to_string(outcome.removed_bytes >> 20) +

@@ -84,6 +84,20 @@ std::set<std::string> files_of_rule(std::string_view text) {
     return files;
 }
 
+// The step as a preprocessor that writes no rule but to `rule`.
+Step preprocessor_of(const Step& step, const std::string& verb, const std::string& output, const std::string& rule,
+                     Words more) {
+    Step asked = step;
+    asked.set_input("-emit-obj", verb);
+    asked.set_value("-o", output);
+    // What the step says it would have written is another step's.
+    asked.set_value("-dependency-file", rule);
+    more.emplace_back("-w");
+    const auto place = std::find(asked.words.begin(), asked.words.end(), "-cc1");
+    asked.words.insert(place + 1, more.begin(), more.end());
+    return asked;
+}
+
 }  // namespace
 
 std::string ClangSteps::image() const { return host.value(k_image); }
@@ -127,18 +141,17 @@ ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
     return out;
 }
 
+std::string preprocessed(const Step& step, const std::string& directory) {
+    const std::string text = joined(directory, "text");
+    run(preprocessor_of(step, "-E", text, joined(directory, "rule"), {}));
+    return read_file(text);
+}
+
 std::set<std::string> files_of(const Step& step, const std::string& directory) {
     const std::string rule = joined(directory, "rule");
-    Step asked = step;
-    asked.set_input("-emit-obj", "-Eonly");
-    asked.set_value("-o", "-");
-    // What the step says it would have written is another step's.
-    asked.set_value("-dependency-file", rule);
-    Words more = {"-sys-header-deps", "-w"};
-    if (!asked.has("-dependency-file")) more.insert(more.end(), {"-dependency-file", rule, "-MT", "unit"});
-    const auto place = std::find(asked.words.begin(), asked.words.end(), "-cc1");
-    asked.words.insert(place + 1, more.begin(), more.end());
-    run(asked);
+    Words more = {"-sys-header-deps"};
+    if (!step.has("-dependency-file")) more.insert(more.end(), {"-dependency-file", rule, "-MT", "unit"});
+    run(preprocessor_of(step, "-Eonly", "-", rule, more));
     return files_of_rule(read_file(rule));
 }
 

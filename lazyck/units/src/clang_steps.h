@@ -27,6 +27,10 @@ struct ClangSteps {
 // where they are not those that are known.
 ClangSteps clang_steps_of(const Words& command, const std::string& directory);
 
+// What the preprocessor makes of what `step`, a compile, reads, by way of a temporary file in `directory`. Throws
+// Refused.
+std::string preprocessed(const Step& step, const std::string& directory);
+
 // The files that `step`, a compile, reads; they are found by preprocessing only, with a temporary file in `directory`.
 // Throws Refused.
 std::set<std::string> files_of(const Step& step, const std::string& directory);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "asking.h"
 #include "clang_steps.h"
 #include "elf_object.h"
 #include "ir_module.h"
@@ -118,42 +119,87 @@ std::string shared_with_others(const std::string& function) {
     return "it calls " + function + ", which other kernels call too: alone, its code might be another";
 }
 
+// A kernel's device code for one arch, between the front end and the rest of its compile.
+struct Alone {
+    const Step& compile;
+    std::string all;               // the file with the whole module's text of IR
+    std::string one;               // the file with what is compiled further
+    bool is_optimized_whole;       // see generate_alone
+    std::set<std::string> shared;  // functions that other kernels reach, too
+};
+
 // Code generation for `kernel` alone, of a module that was optimized as a whole; the reason why that cannot be, or "".
 // Optimized alone, a kernel would come out another one where it shares functions: how often and with which arguments
 // these are called decides what becomes of them.
-std::string generate_alone(const Step& compile, const Kernel& kernel, const std::string& all, const std::string& one) {
-    run(to_ir(back_end_of(compile, all), one));
-    const std::string text = read_file(one);
+std::string generate_alone(const Alone& part, const Kernel& kernel) {
+    run(to_ir(back_end_of(part.compile, part.all), part.one));
+    const std::string text = read_file(part.one);
     const IrModule module(text);
     // The last: some of the device's libraries have numbers for names, which sort first and say nothing.
     if (const auto shared = module.shared_functions(kernel.symbol, 0); !shared.empty())
         return shared_with_others(*shared.rbegin());
-    write_file(one, module.only(kernel.symbol));
-    run(with_options(back_end_of(compile, one), {"-disable-llvm-passes"}));
+    write_file(part.one, module.only(kernel.symbol));
+    run(with_options(back_end_of(part.compile, part.one), {"-disable-llvm-passes"}));
     return "";
 }
 
-// Compiles `kernel` by itself for one arch; the reason why that cannot be, or "". Adds to `front_end` the CPU seconds
-// that reading the source took. Throws Refused.
-std::string compile_alone(const Step& compile, const Kernel& kernel, const std::string& directory, double& front_end) {
-    const std::string all = joined(directory, "all.ll"), one = joined(directory, "one.ll");
-    front_end += run(front_end_of(compile, all));
-    const std::string text = read_file(all);
+// Reads the source for one arch, and adds to `material` what decides what comes of `kernel`; or says in `reason` why
+// it cannot be had by itself. Throws Refused.
+Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std::size_t number, Material& material,
+                  std::string& reason) {
+    const std::string lead = joined(job.directory, std::to_string(number).c_str());
+    Alone part = {compile, lead + ".all.ll", lead + ".one.ll", false, {}};
+    run(front_end_of(compile, part.all));
+    const std::string text = read_file(part.all);
     const IrModule module(text);
-    if (!module.has_kernel(kernel.symbol)) return "the compiler does not make it";
-    if (const std::string state = module.state_of(kernel.symbol); !state.empty())
-        return "it uses " + state + ", which other kernels of the file and the host may use too";
-    if (!module.shared_functions(kernel.symbol, k_small).empty()) return generate_alone(compile, kernel, all, one);
-    write_file(one, module.only(kernel.symbol));
-    run(back_end_of(compile, one));
-    const std::string bytes = read_file(compile.value("-o"));
+    if (!module.has_kernel(kernel.symbol)) reason = "the compiler does not make it";
+    if (!reason.empty()) return part;
+    if (const std::string state = module.state_of(kernel.symbol); !state.empty()) {
+        reason = "it uses " + state + ", which other kernels of the file and the host may use too";
+        return part;
+    }
+    part.is_optimized_whole = !module.shared_functions(kernel.symbol, k_small).empty();
+    part.shared = module.shared_functions(kernel.symbol, 0);
+    const std::string only = module.only(kernel.symbol);
+    write_file(part.one, only);
+    material.add_after_reading(back_end_of(compile, part.one).words);
+    material.add(Words(part.shared.begin(), part.shared.end()));
+    material.add_ir(part.is_optimized_whole ? text : only);
+    return part;
+}
+
+// What follows; the reason why `kernel` cannot be had by itself, or "". Throws Refused.
+std::string finish_alone(const Alone& part, const Kernel& kernel) {
+    if (part.is_optimized_whole) return generate_alone(part, kernel);
+    run(back_end_of(part.compile, part.one));
+    const std::string bytes = read_file(part.compile.value("-o"));
     const ElfObject object(bytes);
-    const auto shared = module.shared_functions(kernel.symbol, 0);
     for (const auto& symbol : object.symbols()) {
         const std::string name(symbol.name);
-        if (symbol.is_function && symbol.section != 0 && shared.count(name) != 0) return shared_with_others(name);
+        if (symbol.is_function && symbol.section != 0 && part.shared.count(name) != 0) return shared_with_others(name);
     }
     return "";
+}
+
+// Compiles `kernel` by itself, for all archs; the reason why that cannot be, or "". Adds to `front_end` the CPU
+// seconds that reading the source took.
+std::string compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kernel, double& front_end) {
+    std::string reason;
+    try {
+        Material material(job);
+        material.add(kernel.words());
+        for (const Step& step : steps.between) material.add(step.words);
+        material.add(steps.host.words[0]);
+        std::vector<Alone> parts;
+        for (std::size_t i = 0; i < steps.device.size() && reason.empty(); ++i)
+            parts.push_back(begin_alone(steps.device[i], kernel, job, i, material, reason));
+        front_end = cpu_seconds();
+        if (reason.empty()) material.ask();
+        for (std::size_t i = 0; i < parts.size() && reason.empty(); ++i) reason = finish_alone(parts[i], kernel);
+    } catch (const Refused& refused) {
+        reason = refused.reason;
+    }
+    return reason;
 }
 
 }  // namespace
@@ -193,6 +239,19 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
 }
 
+void ask_for_hip_object(const Job& job) {
+    const ClangSteps steps = clang_steps_of(job.command, job.directory);
+    Material material(job);
+    for (const Step& step : steps.between) material.add(step.words);
+    std::vector<const Step*> compiles = {&steps.host};
+    for (const Step& step : steps.device) compiles.push_back(&step);
+    for (const Step* compile : compiles) {
+        material.add_after_reading(compile->words);
+        material.add_source(preprocessed(*compile, job.directory), *compile);
+    }
+    material.ask();
+}
+
 void make_hip_object(const Job& job) {
     const ClangSteps steps = clang_steps_of(job.command, job.directory);
     const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = joined(job.directory, "mark");
@@ -225,15 +284,8 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
         make_whole(job, steps, kernel);
         return;
     }
-    std::string reason;
     double front_ends = 0;
-    try {
-        for (const Step& step : steps.device) {
-            if (reason = compile_alone(step, kernel, job.directory, front_ends); !reason.empty()) break;
-        }
-    } catch (const Refused& refused) {
-        reason = refused.reason;
-    }
+    const std::string reason = compile_alone(job, steps, kernel, front_ends);
     if (reason.empty()) {
         run_between(steps);
         make_library(library_of(steps), job, {kernel.symbol}, content_of(steps));

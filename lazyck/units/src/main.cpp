@@ -7,12 +7,18 @@
 // and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`, and
 //
 //     lazyck-unit hip-object - SOURCE OUTPUT -- COMMAND...  what COMMAND makes, host and device at the same time
+//     lazyck-unit hip-text - SOURCE OUTPUT -- COMMAND...    nothing: it only asks for that
 //
-// COMMAND is the compiler's own, from SOURCE to an
-// object. LINE is of the table that the host code's object has in its section .lazyck.kernels, or, for a library of its
-// own, behind ID in its data. What `entry` and `kernel` took stands in OUTPUT.cost afterwards (see units.h). Status 0:
-// made; 3: this source cannot be taken apart; else what its compiler says.
+// With LAZYCK_UNIT_ASKS in the environment, standard input is a socket, on which `entry`, `kernel`, `hip-kernel` and
+// `hip-text` ask whether what they would make is known: a line "text" when all that decides what comes out stands in
+// OUTPUT.text, and for an answer `y`, after which nothing is made, or `n`.
+//
+// COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object has in its
+// section .lazyck.kernels, or, for a library of its own, behind ID in its data. What `entry` and `kernel` took stands
+// in OUTPUT.cost afterwards (see units.h). Status 0: made; 3: this source cannot be taken apart; else what its compiler
+// says.
 #include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,7 +27,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "asking.h"
 #include "hip_units.h"
+#include "lazyck_abi.h"
 #include "units.h"
 
 namespace {
@@ -50,9 +58,19 @@ class Directory {
     std::string m_path;
 };
 
+// Standard input, for this program alone: what it starts has nothing to read.
+int take_input() {
+    const int taken = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (taken < 0 || nothing < 0 || dup2(nothing, 0) < 0) throw std::runtime_error("cannot take its standard input");
+    close(nothing);
+    return taken;
+}
+
 int usage() {
-    std::fputs("usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel|hip-object WHAT SOURCE OUTPUT -- COMMAND...\n",
-               stderr);
+    std::fputs(
+        "usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel|hip-object|hip-text WHAT SOURCE OUTPUT -- COMMAND...\n",
+        stderr);
     return 2;
 }
 
@@ -64,7 +82,8 @@ int main(int count, char** words) {
     const std::string what = words[1];
     try {
         const Directory directory;
-        const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4]};
+        const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4],
+                         std::getenv(LAZYCK_UNIT_ASKS) == nullptr ? -1 : take_input()};
         if (what == "host") {
             make_host_unit(job, words[2], TableIn::section);
         } else if (what == "entry") {
@@ -77,11 +96,15 @@ int main(int count, char** words) {
             make_hip_host_unit(job, words[2], TableIn::data);
         } else if (what == "hip-object") {
             make_hip_object(job);
+        } else if (what == "hip-text") {
+            ask_for_hip_object(job);
         } else if (what == "hip-kernel") {
             make_hip_kernel_unit(job, kernel_of(words[2]));
         } else {
             return usage();
         }
+        return 0;
+    } catch (const Answered&) {
         return 0;
     } catch (const Refused& refused) {
         std::fprintf(stderr, "lazyck-unit: %s\n", refused.reason.c_str());

@@ -249,7 +249,7 @@ class Users {
 // Adds a cut of [begin, end), and of the pragmas before it that are about what follows them.
 void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end, std::vector<Cut>& cuts) {
     const std::size_t first = cuts.size();
-    cuts.push_back({begin, end, ";"});
+    cuts.push_back({begin, end, k_left_out});
     for (std::size_t at = begin; at > 0;) {
         const std::size_t last = text.find_last_not_of(" \n", at - 1);
         if (last == std::string_view::npos) break;

@@ -61,6 +61,9 @@ bool is_body_alone(const Definition& d);
 // again outside of that.
 void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out);
 
+// What stands for a declaration of which nothing is left. Preprocessors leave no comments.
+constexpr std::string_view k_left_out = ";/*lazyck*/";
+
 // A part of a text that is left out, and what stands there instead.
 struct Cut {
     std::size_t begin = 0, end = 0;

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "asking.h"
 #include "kernel_text.h"
 #include "lazyck_abi.h"
 #include "output.h"
@@ -143,7 +144,23 @@ Kernel kernel_of(const std::string& line) {
     return {fields[0], fields[1], fields[2], fields[3], fields[4], {fields.begin() + 5, fields.end()}};
 }
 
+std::vector<std::string> Kernel::words() const {
+    Words all = {symbol, parameters, spelling, type};
+    all.insert(all.end(), state.begin(), state.end());
+    return all;
+}
+
 namespace {
+
+// The commands that make device code.
+void add_steps(const Steps& steps, Material& material) {
+    for (const DevicePass& pass : steps.passes) {
+        material.add(pass.compile.words);
+        for (const Step& step : pass.assemble) material.add(step.words);
+    }
+    material.add(steps.fatbinary.words);
+    material.add(steps.compile_host.words[0]);
+}
 
 // What a host unit says of itself: its kernels, and what else counts.
 std::string table_of(const Registrations& registered, const Ptx& ptx, const std::string& module_id,
@@ -189,15 +206,12 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
 struct HostText {
     std::string text;                    // as the compiler gets it
     std::optional<std::string> guarded;  // see with_guarded_stubs
-    std::set<std::string> files;
     std::string module_id;
     double front_end;  // its CPU seconds
 };
 
-HostText read_host_text(const Steps& steps) {
+HostText run_front_end(const Steps& steps) {
     HostText out = {};
-    run(steps.preprocess_host);
-    add_files(read_file(steps.preprocess_host.value("-o")), out.files);
     out.front_end = run(steps.front_end);
     out.text = read_file(steps.front_end.value("--gen_c_file_name"));
     out.guarded = with_guarded_stubs(out.text);
@@ -206,16 +220,38 @@ HostText read_host_text(const Steps& steps) {
     return out;
 }
 
-// The device's text, and what of it the stubs are made of at first.
-struct DeviceText {
-    std::string all, used;
-    double cpu_seconds;
+// What the preprocessor makes of the source for the host and for the device.
+struct Preprocessed {
+    std::string host, device;
+    double device_seconds;  // of CPU
 };
 
-DeviceText read_device_text(const DevicePass& pass, const std::string& source, std::string& said) {
-    const double seconds = run(pass.preprocess, &said);
-    const std::string text = read_file(pass.preprocess.value("-o"));
-    return {text, text_for_stubs(text, source, StubText::used), seconds};
+Preprocessed preprocess(const Steps& steps, const DevicePass& pass) {
+    Preprocessed out;
+    std::string said;
+    // All that can be done at once is: a first call waits for this.
+    auto reads_device = std::async(std::launch::async, [&] {
+        out.device_seconds = run(pass.preprocess, &said);
+        out.device = read_file(pass.preprocess.value("-o"));
+    });
+    run(steps.preprocess_host);
+    out.host = read_file(steps.preprocess_host.value("-o"));
+    reads_device.wait();
+    std::fputs(said.c_str(), stderr);
+    reads_device.get();
+    return out;
+}
+
+// Asks for the host unit that is made of these texts.
+void ask_for_host_unit(const Job& job, const Steps& steps, const DevicePass& pass, const std::string& id,
+                       const Preprocessed& texts) {
+    Material material(job);
+    material.add("entry " + id);
+    for (const Step& step : {steps.front_end, pass.compile}) material.add(step.words);
+    material.add_after_reading(steps.compile_host.words);
+    material.add_source(texts.host, steps.compile_host);
+    material.add_source(texts.device, pass.compile);
+    material.ask();
 }
 
 // A compile of host code that has begun before the stubs are there, which that code includes at its very end.
@@ -251,15 +287,15 @@ class HostCompile {
 void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     const Steps steps = steps_of(job.command, job.directory);
     const DevicePass& pass = steps.pass_of_stubs();
-    // All that can be done at once is: a first call waits for this.
-    std::string said;
-    auto reads_device_text = std::async(std::launch::async, [&] { return read_device_text(pass, job.source, said); });
-    const HostText host = read_host_text(steps);
-    reads_device_text.wait();
-    std::fputs(said.c_str(), stderr);
-    const DeviceText device = reads_device_text.get();
-    std::set<std::string> files = host.files;
-    add_files(device.all, files);
+    const Preprocessed texts = preprocess(steps, pass);
+    ask_for_host_unit(job, steps, pass, id, texts);
+    auto used_by_stubs =
+        std::async(std::launch::async, [&] { return text_for_stubs(texts.device, job.source, StubText::used); });
+    const HostText host = run_front_end(steps);
+    const std::string used = used_by_stubs.get();
+    std::set<std::string> files;
+    add_files(texts.host, files);
+    add_files(texts.device, files);
     const auto attempt = [&](StubText how_much) {
         const bool is_all = how_much == StubText::all;
         write_file(steps.front_end.value("--gen_c_file_name"), is_all ? host.text : *host.guarded);
@@ -267,13 +303,13 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         compile.set_value("-o", job.output);
         HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
         write_file(pass.preprocess.value("-o"),
-                   how_much == StubText::used ? device.used : text_for_stubs(device.all, job.source, how_much));
+                   how_much == StubText::used ? used : text_for_stubs(texts.device, job.source, how_much));
         const std::string stub_file = joined(job.directory, "stubs");
         Step compile_device = pass.compile;
         compile_device.set_value("--stub_file_name", stub_file);
         // The host's pass has said what there is to say. Given twice, it is an error.
         if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
-        const double front_end = device.cpu_seconds + run(compile_device);
+        const double front_end = texts.device_seconds + run(compile_device);
         const std::string stubs = read_file(stub_file);
         const Registrations registered = read_stubs(stubs);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
@@ -302,9 +338,16 @@ namespace {
 
 // The device code of all kernels.
 void make_whole(const Job& job, const Steps& steps, const std::string& module_id) {
-    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
+    Material material(job);
+    material.add("whole " + module_id);
+    add_steps(steps, material);
     for (const DevicePass& pass : steps.passes) {
         run(pass.preprocess);
+        if (material.is_asked_for()) material.add_source(read_file(pass.preprocess.value("-o")), pass.compile);
+    }
+    material.ask();
+    std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
+    for (const DevicePass& pass : steps.passes) {
         set_module_id(pass, module_id);
         run(pass.compile);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
@@ -333,10 +376,17 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
     const auto is_settled_by = [&](KernelText how_much) {
         try {
             reason.clear();
-            for (std::size_t i = 0; i < steps.passes.size() && reason.empty(); ++i) {
-                const std::string text = text_for_kernel(kernel, texts[i], job.source, how_much);
-                reason = compile_pass(steps.passes[i], text, kernel);
+            std::vector<std::string> given;
+            Material material(job);
+            material.add(kernel.words());
+            add_steps(steps, material);
+            for (std::size_t i = 0; i < steps.passes.size(); ++i) {
+                given.push_back(text_for_kernel(kernel, texts[i], job.source, how_much));
+                material.add_source(given[i], steps.passes[i].compile);
             }
+            material.ask();
+            for (std::size_t i = 0; i < steps.passes.size() && reason.empty(); ++i)
+                reason = compile_pass(steps.passes[i], given[i], kernel);
             return true;
         } catch (const Refused& refused) {
             reason = refused.reason;

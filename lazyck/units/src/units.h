@@ -13,6 +13,9 @@ struct Kernel {
     std::string symbol, parameters, spelling, type;
     std::string module_id;           // by which the compiler makes names of the source's own unique
     std::vector<std::string> state;  // variables of the source that are more than constants
+
+    // All but the module's name.
+    std::vector<std::string> words() const;
 };
 
 // Throws std::runtime_error for a line that is none.
@@ -23,6 +26,7 @@ struct Job {
     std::string source;     // as the command names it
     std::string directory;  // for what steps leave
     std::string output;
+    int asker = -1;  // a socket on which somebody may know what would be made: see asking.h
 };
 
 // Where a host unit has its table: in its section .lazyck.kernels, which a link leaves out, or behind its name.

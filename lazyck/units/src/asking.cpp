@@ -1,0 +1,164 @@
+#include "asking.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "lazyck_units.h"
+#include "process.h"
+#include "source_text.h"
+#include "words.h"
+
+namespace lazyck::units {
+
+namespace {
+
+// Options of clang's and gcc's that say where headers are and what they read, and where a compile takes place.
+constexpr std::array<std::string_view, 16> k_with_value = {"-I",
+                                                           "-D",
+                                                           "-U",
+                                                           "-include",
+                                                           "-isystem",
+                                                           "-iquote",
+                                                           "-idirafter",
+                                                           "-isysroot",
+                                                           "-internal-isystem",
+                                                           "-internal-externc-isystem",
+                                                           "-mlink-builtin-bitcode",
+                                                           "-cxx-isystem",
+                                                           "-resource-dir",
+                                                           "-MT",
+                                                           "-dependency-file",
+                                                           "-main-file-name"};
+constexpr std::array<std::string_view, 6> k_in_one_word = {
+    "-I", "-D", "-U", "-cuid=", "-fdebug-compilation-dir=", "-fcoverage-compilation-dir="};
+
+std::string directory_part(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+void replace_all(std::string& text, const std::string& from, std::string_view to) {
+    if (from.empty()) return;
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+}
+
+// Calls `use` with each line of the text, without its end.
+template <typename Use>
+void for_each_line(std::string_view text, Use use) {
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        use(text.substr(at, end - at));
+        at = end + 1;
+    }
+}
+
+// `# 12 "file" 1`, as preprocessors write it.
+bool is_line_marker(std::string_view line) {
+    return line.size() > 2 && line[0] == '#' && line[1] == ' ' &&
+           std::isdigit(static_cast<unsigned char>(line[2])) != 0;
+}
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+// Whether code of a compile says where in its source it came from.
+bool has_places(const Step& compile) {
+    return std::any_of(compile.words.begin(), compile.words.end(), [](const std::string& word) {
+        if (begins_with(word, "-g") && !begins_with(word, "-gen")) return true;  // and not -generate-line-info
+        for (const char* const part : {"line-info", "lineinfo", "device-debug", "debug-info-kind"}) {
+            if (word.find(part) != std::string::npos) return true;
+        }
+        return word == "-G";
+    });
+}
+
+// Whether a string may hold what looks like lines of the text.
+bool has_raw_strings(std::string_view text) {
+    constexpr std::size_t k_longest_delimiter = 16;
+    for (std::size_t at = 0; (at = text.find("R\"", at)) != std::string_view::npos; at += 2) {
+        const std::size_t open = text.find_first_of("()\\ \"\n", at + 2);
+        if (open != std::string_view::npos && text[open] == '(' && open - at - 2 <= k_longest_delimiter) return true;
+    }
+    return false;
+}
+
+// Whether lines may be told from each other: by a function that gives a place, or in a string.
+bool tells_lines_apart(std::string_view text) {
+    constexpr std::array<std::string_view, 4> k_names = {"__builtin_LINE", "__builtin_FILE", "__builtin_COLUMN",
+                                                         "__builtin_source"};
+    return has_raw_strings(text) || std::any_of(k_names.begin(), k_names.end(), [&](std::string_view name) {
+               return text.find(name) != std::string_view::npos;
+           });
+}
+
+}  // namespace
+
+Material::Material(const Job& job) : m_job(job) { add(LAZYCK_UNITS_DIGEST); }
+
+void Material::add(const Words& words) {
+    if (!is_asked_for()) return;
+    bool is_path = false;
+    for (std::string word : words) {
+        if (is_path) word.erase(0, directory_part(word).size());
+        is_path = word == "--orig_src_path_name";
+        replace_all(word, m_job.directory, "@");
+        replace_all(word, directory_part(m_job.source), "");
+        m_text += word + '\0';
+    }
+    m_text += '\n';
+}
+
+void Material::add_after_reading(const Words& words) {
+    Words kept;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const auto is_led = [&](std::string_view lead) { return begins_with(words[i], lead); };
+        if (std::find(k_with_value.begin(), k_with_value.end(), words[i]) != k_with_value.end())
+            ++i;
+        else if (std::none_of(k_in_one_word.begin(), k_in_one_word.end(), is_led))
+            kept.push_back(words[i]);
+    }
+    add(kept);
+}
+
+void Material::add_source(std::string_view text, const Step& compile) {
+    if (!is_asked_for()) return;
+    // What says where it stands does so by paths, of which those of the source itself depend on where it is unpacked.
+    std::string left(text), kept;
+    replace_all(left, directory_part(m_job.source), "");
+    if (has_places(compile) || tells_lines_apart(text)) {
+        kept = std::move(left);
+        replace_all(kept, m_job.directory, "@");
+    } else {
+        replace_all(left, std::string(k_left_out), "");
+        for_each_line(left, [&](std::string_view line) {
+            if (!is_line_marker(line) && !is_blank(line)) kept.append(line).append("\n");
+        });
+    }
+    m_text += std::to_string(kept.size()) + '\n' + kept;
+}
+
+void Material::add_ir(std::string_view text) {
+    if (!is_asked_for()) return;
+    std::string kept;
+    for_each_line(text, [&](std::string_view line) {
+        if (!begins_with(line, "; ModuleID = ") && !begins_with(line, "source_filename = "))
+            kept.append(line).append("\n");
+    });
+    m_text += std::to_string(kept.size()) + '\n' + kept;
+}
+
+void Material::ask() const {
+    if (!is_asked_for()) return;
+    write_file(m_job.output + ".text", m_text);
+    constexpr std::string_view k_question = "text\n";
+    if (send(m_job.asker, k_question.data(), k_question.size(), MSG_NOSIGNAL) < 0) return;
+    char answer = '\0';
+    if (recv(m_job.asker, &answer, 1, 0) == 1 && answer == 'y') throw Answered{};
+}
+
+}  // namespace lazyck::units

@@ -1,0 +1,274 @@
+"""Entries that are found by the text that they were made of, where a header has changed and the text has not."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cuda_machine import needs_nvcc
+from cuda_units import Built, build, used
+from support import Lazyck, wait_until
+
+from lazyck import trailer
+
+pytestmark = [pytest.mark.cuda, needs_nvcc]
+
+HEADER = """
+#pragma once
+namespace ns {
+template <class T> __device__ T doubled(T x) { return x + x; }
+template <class T, int N> __global__ void scale(T* x) { x[threadIdx.x] = N * doubled(x[threadIdx.x]); }
+}
+"""
+SOURCE = """
+#include <cstdio>
+#include <cassert>
+#include "kernels.cuh"
+static __global__ void checked(float* x) { assert(x); x[0] = 1; }
+static __global__ void placed(int* x) { x[0] = __builtin_LINE(); }
+static __constant__ float table[4];
+static __global__ void with_table(float* x) { x[0] = table[threadIdx.x]; }
+#define API extern "C" __attribute__((visibility("default"))) int
+API launch(int n, float* x) {
+    switch (n) {
+        case 0: ns::scale<float, 2><<<1, 32>>>(x); break;
+        case 1: checked<<<1, 1>>>(x); break;
+        case 2: placed<<<1, 1>>>((int*)x); break;
+        case 3: return cudaMemcpyToSymbol(table, x, 4);
+    }
+    return cudaGetLastError();
+}
+"""
+SCALE, CHECKED, PLACED, TABLE = range(4)
+
+
+# Later releases of the header: one in which nothing has changed for its kernel, one in which its code has, and one that
+# has more comments only. In that of the source all lines are others.
+RELEASED = HEADER.replace(
+    "namespace ns {", "// 2.0\n\n#define VERSION 2\nstruct Other { int a[3]; };\nnamespace ns {"
+).replace(
+    "template <class T, int N>",
+    "template <class T> __device__ T tripled(T x) { return x * 3; }\ntemplate <class T, int N>",
+)
+CHANGED = HEADER.replace("x + x", "x * 5")
+COMMENTED = "// a comment\n\n" + HEADER
+MOVED = "\n\n" + SOURCE
+WITHOUT_PLACES = SOURCE.replace("__builtin_LINE()", "7")
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The same library, built of several states of its header and source, in a directory each."""
+
+    built: dict[str, Built]
+    spy: Path
+    cache: Path
+
+    def launch(self, name: str, n: int, **more: str) -> str:
+        """What the library says in a process that launches, by the cache of this test."""
+        built, log = self.built[name], self.cache.parent / "said"
+        log.unlink(missing_ok=True)
+        env = {"LAZYCK_CACHE_DIR": str(self.cache), "LAZYCK_LOG": "info", "LAZYCK_LOG_FILE": str(log), **more}
+        returned, seen = built.run(self.spy, "launch", n, **env)
+        assert returned == "0" and len(used(seen)) == 1
+        return log.read_text() if log.exists() else ""
+
+    def entries(self, pattern: str = "*.so") -> list[Path]:
+        return sorted(self.cache.glob(f"v1/*/*/{pattern}"), key=lambda p: p.stat().st_mtime_ns)
+
+    def texts(self) -> list[Path]:
+        return list(self.cache.glob(".texts/*"))
+
+
+@pytest.fixture(scope="module")
+def all_built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
+    made = {}
+    for name, header, source in (
+        ("first", HEADER, SOURCE), ("released", RELEASED, SOURCE), ("changed", CHANGED, SOURCE),
+        ("commented", COMMENTED, SOURCE), ("moved", HEADER, MOVED),
+    ):  # fmt: skip
+        files = {"kernels.cuh": header, "main.cu": source}
+        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(name), files)
+    return made
+
+
+@pytest.fixture
+def releases(all_built: dict[str, Built], spy: Path, tmp_path: Path) -> Releases:
+    return Releases(all_built, spy, tmp_path / "cache")
+
+
+def image(entry: Path) -> bytes:
+    """What the loader sees of it."""
+    return entry.read_bytes()[: -trailer.SIZE]
+
+
+def compiled(said: str) -> bool:
+    """Whether it was; if not, it was taken over."""
+    assert ("compiled " in said) != ("took over " in said), said
+    return "compiled " in said
+
+
+def test_what_a_release_does_not_change_for_a_kernel_is_taken_over(releases: Releases) -> None:
+    assert compiled(releases.launch("first", SCALE))
+    said = releases.launch("released", SCALE)
+    assert not compiled(said)
+    assert re.search(r"took over main\.scale-[0-9a-f]+ for 80 in .* s: what its compiler reads is what", said)
+    first, second = releases.entries()
+    assert first.name != second.name and image(first) == image(second)
+    assert releases.launch("released", SCALE, LAZYCK_DISABLE_JIT="1") == ""
+    fresh = releases.launch("released", SCALE, LAZYCK_CACHE_DIR=str(releases.cache.parent / "fresh"))
+    assert compiled(fresh)
+    (alone,) = (releases.cache.parent / "fresh").glob("v1/*/*/*.so")
+    assert image(alone) == image(second)
+
+
+def test_what_is_compiled_otherwise_is_compiled(releases: Releases) -> None:
+    assert compiled(releases.launch("first", SCALE))
+    assert compiled(releases.launch("changed", SCALE))
+    first, second = releases.entries()
+    assert image(first) != image(second)
+
+
+def test_text_keys_can_be_turned_off(releases: Releases) -> None:
+    releases.launch("first", SCALE)
+    assert compiled(releases.launch("released", SCALE, LAZYCK_TEXT_KEYS="0"))
+    assert len(releases.texts()) == 1
+
+
+@pytest.mark.parametrize(("n", "is_other"), [(SCALE, False), (CHECKED, True), (PLACED, True)])
+def test_lines_count_where_code_can_tell_them_apart(releases: Releases, n: int, is_other: bool) -> None:
+    assert compiled(releases.launch("first", n))
+    assert compiled(releases.launch("moved", n)) == is_other
+
+
+def test_a_whole_source_is_taken_over(lazyck: Lazyck, spy: Path, tmp_path: Path) -> None:
+    # in one directory: names of the source's own are made unique by its path
+    said = []
+    for header in (HEADER, COMMENTED, RELEASED):
+        built = build(lazyck, tmp_path / "built", {"kernels.cuh": header, "main.cu": WITHOUT_PLACES})
+        releases = Releases({"it": built}, spy, tmp_path / "cache")
+        said.append(compiled(releases.launch("it", TABLE)))
+    assert said == [True, False, True]
+    first, second, _ = releases.entries()
+    assert image(first) == image(second)
+
+
+def test_a_damaged_entry_is_not_taken_over(releases: Releases) -> None:
+    releases.launch("first", SCALE)
+    (entry,) = releases.entries()
+    data = bytearray(entry.read_bytes())
+    data[len(data) // 2] ^= 1
+    entry.write_bytes(data)
+    assert compiled(releases.launch("released", SCALE))
+
+
+@pytest.mark.parametrize("target", ["../../../etc/passwd", "a/b/../c.so", "", "a/b", "/etc/x/y.so", "a/.b/c.so"])
+def test_what_names_no_entry_is_passed_over(releases: Releases, target: str) -> None:
+    releases.launch("first", SCALE)
+    (text,) = releases.texts()
+    text.write_text(target)
+    assert compiled(releases.launch("released", SCALE))
+    assert text.read_text().endswith(releases.entries()[1].name)
+
+
+def test_an_entry_of_another_text_is_not_taken_over(releases: Releases) -> None:
+    releases.launch("first", SCALE)
+    (text,) = releases.texts()
+    before = text.read_text()
+    releases.launch("changed", SCALE)
+    (other,) = set(releases.texts()) - {text}
+    text.write_text(other.read_text())
+    assert compiled(releases.launch("released", SCALE))
+    assert text.read_text() not in (before, other.read_text())
+
+
+def test_places_that_others_can_write_are_refused(releases: Releases) -> None:
+    releases.launch("first", SCALE)
+    (releases.cache / ".texts").chmod(0o777)
+    assert compiled(releases.launch("released", SCALE))
+    (releases.cache / ".texts").chmod(0o700)
+    for text in releases.texts():
+        text.chmod(0o666)
+    assert compiled(releases.launch("commented", SCALE))
+
+
+def test_a_cache_that_is_only_read_is_looked_in(releases: Releases) -> None:
+    releases.launch("first", SCALE)
+    own = releases.cache.parent / "own"
+    said = releases.launch("released", SCALE, LAZYCK_CACHE_DIR=str(own), LAZYCK_CACHE_PATH=str(releases.cache))
+    assert not compiled(said)
+    assert len(list(own.glob("v1/*/*/*.so"))) == 1
+
+
+def is_sending(where: Path) -> bool:
+    """Whether a helper of this test still runs, in the background."""
+    found = b""
+    for words in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += words.read_bytes()
+    return f"--cache\0{where}".encode() in found
+
+
+def test_remote_caches_are_asked(releases: Releases, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    remote = {
+        "LAZYCK_REMOTE": f"{tmp_path / 'shared'}|trusted",
+        "LAZYCK_REMOTE_HELPER": str(Path(sys.executable).parent / "lazyck-remote"),
+    }
+    assert compiled(releases.launch("first", SCALE, **remote))
+    wait_until(lambda: not is_sending(tmp_path))
+    sizes = [p.stat().st_size for p in (tmp_path / "shared" / "cas").iterdir()]
+    assert len(sizes) == 1 and len(list((tmp_path / "shared" / "ac").iterdir())) == 2
+    other = str(tmp_path / "other")
+    assert not compiled(releases.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=other))
+    wait_until(lambda: not is_sending(tmp_path))
+    third = str(tmp_path / "third")
+    assert "compiled" not in releases.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=third)
+    assert compiled(releases.launch("changed", SCALE, **remote, LAZYCK_CACHE_DIR=third))
+
+
+def test_explain_says_it(releases: Releases, lazyck: Lazyck) -> None:
+    releases.launch("first", SCALE)
+    releases.launch("released", SCALE)
+    first, second = releases.entries()
+    built = releases.built["released"]
+    env = {**built.env, "LAZYCK_CACHE_DIR": str(releases.cache), "LAZYCK_ARCHS": "80"}
+    done = lazyck("cache", "explain", "libx.so", second.name.rpartition("-")[0], cwd=built.where, env=env)
+    assert done.stdout.splitlines()[1:] == [f"  entry       {second}", f"  same text   {first}"], done
+
+
+def test_trimming_forgets_texts_of_entries_that_are_gone(releases: Releases, lazyck: Lazyck) -> None:
+    releases.launch("first", SCALE)
+    releases.launch("first", CHECKED)
+    releases.entries("main.checked*.so")[0].unlink()
+    env = {"LAZYCK_CACHE_DIR": str(releases.cache)}
+    assert lazyck("cache", "trim", "--max-size", "1GB", env=env).returncode == 0
+    (left,) = releases.texts()
+    assert ".scale" in left.read_text()
+
+
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
+    made = {}
+    for name, header in (("first", HEADER), ("commented", COMMENTED), ("changed", CHANGED)):
+        source = WITHOUT_PLACES.replace("API launch", "int launch_it").replace("#define API", "#define UNUSED")
+        main = 'int launch_it(int, float*);\nextern "C" int launch(int n, float* x) { return launch_it(n, x); }\n'
+        files = {"kernels.cuh": header, "blob.cu": source, "main.cu": main}
+        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(f"blob-{name}"), files, blobs="*/blob.cu")
+    return made
+
+
+def test_host_units_of_blobs_are_taken_over(blobs: dict[str, Built], spy: Path, tmp_path: Path) -> None:
+    releases = Releases(blobs, spy, tmp_path / "cache")
+    said = releases.launch("first", SCALE, LAZYCK_BY_KERNEL="1")
+    assert len(re.findall("compiled blob", said)) == 2
+    said = releases.launch("commented", SCALE, LAZYCK_BY_KERNEL="1")
+    assert len(re.findall("took over blob", said)) == 2 and "compiled" not in said
+    first, second = releases.entries("blob.host*.so")
+    assert image(first) == image(second)
+    said = releases.launch("changed", SCALE, LAZYCK_BY_KERNEL="1")
+    assert "took over" not in said
