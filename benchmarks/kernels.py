@@ -35,10 +35,11 @@ sys.path.insert(0, str(REPOSITORY / "examples"))
 import ck_fmha
 import cuda_headers
 import rocm_home
-from machine_code import difference, kernels
+from machine_code import difference, kernels, plain_name
 from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 
 from lazyck import abi
+from lazyck.postbuild.host_units import device_name
 from lazyck.toolchains import by_name
 from lazyck.units.build import build_program
 
@@ -215,7 +216,8 @@ def table(made: Path, objcopy: str = "objcopy") -> list[str]:
         copied,
     ]
     subprocess.run(list(map(str, argv)), check=True)
-    lines = [line.partition("\t") for line in copied.read_text(errors="surrogateescape").splitlines()]
+    text = device_name(copied.read_text(errors="surrogateescape"))
+    lines = [line.partition("\t") for line in text.splitlines()]
     state = "".join(f"\t{rest}" for kind, _, rest in lines if kind == "variable")
     return [rest + state for kind, _, rest in lines if kind == "kernel"]
 
@@ -247,7 +249,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
                 # as a first call compiles them that a profile has announced
                 found.both.append(side_by_side([make_host, make_kernel], case.directory))
             if number == 0:
-                symbol = line.partition("\t")[0]
+                symbol = plain_name(line.partition("\t")[0])
                 mine = kernels(unit)
                 how = difference(mine[symbol], expected[symbol]) if symbol in mine else "whole"
                 found.code[how or "identical"] = found.code.get(how or "identical", 0) + 1

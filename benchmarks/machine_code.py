@@ -3,6 +3,7 @@ differ."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _STT_FUNC = 2
 _RESERVED = 1024
 _REGISTER_COUNT = 0x2F
 _DESCRIPTOR = ".kd"
+_UNIQUE = re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)")  # and the length of the name that it begins
 _ENTRY_OFFSET = slice(16, 24)  # in a descriptor: where the code begins, from there
 
 
@@ -52,12 +54,22 @@ class _Symbol:
 
 
 def kernels(path: Path) -> dict[str, Code]:
-    """Each kernel's code, of all images in a file."""
+    """Each kernel's code by its `plain_name`, of all images in a file."""
     found: dict[str, Code] = {}
     for image in _images(path.read_bytes()):
         machine = struct.unpack_from("<H", image, 18)[0]
-        found.update((_of_nvidia if machine == _NVIDIA else _of_amd)(list(_sections(image))))
+        of_image = (_of_nvidia if machine == _NVIDIA else _of_amd)(list(_sections(image)))
+        found.update({plain_name(name): code for name, code in of_image.items()})
     return found
+
+
+def plain_name(symbol: str) -> str:
+    """A mangled name without what makes unnamed namespaces of different sources different."""
+    plain, at = "", 0
+    while found := _UNIQUE.search(symbol, at):
+        plain += symbol[at : found.start()] + "(unnamed)"
+        at = found.start(2) + int(found[1])
+    return plain + symbol[at:]
 
 
 def difference(unit: Code, whole: Code) -> str:

@@ -37,6 +37,7 @@ NAMES = (
     "memory",
     "large_cache",
     "ck",
+    "text_keys",
 )
 PAGE = REPOSITORY / "docs" / "performance.md"
 PICTURE = REPOSITORY / "docs" / "performance.svg"

@@ -6,7 +6,8 @@ The pairs are releases on PyPI of llama.cpp (by way of llama-cpp-python) and of 
 directories with torch's headers, FlashAttention with one and the other. Of each source, of which at most `--sources`
 are taken, the table says whether all that its compile reads is the same (its source key is, then, and nothing is
 compiled), of how many of its first `--kernels` kernels the text is, and CPU seconds of these kernels: all that
-compiling them takes, and the reading that tells. Needs nvcc, and torch's headers for FlashAttention.
+compiling them takes, and the reading that tells. Needs nvcc, and torch's headers for FlashAttention. As a part of
+benchmarks/run.py it compares six sources of llama.cpp.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import REPOSITORY
+from common import REPOSITORY, Benchmark
+from common import Row as Claim
 
 sys.path.insert(0, str(REPOSITORY / "examples"))
 
@@ -81,14 +84,14 @@ class Row:
     saved: float = 0
 
 
-def pairs(options: argparse.Namespace) -> Iterator[Pair]:
+def pairs(work: Path, sources: int, torch: Sequence[Path] | None) -> Iterator[Pair]:
     """What is compared."""
     cuda = by_name("cuda").find(dict(os.environ))
     if cuda is None:
         sys.exit("no nvcc found")
-    more = cuda_headers.headers(options.work, cuda.home)
+    more = cuda_headers.headers(work, cuda.home)
     nvcc = (cuda.compiler[0], "-gencode", f"arch=compute_{ARCH},code=sm_{ARCH}", "-w", "-O3", "-std=c++20")
-    trees = [fetch(s, options.work) / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-cuda" for s in LLAMA_CPP]
+    trees = [fetch(s, work) / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-cuda" for s in LLAMA_CPP]
     words: tuple[str, ...] = (
         *nvcc,
         "-use_fast_math",
@@ -100,22 +103,22 @@ def pairs(options: argparse.Namespace) -> Iterator[Pair]:
         "-DNDEBUG",
     )
     names = sorted({p.name for p in trees[0].glob("*.cu")} & {p.name for p in trees[1].glob("*.cu")})
-    for name in names[:: max(1, len(names) // options.sources)][: options.sources]:
+    for name in names[:: max(1, len(names) // sources)][:sources]:
         yield Pair("llama.cpp", *(Case(name, tree, name, words) for tree in trees))
     words = (*nvcc, "--expt-relaxed-constexpr", "--expt-extended-lambda", "--use_fast_math", "-I../../cutlass/include")
     words += tuple(f"-U__CUDA_NO_{n}__" for n in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS"))
     words += ("-U__CUDA_NO_BFLOAT16_CONVERSIONS__",)
-    if not options.torch:
+    if not torch:
         return
 
     def of_torch(include: Path) -> tuple[str, ...]:
         return tuple(f"-I{p}" for p in (include, include / "torch" / "csrc" / "api" / "include", more))
 
-    trees = [fetch(s, options.work) / "csrc" / "flash_attn" / "src" for s in FLASH_ATTN]
-    old, new = (p.resolve() for p in options.torch)
+    trees = [fetch(s, work) / "csrc" / "flash_attn" / "src" for s in FLASH_ATTN]
+    old, new = (p.resolve() for p in torch)
     for name in FLASH_SOURCES:
         yield Pair("FlashAttention", *(Case(name, tree, name, (*words, *of_torch(new))) for tree in trees))
-        yield Pair("torch", *(Case(name, trees[1], name, (*words, *of_torch(torch))) for torch in (old, new)))
+        yield Pair("torch", *(Case(name, trees[1], name, (*words, *of_torch(headers))) for headers in (old, new)))
 
 
 def ask(case: Case, program: Path, line: str, out: Path, answer: bytes) -> tuple[str, float]:
@@ -165,12 +168,18 @@ def measure(pair: Pair, program: Path, out: Path, most: int) -> Row:
     return row
 
 
-def show(name: str, rows: Sequence[Row]) -> None:
-    """A row of the table in Markdown, which sums up."""
+def sum_of(rows: Sequence[Row]) -> Row:
+    """All that was found, but for whether sources are the same."""
     total = Row(False)
     for row in rows:
         for field in dataclasses.fields(Row)[1:]:
             setattr(total, field.name, getattr(total, field.name) + getattr(row, field.name))
+    return total
+
+
+def show(name: str, rows: Sequence[Row]) -> None:
+    """A row of the table in Markdown, which sums up."""
+    total = sum_of(rows)
     same = sum(r.is_same_source for r in rows)
     print(
         f"| {name} | {len(rows)} | {same} | {total.same_text} of {total.kernels} | {total.whole:.1f} | "
@@ -195,7 +204,7 @@ def main() -> None:
     heads = ["source", "sources", "the same by source key", "the same by text", "CPU s of these kernels", "saved"]
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
     found: dict[str, list[Row]] = {}
-    for pair in pairs(options):
+    for pair in pairs(options.work, options.sources, options.torch):
         if options.only and not any(o in pair.project for o in options.only):
             continue
         row = measure(pair, program, out, options.kernels)
@@ -204,6 +213,32 @@ def main() -> None:
     for project, rows in found.items():
         show(f"**{project}**", rows)
 
+
+def claims(quick: bool) -> list[Claim]:
+    """How many of llama.cpp's kernels a release leaves as they are, and what that saves of their CPU."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-texts-") as name:
+        work = Path(name)
+        program, out = build_program(work / "programs", ("c++",)), work / "out"
+        out.mkdir()
+        rows = [measure(pair, program, out, 1 if quick else 2) for pair in pairs(work, 2 if quick else 6, None)]
+    total = sum_of(rows)
+    return [
+        Claim(
+            "text-keys",
+            "kernels that are not compiled again in llama.cpp's next release, in which a header of all sources differs",
+            100 * total.same_text / total.kernels,
+            "%",
+            0 if quick else 40,
+            "by the digests of what their sources read: "
+            f"{100 * sum(r.is_same_source for r in rows) / len(rows):.0f} % of the sources",
+            f"{total.same_text} of {total.kernels} kernels of {len(rows)} sources; {total.saved:.1f} of "
+            f"{total.whole:.1f} CPU seconds of all of these",
+            is_floor=True,
+        )
+    ]
+
+
+BENCHMARK = Benchmark("text_keys", claims, lambda: "" if by_name("cuda").find(dict(os.environ)) else "no nvcc found")
 
 if __name__ == "__main__":
     main()

@@ -32,7 +32,11 @@ HOST_UNIT_MARK = "LAZYCKU1"
 WHOLE_SOURCE_MARK = "LAZYCKW1"
 # Of a host unit: what it registers, and what was read for it.
 KERNELS_SECTION = ".lazyck.kernels"
-KERNELS_VERSION = "lazyck kernels 1"
+KERNELS_VERSION = "lazyck kernels 2"
+# What compilers make names of a source's own unique with, followed by so many hexadecimal digits: a host unit's own. In
+# device code, whose names meet no others, the digits are zeros.
+MODULE_ID = "_lazyck_"
+MODULE_ID_DIGITS = 16
 # The name under which the library of a whole source's device code has it, beside its kernels' names.
 IMAGE_SYMBOL = "lazyck_image"
 # How a wrapped function is told a handle: by an argument, by what an argument points to, by a graph node's parameters;

@@ -121,11 +121,11 @@ def describe(
         made_by = program.digest if program else ""
         recipe = recipes.of_device(p.blob)
         symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
-        key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, unit.key(unit.whole)), own, read)
+        key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, unit.whole), own, read)
         whole = f"{unit.name}\t{unit.whole}"
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
         for kernel in unit.kernels:
-            parts_of_key = (target.machine, made_by, unit.key(kernel.line))
+            parts_of_key = (target.machine, made_by, kernel.line)
             key = bundle.blob_digest(recipe, target.name, parts_of_key, own, read)
             row = f"{name}.{kernel_name(kernel.symbol)}"
             line = f"{unit.name}\t{kernel.line}"

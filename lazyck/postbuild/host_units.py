@@ -8,6 +8,7 @@ itself says it would take. Where these are not the known ones, the source is com
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from lazyck.postbuild.store import Store
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import join
 
+_OWN_NAME = re.compile(f"{abi.MODULE_ID}[0-9a-f]{{{abi.MODULE_ID_DIGITS}}}")
 BY_KERNEL = "its kernels are compiled one by one"  # as the build asks for
 
 
@@ -43,22 +45,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class HostUnit:
-    """What the host unit of `blob` registers under `name`, and all `files` that its source reads, absolute. `whole` is
-    the line that stands for all kernels."""
+    """What the host unit of `blob` registers under `name`, by names as device code has them, and all `files` that its
+    source reads, absolute. `whole` is the line that stands for all kernels."""
 
     blob: CompileCommand
     name: str
     kernels: tuple[Kernel, ...]
     whole: str
     files: frozenset[str]
-
-    def key(self, line: str) -> str:
-        """`line` for a key: without what makes names unique by the place of the build, unless what it stands for has
-        such a name."""
-        unique = self.whole.rpartition("\t")[2]
-        symbols = [k.symbol for k in self.kernels] if line == self.whole else [line.partition("\t")[0]]
-        is_unique = not unique or any(unique in symbol for symbol in symbols)
-        return line if is_unique else line.replace(f"\t{unique}", "\t")
 
 
 def name_of(blob: CompileCommand) -> str:
@@ -80,14 +74,20 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
         if kind == "whole":
             whole = rest
         elif kind == "kernel":
-            kernels.append((rest.partition("\t")[0], rest))
+            line = device_name(rest)
+            kernels.append((line.partition("\t")[0], line))
         elif kind == "variable":
-            state.append(rest)
+            state.append(device_name(rest))
         elif kind == "file":
             files.add(blob.call.path(rest))
     tail = "".join(f"\t{name}" for name in state)
     found = tuple(Kernel(symbol, line + tail) for symbol, line in kernels)
     return HostUnit(blob, name_of(blob), found, whole, frozenset(files - {blob.source}))
+
+
+def device_name(text: str) -> str:
+    """A name, or a line with names, as device code has them: without what makes a host unit's own names unique."""
+    return _OWN_NAME.sub(abi.MODULE_ID + "0" * abi.MODULE_ID_DIGITS, text)
 
 
 def can_be(blob: CompileCommand) -> bool:

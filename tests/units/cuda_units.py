@@ -76,12 +76,21 @@ def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built
     return Built(where, "", env)
 
 
+def plain_names(text: str) -> str:
+    """Mangled names without what makes those of unnamed namespaces and of static variables a source's own."""
+    plain, at = "", 0
+    while found := re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)").search(text, at):
+        plain += text[at : found.start()] + "(unnamed)"
+        at = found.start(2) + int(found[1])
+    return plain + text[at:]
+
+
 def used(seen: list[str]) -> list[str]:
     """What was asked for and launched, each kernel with the code that it was registered with last."""
     code: dict[str, str] = {}
     found = []
     for line in seen:
-        line = re.sub("_GLOBAL__N__[0-9a-f]{8}_", "_GLOBAL__N__", line)  # by the source's path
+        line = plain_names(line)
         what, _, rest = line.partition(" ")
         name, _, more = rest.partition(" ")
         if what == "register":

@@ -171,6 +171,42 @@ def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, s
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPf"]
 
 
+# All functions are of templates, so nvcc makes names unique by the number of a process; a header's variable is among
+# those that the kernels could use, as in every source with cccl's headers.
+OWN_NAMES = """
+namespace { struct Tag { float x; }; static __constant__ float unused[2]; }
+namespace { template <class T> __global__ void unnamed(T* x) { x[0].x = 3; } }
+static __global__ void own(float* x) { x[0] = 1; }
+template <class T> int launches(int n, float* x) {
+    if (n == 0) unnamed<<<1, 1>>>((T*)x);
+    if (n == 1) own<<<1, 1>>>(x);
+    if (n == 2) return cudaMemcpyToSymbol(unused, x, 4);
+    return cudaGetLastError();
+}
+extern "C" __attribute__((visibility("default"))) int launch(int n, float* x);
+template <class T> struct Api { static int launch(int n, float* x) { return launches<Tag>(n, x); } };
+template struct Api<float>;
+"""
+CALLS_OWN_NAMES = """
+template <class T> struct Api { static int launch(int n, float* x); };
+extern "C" __attribute__((visibility("default"))) int launch(int n, float* x) { return Api<float>::launch(n, x); }
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_what_is_compiled_serves_a_build_in_another_place(lazyck: Lazyck, tmp_path: Path, spy: Path, n: int) -> None:
+    files = {"kernels.cu": OWN_NAMES, "calls.cu": CALLS_OWN_NAMES}
+    one, other = (build(lazyck, tmp_path / name, files) for name in ("one", "a_longer_name"))
+    shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
+    returned, seen = one.run(spy, "launch", n, **shared)
+    assert returned == "0" and len(used(seen)) == 1 and not used(seen)[0].endswith(("UNREGISTERED", "none"))
+    there, seen_there = other.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1", **shared)
+    assert (there, used(seen_there)) == (returned, used(seen))
+    ahead = build_ahead(tmp_path / "ahead", files)
+    if n < 2:  # one unit has one variable, a whole source all
+        assert used(ahead.run(spy, "launch", n)[1])[0].split()[:2] == used(seen)[0].split()[:2]
+
+
 def test_kernels_that_share_a_variable_are_in_one_module(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     lazy = build(lazyck, tmp_path, FILES)
     _, seen = lazy.run(spy, "launch", 9)

@@ -199,6 +199,33 @@ def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, h
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPd5Shape"]
 
 
+# What is a source's own, and has a handle.
+OWN_NAMES = """
+#include <hip/hip_runtime.h>
+static __constant__ float table[4];
+namespace { struct Tag { float x; }; template <class T> __global__ void unnamed(T* x) { x[0].x = 3; } }
+static __global__ void own(float* x) { x[0] = 1; }
+extern "C" __attribute__((visibility("default"))) int launch(int n, float* x) {
+    if (n == 0) unnamed<<<1, 1>>>((Tag*)x);
+    if (n == 1) own<<<1, 1>>>(x);
+    if (n == 2) return hipMemcpyToSymbol(HIP_SYMBOL(table), x, 4);
+    return hipGetLastError();
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_what_is_compiled_serves_a_build_in_another_place(
+    lazyck: Lazyck, tmp_path: Path, home: Path, hip_spy: Path, n: int
+) -> None:
+    one, other = (build(lazyck, tmp_path / name, {"x.hip": OWN_NAMES}, home) for name in ("one", "a_longer_name"))
+    shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
+    returned, seen = one.run(hip_spy, "launch", n, **shared)
+    assert returned == "0" and len(used(seen)) == 1 and not used(seen)[0].endswith(("UNREGISTERED", "none"))
+    there, seen_there = other.run(hip_spy, "launch", n, LAZYCK_DISABLE_JIT="1", **shared)
+    assert (there, used(seen_there)) == (returned, used(seen))
+
+
 def test_kernels_that_share_a_variable_are_in_one_module(both: tuple[Built, Built], hip_spy: Path) -> None:
     lazy, _ = both
     _, seen = lazy.run(hip_spy, "launch", 9)

@@ -3,7 +3,6 @@ static and the shared runtime, and again after a compile that failed."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cuda_machine import cuda_environment, cuda_home, needs_nvcc
+from cuda_units import plain_names
 from gpu.stages.host_units import LATE
 from support import Lazyck
 
@@ -145,7 +145,7 @@ def used(seen: list[str]) -> list[tuple[str, str]]:
     code: dict[str, str] = {}
     found = []
     for line in seen:
-        line = re.sub("__[0-9a-f]{8}_", "__", line)  # by the source's path
+        line = plain_names(line)
         what, _, rest = line.partition(" ")
         name, _, more = rest.partition(" ")
         if what == "register":

@@ -13,6 +13,7 @@
 
 #include "lazyck_abi.h"
 #include "library.h"
+#include "manifest_view.h"
 
 namespace {
 
@@ -66,9 +67,10 @@ struct Registration {
     std::uint32_t role;  // LAZYCK_REGISTER_...
     Words words;
     Progress progress = Progress::none;
+    std::string name;  // in device code, once that is registered
 
     const void* handle() const { return reinterpret_cast<const void*>(words[1]); }
-    const char* symbol() const { return reinterpret_cast<const char*>(words[3]); }
+    std::string name_in_device_code() const { return device_name(reinterpret_cast<const char*>(words[3])); }
 };
 
 // A host unit that is loaded.
@@ -168,6 +170,7 @@ void install(Source& source, const void* image, const void* handle) {
         for (Registration& each : source.registrations) {
             if (each.progress != Progress::none || (handle != nullptr && each.handle() != handle)) continue;
             each.progress = Progress::busy;
+            each.name = each.name_in_device_code();
             mine.push_back(&each);
         }
     }
@@ -178,6 +181,9 @@ void install(Source& source, const void* image, const void* handle) {
         for (Registration* each : mine) {
             Words words = each->words;
             words[0] = module;
+            const auto name = reinterpret_cast<std::uintptr_t>(each->name.c_str());
+            if (words[2] == words[3]) words[2] = name;
+            words[3] = name;
             call(each->role, words);
         }
         if (lazyck_registering[LAZYCK_REGISTER_END] != nullptr) call(LAZYCK_REGISTER_END, {module});
@@ -207,7 +213,7 @@ void make_ready(const void* handle) {
             const Registration& registration = found->second.source->registrations[found->second.index];
             if (registration.progress != Progress::done) {
                 source = found->second.source;
-                wanted = {source->name, source->table, registration.symbol(),
+                wanted = {source->name, source->table, registration.name_in_device_code(),
                           registration.role == LAZYCK_REGISTER_FUNCTION};
             }
         }
@@ -307,7 +313,7 @@ static std::uintptr_t register_thing(std::uint32_t role, const Words& words) {
     if (source == nullptr) return call(role, words);
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.mutex);
-    const Registration made = {role, words};
+    const Registration made = {role, words, Progress::none, ""};
     all.places[made.handle()] = {source, source->registrations.size()};
     ready_place(made.handle()).store(nullptr, std::memory_order_relaxed);
     source->registrations.push_back(made);

@@ -33,28 +33,20 @@ std::string kernel_name(const std::string& symbol) {
     return safe_name(name.substr(0, k_longest_name)) + "-" + hash(symbol).hex().substr(0, k_name_digits);
 }
 
-// A line of a host unit's table as it counts in keys: without what makes names unique by the place of the build, unless
-// what it stands for has such a name. (HostUnit.key in Python.)
-std::string for_key(const std::string& line, const Strings& symbols) {
-    Strings fields = {""};
-    for (const char c : line) {
-        if (c == '\t')
-            fields.emplace_back();
-        else
-            fields.back() += c;
-    }
-    constexpr std::size_t k_module_id = 4;
-    if (fields.size() <= k_module_id || fields[k_module_id].empty()) return line;
-    for (const std::string& symbol : symbols) {
-        if (symbol.find(fields[k_module_id]) != std::string::npos) return line;
-    }
-    fields[k_module_id].clear();
-    return join(fields, "\t");
-}
-
 std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
 
 }  // namespace
+
+std::string device_name(std::string text) {
+    constexpr std::string_view k_mark = LAZYCK_MODULE_ID;
+    for (std::size_t at = 0; (at = text.find(k_mark, at)) != std::string::npos;) {
+        at += k_mark.size();
+        const std::size_t end = std::min(text.find_first_not_of("0123456789abcdef", at), text.size());
+        if (end - at >= LAZYCK_MODULE_ID_DIGITS)
+            text.replace(at, LAZYCK_MODULE_ID_DIGITS, LAZYCK_MODULE_ID_DIGITS, '0');
+    }
+    return text;
+}
 
 Strings lines_of_table(std::string_view table) {
     Strings lines;
@@ -63,8 +55,8 @@ Strings lines_of_table(std::string_view table) {
         const std::size_t tab = row.find('\t');
         if (tab == std::string::npos) continue;
         const std::string kind = row.substr(0, tab), rest = row.substr(tab + 1);
-        if (kind == "kernel" || kind == "whole") lines.push_back(rest);
-        if (kind == "variable") state += "\t" + rest;
+        if (kind == "kernel" || kind == "whole") lines.push_back(device_name(rest));
+        if (kind == "variable") state += "\t" + device_name(rest);
     }
     for (std::string& line : lines) {
         if (line[0] != '*') line += state;
@@ -183,7 +175,7 @@ PartRow ManifestView::part(std::uint32_t index, const std::string& name, const s
     const std::string own = std::string(blob.digest) + " " + string(number(at + k_units_at)) + " ";
     PartRow row;
     row.name = std::string(blob.name) + "." + name;
-    row.digest = hash(own + for_key(line, symbols)).hex();
+    row.digest = hash(own + line).hex();
     row.kernel = std::string(blob.name) + "\t" + line;
     row.symbol = symbols.empty() ? "" : symbols[0];
     row.recipe = number(at + (symbols.empty() ? k_host_recipe_at : k_device_recipe_at));
@@ -192,7 +184,7 @@ PartRow ManifestView::part(std::uint32_t index, const std::string& name, const s
 
 ManifestView ManifestView::parts(std::uint32_t index, const Strings& lines) const {
     Strings all = {LAZYCK_IMAGE_SYMBOL};
-    std::string whole = "*\t\t\t\t";
+    std::string whole = "*\t\t\t";
     for (const std::string& line : lines) {
         if (line[0] == '*')
             whole = line;

@@ -44,6 +44,9 @@ struct RecipeRow {
     Strings drop_env;
 };
 
+// A name, or a line with names, as device code has them: without what makes a host unit's own names unique.
+std::string device_name(std::string text);
+
 // The lines of a host unit's table (units/src/units.cpp) that describe device code, as BlobRow has them.
 Strings lines_of_table(std::string_view table);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lazyck_units.h"
+#include "lines_told.h"
 #include "process.h"
 #include "source_text.h"
 #include "words.h"
@@ -75,25 +76,6 @@ bool has_places(const Step& compile) {
         }
         return word == "-G";
     });
-}
-
-// Whether a string may hold what looks like lines of the text.
-bool has_raw_strings(std::string_view text) {
-    constexpr std::size_t k_longest_delimiter = 16;
-    for (std::size_t at = 0; (at = text.find("R\"", at)) != std::string_view::npos; at += 2) {
-        const std::size_t open = text.find_first_of("()\\ \"\n", at + 2);
-        if (open != std::string_view::npos && text[open] == '(' && open - at - 2 <= k_longest_delimiter) return true;
-    }
-    return false;
-}
-
-// Whether lines may be told from each other: by a function that gives a place, or in a string.
-bool tells_lines_apart(std::string_view text) {
-    constexpr std::array<std::string_view, 4> k_names = {"__builtin_LINE", "__builtin_FILE", "__builtin_COLUMN",
-                                                         "__builtin_source"};
-    return has_raw_strings(text) || std::any_of(k_names.begin(), k_names.end(), [&](std::string_view name) {
-               return text.find(name) != std::string_view::npos;
-           });
 }
 
 }  // namespace

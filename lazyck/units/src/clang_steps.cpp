@@ -102,22 +102,12 @@ Step preprocessor_of(const Step& step, const std::string& verb, const std::strin
 
 std::string ClangSteps::image() const { return host.value(k_image); }
 
-std::string ClangSteps::module_id() const {
-    for (const std::string& word : host.words) {
-        if (begins_with(word, k_module_id)) return word.substr(k_module_id.size());
-    }
-    return "";
-}
-
-void ClangSteps::set_module_id(const std::string& id) {
-    if (id.empty()) return;
-    const auto set = [&](Step& step) {
+void ClangSteps::forget_place() {
+    for (Step& step : device) {
         for (std::string& word : step.words) {
-            if (begins_with(word, k_module_id)) word = std::string(k_module_id) + id;
+            if (begins_with(word, k_module_id)) word = std::string(k_module_id) + "0";
         }
-    };
-    for (Step& step : device) set(step);
-    set(host);
+    }
 }
 
 ClangSteps clang_steps_of(const Words& command, const std::string& directory) {

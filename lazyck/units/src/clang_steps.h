@@ -18,9 +18,8 @@ struct ClangSteps {
 
     // Where the image is that the host's code includes.
     std::string image() const;
-    // By which names of the source's own are made unique, alike in the host's and in device code; "" where by nothing.
-    std::string module_id() const;
-    void set_module_id(const std::string& id);
+    // Has device code not say, in the name `__hip_cuid_…`, where and how its source is compiled.
+    void forget_place();
 };
 
 // The steps of `command`, which compiles one source to an object, with temporary files in `directory`. Throws Refused

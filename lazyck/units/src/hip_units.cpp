@@ -220,14 +220,13 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     const std::string image = object.contents_of(k_image_section);
     if (registers && image.rfind(mark, 0) != 0)
         throw Refused{"the host code has no image of device code where one was expected"};
-    const std::string module_id = steps.module_id();
     const std::vector<std::string_view> kernels = kernels_of(object);
     std::string table = LAZYCK_KERNELS_VERSION "\n";
     for (const std::string_view kernel : kernels) {
         const std::string parameters = kernels.size() == 1 ? k_only_kernel : "";
-        table += "kernel\t" + std::string(kernel) + "\t" + parameters + "\t\t\t" + module_id + "\n";
+        table += "kernel\t" + std::string(kernel) + "\t" + parameters + "\t\t\n";
     }
-    table += "whole\t*\t\t\t\t" + module_id + "\n";
+    table += "whole\t*\t\t\t\n";
     if (place == TableIn::data) {
         write_file(job.output, registers ? object.with_contents(k_image_section, mark + table + '\0') : bytes);
         write_cost(job, "host " + std::to_string(cpu_seconds()) + " 0 0 " + std::to_string(kernels.size()));
@@ -279,7 +278,7 @@ void make_hip_object(const Job& job) {
 
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     ClangSteps steps = clang_steps_of(job.command, job.directory);
-    steps.set_module_id(kernel.module_id);
+    steps.forget_place();
     if (kernel.symbol == "*" || kernel.parameters == k_only_kernel) {
         make_whole(job, steps, kernel);
         return;

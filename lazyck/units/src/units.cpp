@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <future>
 #include <optional>
@@ -106,17 +109,18 @@ std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
     return "";
 }
 
-// As the host's pass has determined it when the host code was compiled.
-void set_module_id(const DevicePass& pass, const std::string& module_id) {
-    const std::string file = pass.compile.value("--module_id_file_name");
-    if (!file.empty() && !module_id.empty()) write_file(file, module_id);
+// What makes names of the source's own unique. The compiler would take a number of its process's for that, where no
+// function has a name that is.
+void set_module_id(const Step& front_end, const std::string& module_id) {
+    const std::string file = front_end.value("--module_id_file_name");
+    if (!file.empty()) write_file(file, module_id);
 }
 
 // Compiles `text` for one arch. Throws Refused where that does not make the kernel; what ties it to others of its
 // source, whatever of that is compiled, or "".
 std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
     write_file(pass.preprocess.value("-o"), text);
-    set_module_id(pass, kernel.module_id);
+    set_module_id(pass.compile, device_module_id());
     run(pass.compile);
     const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
     const auto found = ptx.entries.find(kernel.symbol);
@@ -132,6 +136,20 @@ std::string compile_pass(const DevicePass& pass, const std::string& text, const 
 
 }  // namespace
 
+std::string module_id_of(const Job& job, const std::string& id) {
+    constexpr std::uint64_t k_basis = 0xcbf29ce484222325, k_prime = 0x100000001b3;  // FNV-1a
+    std::array<char, PATH_MAX> cwd = {};
+    const char* const here = getcwd(cwd.data(), cwd.size());
+    std::uint64_t value = k_basis;
+    for (const unsigned char c : id + '\0' + (here == nullptr ? "" : here) + '\0' + job.source)
+        value = (value ^ c) * k_prime;
+    std::string made = LAZYCK_MODULE_ID;
+    for (unsigned digit = LAZYCK_MODULE_ID_DIGITS; digit-- > 0;) made += "0123456789abcdef"[value >> 4 * digit & 0xf];
+    return made;
+}
+
+std::string device_module_id() { return LAZYCK_MODULE_ID + std::string(LAZYCK_MODULE_ID_DIGITS, '0'); }
+
 Kernel kernel_of(const std::string& line) {
     Words fields(1);
     for (const char c : line) {
@@ -140,8 +158,8 @@ Kernel kernel_of(const std::string& line) {
         else
             fields.back() += c;
     }
-    if (fields.size() < 5) throw std::runtime_error("'" + line + "' describes no kernel");
-    return {fields[0], fields[1], fields[2], fields[3], fields[4], {fields.begin() + 5, fields.end()}};
+    if (fields.size() < 4) throw std::runtime_error("'" + line + "' describes no kernel");
+    return {fields[0], fields[1], fields[2], fields[3], {fields.begin() + 4, fields.end()}};
 }
 
 std::vector<std::string> Kernel::words() const {
@@ -163,8 +181,7 @@ void add_steps(const Steps& steps, Material& material) {
 }
 
 // What a host unit says of itself: its kernels, and what else counts.
-std::string table_of(const Registrations& registered, const Ptx& ptx, const std::string& module_id,
-                     const std::set<std::string>& files) {
+std::string table_of(const Registrations& registered, const Ptx& ptx, const std::set<std::string>& files) {
     std::string table = LAZYCK_KERNELS_VERSION "\n";
     for (const auto& kernel : registered.kernels) {
         const auto entry = ptx.entries.find(kernel.symbol);
@@ -173,9 +190,9 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
             std::count_if(registered.kernels.begin(), registered.kernels.end(),
                           [&](const auto& other) { return other.spelling == kernel.spelling; }) > 1;
         table += "kernel\t" + kernel.symbol + "\t" + entry->second + "\t" + kernel.spelling + "\t" +
-                 (is_overloaded ? kernel.type : "") + "\t" + module_id + "\n";
+                 (is_overloaded ? kernel.type : "") + "\n";
     }
-    table += "whole\t*\t\t\t\t" + module_id + "\n";
+    table += "whole\t*\t\t\t\n";
     for (const auto& variable : registered.variables) table += "variable\t" + variable.symbol + "\n";
     for (const std::string& file : files) table += "file\t" + file + "\n";
     return table;
@@ -206,17 +223,18 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
 struct HostText {
     std::string text;                    // as the compiler gets it
     std::optional<std::string> guarded;  // see with_guarded_stubs
-    std::string module_id;
-    double front_end;  // its CPU seconds
+    double front_end;                    // its CPU seconds
 };
 
-HostText run_front_end(const Steps& steps) {
+HostText run_front_end(const Steps& steps, const std::string& module_id) {
     HostText out = {};
-    out.front_end = run(steps.front_end);
+    Step front_end = steps.front_end;
+    const auto makes_one = std::find(front_end.words.begin(), front_end.words.end(), "--gen_module_id_file");
+    if (makes_one != front_end.words.end()) front_end.words.erase(makes_one);
+    set_module_id(front_end, module_id);
+    out.front_end = run(front_end);
     out.text = read_file(steps.front_end.value("--gen_c_file_name"));
     out.guarded = with_guarded_stubs(out.text);
-    if (const std::string file = steps.front_end.value("--module_id_file_name"); !file.empty())
-        out.module_id = read_file(file);
     return out;
 }
 
@@ -291,7 +309,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     ask_for_host_unit(job, steps, pass, id, texts);
     auto used_by_stubs =
         std::async(std::launch::async, [&] { return text_for_stubs(texts.device, job.source, StubText::used); });
-    const HostText host = run_front_end(steps);
+    const HostText host = run_front_end(steps, module_id_of(job, id));
     const std::string used = used_by_stubs.get();
     std::set<std::string> files;
     add_files(texts.host, files);
@@ -313,7 +331,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         const std::string stubs = read_file(stub_file);
         const Registrations registered = read_stubs(stubs);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
-        include_table(job, pass, id, place, table_of(registered, ptx, host.module_id, files));
+        include_table(job, pass, id, place, table_of(registered, ptx, files));
         compile_host.finish(stubs);
         if (!is_all && read_file(job.output).find(k_no_stub) != std::string::npos)
             throw Refused{"the host's code launches kernels that were not found to be its own"};
@@ -337,9 +355,9 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
 namespace {
 
 // The device code of all kernels.
-void make_whole(const Job& job, const Steps& steps, const std::string& module_id) {
+void make_whole(const Job& job, const Steps& steps) {
     Material material(job);
-    material.add("whole " + module_id);
+    material.add("whole");
     add_steps(steps, material);
     for (const DevicePass& pass : steps.passes) {
         run(pass.preprocess);
@@ -348,7 +366,7 @@ void make_whole(const Job& job, const Steps& steps, const std::string& module_id
     material.ask();
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const DevicePass& pass : steps.passes) {
-        set_module_id(pass, module_id);
+        set_module_id(pass.compile, device_module_id());
         run(pass.compile);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
         for (const auto& entry : ptx.entries) symbols.insert(entry.first);
@@ -363,7 +381,7 @@ void make_whole(const Job& job, const Steps& steps, const std::string& module_id
 void make_kernel_unit(const Job& job, const Kernel& kernel) {
     const Steps steps = steps_of(job.command, job.directory);
     if (kernel.symbol == "*") {
-        make_whole(job, steps, kernel.module_id);
+        make_whole(job, steps);
         return;
     }
     std::vector<std::string> texts;

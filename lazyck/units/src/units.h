@@ -11,10 +11,8 @@ namespace lazyck::units {
 // if its symbol is `*`.
 struct Kernel {
     std::string symbol, parameters, spelling, type;
-    std::string module_id;           // by which the compiler makes names of the source's own unique
     std::vector<std::string> state;  // variables of the source that are more than constants
 
-    // All but the module's name.
     std::vector<std::string> words() const;
 };
 
@@ -28,6 +26,10 @@ struct Job {
     std::string output;
     int asker = -1;  // a socket on which somebody may know what would be made: see asking.h
 };
+
+// What makes names of the source's own unique in the host unit `id` of a job, and in any device code.
+std::string module_id_of(const Job& job, const std::string& id);
+std::string device_module_id();
 
 // Where a host unit has its table: in its section .lazyck.kernels, which a link leaves out, or behind its name.
 enum class TableIn { section, data };
