@@ -1,5 +1,5 @@
-"""What the first lazy library costs that a user builds: the compile of lazyck's runtime; a build after that; and what a
-library has of the runtime.
+"""What the first lazy library costs that a user builds: the compile of lazyck's runtime, or, with the wheel of the
+machine, the check that what it brings fits; a build after that; and what a library has of the runtime.
 
     python benchmarks/first_build.py [--quick]        (needs a C++ compiler)
 
@@ -19,7 +19,8 @@ from pathlib import Path
 
 from common import ONE_CALL, Benchmark, LazyProject, Row, in_turns, kernel_blobs, main, missing_tools, spread
 
-from lazyck.runtime.build import SOURCES, compile_objects
+from lazyck.runtime import shipped
+from lazyck.runtime.build import SOURCES, compile_objects, objects_for_wheels
 
 COMPILERS = {"g++": ("g++",), "clang++": ("clang++", "clang++-19", "clang++-18", "clang++-17", "clang++-14")}
 COMPILE = "c++ -O1 -fPIC -I. -c"
@@ -60,6 +61,34 @@ def runtime_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
         f"{spread(taken['together'], 1, ' s')}, wall {spread(walls, 1, ' s')}; each source by itself "
         f"{spread(taken['apart'], 1, ' s')}",
         why="nearly all of it is the code of some 9,500 lines; headers are 0.4 s",
+    )
+
+
+def wheel_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
+    """The same with what the machine's wheel brings, which g++ has made."""
+    ready = work / "ready"
+    shipped.write(work / "shipped", ["g++"], objects_for_wheels(ready, ["g++"]))
+    shipped.DIRECTORY = work / "shipped"
+
+    def taken_over() -> float:
+        store = work / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        shipped.forget()
+        cpu = cpu_of(lambda: compile_objects(store, [compiler]))
+        if list(store.rglob("*.cpp")):
+            raise SystemExit("the wheel's objects do not fit")
+        return cpu
+
+    taken = [taken_over() for _ in range(rounds)]
+    shipped.DIRECTORY = work / "nothing"
+    return Row(
+        f"first-build-wheel-{label}",
+        f"the same by {label} with the wheel of the machine, which brings it compiled by g++",
+        statistics.median(taken),
+        "s",
+        6,
+        "",
+        f"{spread(taken, 1, ' s')}: whether it fits",
     )
 
 
@@ -117,6 +146,7 @@ def measure(quick: bool) -> list[Row]:
                 work = Path(name) / label
                 work.mkdir()
                 rows.append(runtime_row(label, compiler, work, min(rounds, 3)))
+                rows.append(wheel_row(label, compiler, work, min(rounds, 3)))
         project = LazyProject(Path(name) / "project")
         project.work.mkdir()
         return [*rows, *later_rows(project, rounds)]

@@ -18,6 +18,7 @@ from filelock import FileLock
 from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.runtime import shipped
 from lazyck.runtime.hide import set_apart
 from lazyck.toolchains.base import accepts, machine_for
 
@@ -45,6 +46,7 @@ CXX_FLAGS = (
 _FAST = ("-O2",)
 # g++ collects its garbage at this many KiB, which are never reached.
 _SMALL = {"g++": ("-Og", "--param=ggc-min-heapsize=524288"), "clang": ("-Oz",)}
+_SMALLEST = ("-Os",)
 # As far as the compiler knows them. Outline atomics would bring a constructor, and only error_stream.cpp's may run.
 MACHINE_FLAGS = {
     # What the runtime calls is bound as the library is loaded, in some 50 µs, and not one by one in the first call.
@@ -54,7 +56,7 @@ MACHINE_FLAGS = {
 # As far as the compiler knows it. A static of an inline function (of the C++ library's headers too) must not become a
 # unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
-LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
+LINK_FLAGS = shipped.TOOL_LINK_FLAGS
 _LAYOUT = "7"  # of the objects in the store, beyond what compiler and flags say: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
@@ -107,6 +109,16 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
     return tool
 
 
+def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
+    """What `shipped.write` puts into a wheel of the runtime: by name the key and the object, made with `compiler` where
+    `store` has it not. Nobody waits for these, so they are as small as they can be. Raises `CommandError`,
+    `ToolchainError`."""
+    made = compile_objects(store, compiler, extra_flags=_SMALLEST)
+    made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
+    made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
+    return {path.name: (path.parent.name, path) for path in made}
+
+
 def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
     """Where `build_tool` puts the executable."""
     stamp = digest(_command_stamp(canonical(compiler), extra_flags).encode(), source_digest(src).encode())
@@ -139,6 +151,11 @@ class _Unit:
 
     name: str
     sources: tuple[Path, ...]
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether speed counts."""
+        return _GROUPS.get(self.sources[0].name) == _DIGESTS
 
     @property
     def content(self) -> list[bytes]:
@@ -191,6 +208,14 @@ def _compile(
     if all(o.is_file() for o in objects):
         return objects
     directory.mkdir(parents=True, exist_ok=True)
+    if src == SOURCES and not extra_flags:
+        for key, target in zip(keys, objects, strict=True):
+            found = shipped.find(compiler, target.name, key)
+            if found and not target.is_file():
+                target.parent.mkdir(exist_ok=True)
+                write_atomic(target, found.read_bytes())
+        if all(o.is_file() for o in objects):
+            return objects
     # -iquote: the runtime's headers must not stand in for system headers of the same name.
     include = directory / f"abi-{digest(abi_header)[:16]}"
     argv = [*_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
@@ -200,7 +225,7 @@ def _compile(
         temporary = target.with_suffix(".new.o")
         temporary.parent.mkdir(exist_ok=True)
         source = unit.sources[0]
-        level = _FAST if _GROUPS.get(source.name) == _DIGESTS else small
+        level = _FAST if unit.is_fast else small
         if len(unit.sources) > 1:
             source = target.with_suffix(".cpp")
             write_atomic(source, together(unit.sources))

@@ -14,12 +14,15 @@ from filelock import FileLock
 
 from lazyck import abi, proc, waiting
 from lazyck.files import digest, encode, write_if_different
+from lazyck.runtime import shipped
 from lazyck.runtime.build import canonical, together
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "lazyck-unit"
-_LEAN = ("-ffunction-sections", "-Wl,--gc-sections", "-s")
-CXX_FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra", *_LEAN, "-pthread")
+OBJECT = f"{NAME}.o"
+CXX_FLAGS = ("-std=c++17", "-O2", "-g0", "-fPIC", "-Wall", "-Wextra", "-ffunction-sections", "-pthread")
+_HINT = "lazyck-unit needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
+LINK_FLAGS = ("-pthread", "-Wl,--gc-sections", "-s")
 
 
 @lru_cache(maxsize=1)
@@ -35,24 +38,55 @@ def build_program(store: Path, compiler: Sequence[str]) -> Path:
     """The program below `store`, for the machine that `compiler`, an argv prefix, makes code for. Safe when several
     processes do it at once. Raises `CommandError`, `ToolchainError`."""
     compiler = canonical(compiler)
-    version = proc.run([*compiler, "--version"]).stdout
-    stamp = digest(source_digest().encode(), version.encode(), *map(encode, (*compiler, *CXX_FLAGS)))
-    made = store / "units" / stamp[:16] / NAME
+    made = _directory(store, compiler) / NAME
     if made.is_file():
         return made
     made.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(made.parent / ".lock"):
         if not made.is_file():
-            write_if_different(made.parent / "lazyck_abi.h", abi.render_header().encode())
-            # what this state of the program makes may be other than what another makes of the same text
-            itself = f'#pragma once\n#define LAZYCK_UNITS_DIGEST "{source_digest()}"\n'
-            write_if_different(made.parent / "lazyck_units.h", itself.encode())
             temporary = made.with_suffix(".new")
-            source = made.with_suffix(".cpp")
-            write_if_different(source, together(SOURCES.glob("*.cpp")))
-            argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(made.parent), str(source)]
-            hint = "lazyck-unit needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
-            with waiting.saying(f"compiling {NAME} with {os.path.basename(compiler[0])}, once for all builds"):
-                proc.check(f"compiling {NAME}", [*argv, "-o", str(temporary)], hint=hint)
+            lead, tail = [*compiler, "-o", str(temporary)], LINK_FLAGS
+            ready = shipped.find(compiler, OBJECT, object_key())
+            if ready is None or proc.run([*lead, str(ready), *tail]).status != 0:
+                own = _compile(made.parent, compiler)
+                proc.check(f"linking {NAME}", [*lead, str(own), *tail], hint=_HINT)
             temporary.replace(made)
+    return made
+
+
+def object_key() -> str:
+    """By which `shipped` knows the program's object."""
+    return source_digest()[:16]
+
+
+def build_object(store: Path, compiler: Sequence[str]) -> Path:
+    """The object, below `store`, that a wheel brings. Raises `CommandError`, `ToolchainError`."""
+    compiler = canonical(compiler)
+    directory = _directory(store, compiler)
+    directory.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory / ".lock"):
+        return _compile(directory, compiler)
+
+
+def _directory(store: Path, compiler: Sequence[str]) -> Path:
+    version = proc.run([*compiler, "--version"]).stdout
+    stamp = digest(source_digest().encode(), version.encode(), *map(encode, (*compiler, *CXX_FLAGS, *LINK_FLAGS)))
+    return store / "units" / stamp[:16]
+
+
+def _compile(directory: Path, compiler: Sequence[str]) -> Path:
+    made = directory / OBJECT
+    if made.is_file():
+        return made
+    write_if_different(directory / "lazyck_abi.h", abi.render_header().encode())
+    # what this state of the program makes may be other than what another makes of the same text
+    itself = f'#pragma once\n#define LAZYCK_UNITS_DIGEST "{source_digest()}"\n'
+    write_if_different(directory / "lazyck_units.h", itself.encode())
+    temporary = made.with_suffix(".new.o")
+    source = made.with_suffix(".cpp")
+    write_if_different(source, together(SOURCES.glob("*.cpp")))
+    argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(directory), "-c", str(source)]
+    with waiting.saying(f"compiling {NAME} with {os.path.basename(compiler[0])}, once for all builds"):
+        proc.check(f"compiling {NAME}", [*argv, "-o", str(temporary)], hint=_HINT)
+    temporary.replace(made)
     return made
