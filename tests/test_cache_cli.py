@@ -113,7 +113,19 @@ def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache:
     assert "hits      4 (67 % of 6)" in text
     assert "fetched   1 from remote caches" in text
     assert "compiles  50.0 s spent, 67.0 s saved by hits" in text
-    assert f"cache     {cache}" in text
+    assert f"cache     {cache}" in text and "preambles" not in text
+
+
+def test_stats_count_precompiled_preambles(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
+    build(lazyck, bundle, "one", "--arch", "gfx942")
+    place = cache / ".preambles" / ("0" * 32) / "pch"
+    place.mkdir(parents=True)
+    for directory in (place, *place.parents[:2]):
+        directory.chmod(0o700)
+    (place / "host.pch").write_bytes(bytes(300_000))
+    found = json.loads(said(lazyck, "stats", "--json"))
+    assert found["preambles"] == 1 and 300_000 <= found["preamble_bytes"] < 400_000
+    assert "preambles 1, 3" in said(lazyck, "stats")
 
 
 def test_explain_a_hit_and_a_blob_of_which_there_is_nothing(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:

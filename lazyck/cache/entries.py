@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.config import cache_dir
-from lazyck.directory import read_leaves
+from lazyck.directory import Directory, find_root, read_leaves
 from lazyck.errors import UsageError
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.visible import visible
@@ -71,6 +71,20 @@ def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
             seen = leaf.status(f"{name}.seen")
             used = max(seen.st_mtime if seen else 0.0, info.st_mtime)
             yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, used)
+
+
+def read_preambles(cache: Path) -> list[int]:
+    """The bytes on the disk of each precompiled preamble. Raises `RefusedError` for a refused root."""
+    root = find_root(cache)
+    found = root.find(".preambles") if root else None
+    return [_bytes_in(found, name) for name in found.names()] if found else []
+
+
+def _bytes_in(directory: Directory, name: str) -> int:
+    info = directory.status(name)
+    below = directory.find(name) if info and stat.S_ISDIR(info.st_mode) else None
+    own = info.st_blocks * 512 if info else 0
+    return own + (sum(_bytes_in(below, each) for each in below.names()) if below else 0)
 
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:

@@ -24,11 +24,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Stats:
-    """`hits` are loads out of the cache, `fetched` those that a remote cache had, `misses` compiles that succeeded, of
-    whichever process."""
+    """`bytes` are those of entries, `preamble_bytes` of precompiled preambles. `hits` are loads out of the cache,
+    `fetched` those that a remote cache had, `misses` compiles that succeeded, of whichever process."""
 
     entries: int
     bytes: int
+    preambles: int
+    preamble_bytes: int
     shares: tuple[Share, ...]
     hits: int
     fetched: int
@@ -41,8 +43,9 @@ class Stats:
     since: float
 
 
-def add_up(entries: Iterable[CacheEntry], events: Sequence[Event], known: Costs) -> Stats:
-    """The sums. What a hit saved is what that blob's last compile took, by the history, else by `known`."""
+def add_up(entries: Iterable[CacheEntry], preambles: Sequence[int], events: Sequence[Event], known: Costs) -> Stats:
+    """The sums; `preambles` are the bytes of each. What a hit saved is what that blob's last compile took, by the
+    history, else by `known`."""
     shares: dict[tuple[str, str], tuple[int, int]] = {}
     for entry in entries:
         count, size = shares.get((entry.library, entry.archs), (0, 0))
@@ -57,6 +60,8 @@ def add_up(entries: Iterable[CacheEntry], events: Sequence[Event], known: Costs)
     return Stats(
         entries=sum(count for count, _ in shares.values()),
         bytes=sum(size for _, size in shares.values()),
+        preambles=len(preambles),
+        preamble_bytes=sum(preambles),
         shares=tuple(Share(*key, *shares[key]) for key in sorted(shares)),
         hits=len(hits),
         fetched=len(fetched),
@@ -76,6 +81,8 @@ def render(stats: Stats, now: float) -> str:
     for s in stats.shares:
         where = f"{visible(s.library)} for {visible(s.arch)}"
         lines.append(f"  {where}: {counted(s.entries, 'entry', 'entries')}, {show_size(s.bytes)}")
+    if stats.preambles:
+        lines.append(f"preambles {stats.preambles}, {show_size(stats.preamble_bytes)}")
     if not stats.since:
         return "\n".join([*lines, "history   none"])
     asked = stats.hits + stats.fetched + stats.misses

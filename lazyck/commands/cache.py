@@ -46,7 +46,8 @@ def list_command(as_json: bool, library: str, arch: str) -> None:
 def stats_command(as_json: bool) -> None:
     """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent and saved."""
     cache = entries.cache_of(environment())
-    summed = stats.add_up(entries.read_entries(cache), read_history(cache).events, read_costs([cache]))
+    found = entries.read_entries(cache), entries.read_preambles(cache)
+    summed = stats.add_up(*found, read_history(cache).events, read_costs([cache]))
     text = json.dumps(stats.to_json(summed), indent=1) if as_json else stats.render(summed, time.time())
     click.echo(text if as_json else f"cache     {cache}\n{text}")
 

@@ -147,6 +147,22 @@ def test_trim_removes_what_was_not_used_for_longest(lib: LazyLibrary, rt_tool: P
     assert lib.compiles("three") == 2
 
 
+def test_precompiled_preambles_count_for_the_limit(lib: LazyLibrary, rt_tool: Path) -> None:
+    call(lib, 1, 2)
+    for hours, name in ((20, "older"), (1, "newer")):
+        place = lib.cache / ".preambles" / name / "pch"
+        place.mkdir(parents=True)
+        (place / "host.pch").write_bytes(bytes(1 << 20))
+        os.utime(place.parent, (time.time() - hours * 3600,) * 2)
+    age(lib, "one", 10)
+    *gone, outcome = trim(rt_tool, lib, "--max-size", str(3 << 19), "--dry-run")
+    assert (len(gone), outcome["removed"], outcome["kept"]) == (0, 0, 2)
+    trim(rt_tool, lib, "--max-size", str(3 << 19))
+    assert (names(lib), sorted(p.name for p in lib.cache.glob(".preambles/*"))) == (["one", "two"], ["newer"])
+    trim(rt_tool, lib, "--max-size", "0")
+    assert (names(lib), list(lib.cache.glob(".preambles/*"))) == ([], [])
+
+
 def test_a_hit_counts_as_use(lib: LazyLibrary, rt_tool: Path) -> None:
     call(lib, 1, 2)
     time.sleep(2.5)  # an entry that was just made is not believed to stay as it is

@@ -25,6 +25,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr char k_ready[] = "/ready", k_compiled[] = "/pch", k_failed[] = "/failed";
+constexpr char k_place[] = ".preambles";
 constexpr std::size_t k_most_kept = 8;  // one of Composable Kernel takes 90 MB
 constexpr std::time_t k_longest_kept = 7 * 24 * 3600, k_longest_given_up = 24 * 3600;
 
@@ -175,16 +176,43 @@ bool is_given_up(const std::string& directory) {
     return lstat((directory + k_failed).c_str(), &st) == 0 && std::time(nullptr) - st.st_mtime < k_longest_given_up;
 }
 
-void remove_unused_preambles(const Directory& root) {
-    const auto preambles = root.find(".preambles");
-    std::vector<std::pair<std::time_t, std::string>> by_use;
-    for (const std::string& name : preambles ? preambles->names() : Strings()) {
-        if (const auto st = preambles->status_of(name)) by_use.emplace_back(st->st_mtime, name);
+namespace {
+
+// What the file `name` takes on the disk, or the directory with all that is in it.
+std::uint64_t bytes_in(const Directory& directory, const std::string& name) {
+    const auto st = directory.status_of(name);
+    std::uint64_t bytes = st ? static_cast<std::uint64_t>(st->st_blocks) * 512 : 0;
+    const auto below = st && S_ISDIR(st->st_mode) ? directory.find(name) : std::nullopt;
+    for (const std::string& each : below ? below->names() : Strings()) bytes += bytes_in(*below, each);
+    return bytes;
+}
+
+}  // namespace
+
+std::vector<KeptPreamble> preambles_in(const Directory& root) {
+    std::vector<KeptPreamble> found;
+    const auto all = root.find(k_place);
+    for (const std::string& name : all ? all->names() : Strings()) {
+        const auto st = all->status_of(name);
+        if (!st) continue;
+        found.push_back({name, st->st_mtime, bytes_in(*all, name)});
     }
-    std::sort(by_use.rbegin(), by_use.rend());
-    for (std::size_t i = 0; i < by_use.size(); ++i) {
-        if (i >= k_most_kept || std::time(nullptr) - by_use[i].first > k_longest_kept)
-            remove_tree(preambles->fd(), by_use[i].second);
+    std::sort(found.begin(), found.end(),
+              [](const KeptPreamble& a, const KeptPreamble& b) { return a.last_use > b.last_use; });
+    return found;
+}
+
+bool remove_preamble(const Directory& root, const std::string& name) {
+    const auto all = root.find(k_place);
+    if (all) remove_tree(all->fd(), name);
+    return !all || !all->status_of(name);
+}
+
+void remove_unused_preambles(const Directory& root) {
+    std::size_t number = 0;
+    for (const KeptPreamble& each : preambles_in(root)) {
+        if (++number > k_most_kept || std::time(nullptr) - each.last_use > k_longest_kept)
+            remove_preamble(root, each.name);
     }
 }
 

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "directory.h"
 #include "manifest_view.h"
@@ -39,7 +42,20 @@ void give_up_preamble(const std::string& directory);
 // Whether that was so within the last day.
 bool is_given_up(const std::string& directory);
 
-// Removes those below the cache's root that were not used for a week, and all but the eight that were used last.
+// What lies below a cache's root.
+struct KeptPreamble {
+    std::string name;
+    std::time_t last_use = 0;
+    std::uint64_t bytes = 0;
+};
+
+// The last used ones first.
+std::vector<KeptPreamble> preambles_in(const Directory& root);
+
+// Whether it is gone.
+bool remove_preamble(const Directory& root, const std::string& name);
+
+// Removes those that were not used for a week, and all but the eight that were used last.
 void remove_unused_preambles(const Directory& root);
 
 }  // namespace lazyck::rt

@@ -36,8 +36,9 @@ constexpr std::time_t k_trim_interval = 3600;  // seconds
 // A log without an entry is of a failure, which somebody may be reading about.
 constexpr double k_failure_kept = 7 * 24 * 3600;  // seconds
 
+// The files of an entry, or a precompiled preamble, which has a directory.
 struct Group {
-    std::string library, leaf, stem;
+    std::string library, leaf, stem, preamble;
     Strings names;  // of all files that belong together
     std::uint64_t bytes = 0;
     double last_use = 0;
@@ -96,6 +97,12 @@ std::vector<Group> groups_of(const Directory& root) {
         gather(leaf, library, name, all);
     };
     for_each_leaf(root, use, pass_over);
+    for (const KeptPreamble& each : preambles_in(root)) {
+        all.emplace_back();
+        all.back().preamble = each.name;
+        all.back().bytes = each.bytes;
+        all.back().last_use = static_cast<double>(each.last_use);
+    }
     return all;
 }
 
@@ -106,6 +113,7 @@ std::string entry_path(const Directory& root, const Group& group) {
 // Whether the entry is gone. The directory is opened anew from the root's descriptor on: to keep all of them open since
 // the listing would take the program's descriptors.
 bool remove_group(const Directory& root, const Group& group) {
+    if (!group.preamble.empty()) return remove_preamble(root, group.preamble);
     const auto version = root.find(LAZYCK_CACHE_VERSION);
     const auto library = version ? version->find(group.library) : std::nullopt;
     const auto leaf = library ? library->find(group.leaf) : std::nullopt;
