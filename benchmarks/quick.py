@@ -1,4 +1,4 @@
-"""`lazyck build quick` next to `build full`, of as many blobs as aiter's backward has; and when nothing has changed.
+"""`lazyck build quick` next to `build full`, of as many blobs as aiter's backward has; and both when nothing changed.
 
 python benchmarks/quick.py [--quick]        (needs a C++ compiler)
 
@@ -7,10 +7,12 @@ What changes for `quick` is one source of the runtime; each change is a new one,
 
 from __future__ import annotations
 
+import resource
 import secrets
 import shutil
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from common import (
@@ -24,6 +26,7 @@ from common import (
     kernel_blobs,
     main,
     ninja_build,
+    seconds,
     spread,
 )
 
@@ -53,12 +56,25 @@ def measure(quick: bool) -> list[Row]:
         def unchanged() -> float:
             return project.lazyck("build", "quick", "--tmp-dir", "t", env={"LAZYCK_RUNTIME_SRC": str(runtime)})
 
+        def cpu(work: Callable[[], object]) -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            work()
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        def full_again() -> float:
+            return cpu(lambda: project.build(*NINJA))
+
+        def ninja_again() -> float:
+            return cpu(lambda: seconds(NINJA, project.env, project.work))
+
         runtime = project.work / "runtime"
         full()
         changed()
         rounds = 3
         taken = in_turns({"changed": changed}, rounds) | in_turns({"unchanged": unchanged}, rounds)
         taken |= in_turns({"full": full}, rounds)
+        taken |= in_turns({"full again": full_again, "ninja again": ninja_again}, rounds)
     return [
         Row(
             "quick",
@@ -78,6 +94,15 @@ def measure(quick: bool) -> list[Row]:
             1,
             "",
             spread(taken["unchanged"], 1, " s"),
+        ),
+        Row(
+            "full-unchanged",
+            f"lazyck's own CPU in `build full` of {blobs:,} blobs when nothing has changed",
+            statistics.median(taken["full again"]) - statistics.median(taken["ninja again"]),
+            "s",
+            1,
+            "ninja without lazyck",
+            f"{spread(taken['full again'], 1, ' s')}; without {spread(taken['ninja again'], 1, ' s')}",
         ),
     ]
 
