@@ -58,6 +58,8 @@ class BuildSettings:
 
     def grade_of(self, source: str) -> str:
         """ "kernels" for a source whose host code is compiled with the build, else "blob"."""
+        if not self.kernels:
+            return "blob"
         paths = (source, os.path.realpath(source))
 
         def match(globs: Sequence[str]) -> bool:

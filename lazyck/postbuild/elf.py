@@ -367,26 +367,35 @@ def _reading(where: str) -> Iterator[None]:
         raise FormatError(f"{where}: damaged ELF file ({e})", "build it again") from e
 
 
-def deferred_records(path: str | Path) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
-    """The records that the shim left in a deferred object, or in the deferred members of an archive; and those of them
-    beside which their object holds nothing."""
+def deferred_records(
+    path: str | Path, image: ElfImage | None = None
+) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
+    """The records that the shim left in a deferred object, whose `image` may be given, or in the deferred members of an
+    archive; and those of them beside which their object holds nothing."""
     found: list[CompileCommand] = []
     alone: set[CompileCommand] = set()
-    for name, data in members(path):
-        where = f"{path}({name})" if name else str(path)
-        records = records_in(data, where)
-        if len(records) == 1 and ElfImage(data, where).is_deferred:
+    for each in [image] if image else _images_in(path):
+        records = _records_of(each)
+        if len(records) == 1 and each.is_deferred:
             alone.update(records)
         found += records
     return found, frozenset(alone)
 
 
+def _images_in(path: str | Path) -> Iterator[ElfImage]:
+    for name, data in members(path):
+        if data[:4] == b"\x7fELF":
+            yield ElfImage(data, f"{path}({name})" if name else str(path))
+
+
 def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:
     """The records in the object whose bytes are `data`."""
-    if data[:4] != b"\x7fELF":
-        return []
-    records = _section(ElfImage(data, str(where)), abi.RECORD_SECTION)
-    return [r for r in decode_records(records or b"", str(where)) if isinstance(r, CompileCommand)]
+    return _records_of(ElfImage(data, str(where))) if data[:4] == b"\x7fELF" else []
+
+
+def _records_of(image: ElfImage) -> list[CompileCommand]:
+    records = _section(image, abi.RECORD_SECTION)
+    return [r for r in decode_records(records or b"", image.where) if isinstance(r, CompileCommand)]
 
 
 def members(path: str | Path) -> Iterator[tuple[str, bytes]]:

@@ -101,10 +101,11 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         span.read(item.value or "" if item.role is Role.LINKER else item.name)
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
+            image = elf.open_image(path) if kind == "object" else None
             if kind == "archive":
                 archives[path] = None
                 whole.update([path] if span.whole else [])
-            elif kind == "object" and elf.open_image(path).is_deferred:
+            elif image and image.is_deferred:
                 if not item.name:  # among the words of an option it may stay: it is empty
                     deferred.add(i)
             elif kind in ("object", "bitcode"):
@@ -114,7 +115,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             elif not item.name:
                 is_readable = False
             if kind in ("archive", "object"):
-                records, alone = elf.deferred_records(path)
+                records, alone = elf.deferred_records(path, image)
                 optional.update(alone if span.is_choosy(kind) else ())
                 firm.update(set(records) - alone if span.is_choosy(kind) else records)
                 blobs.update(dict.fromkeys(records))
