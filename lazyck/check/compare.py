@@ -11,6 +11,7 @@ from lazyck import abi
 from lazyck.check.kinds import KINDS
 from lazyck.check.objects import BlobObject, Defined
 from lazyck.check.offered import Export, Offered
+from lazyck.postbuild.mangled import is_private
 
 # What linkers define, and export where a needed library mentions it.
 _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
@@ -175,6 +176,8 @@ class _Facts:
                 is_runtime = of_blob is None and export.name not in self.lazy.stubs
                 kind = "own" if _OWN.match(export.name) else "runtime" if is_runtime else "added"
                 kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
+                # another compile has another name for it
+                kind = "handle" if is_private(export.name) else kind
                 kind = kind if self.shared or kind == "own" else "program"
                 yield Difference(kind, key, "", "not exported", described(export))
 

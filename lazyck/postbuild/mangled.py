@@ -14,7 +14,7 @@ _PARAMETER = re.compile(r"T[0-9A-Z]*_")
 _BUILTIN_D = re.compile(r"DF\d+[_bx]|Dv\d+_|D[a-su-z]")
 _ARRAY = re.compile(r"A\d*_")
 _WORD = re.compile(r"\w+")
-_UNNAMED = re.compile(r"\d_GLOBAL__N__[0-9a-f]{8}_")
+_UNNAMED = re.compile(r"\d_GLOBAL__N__")
 
 
 class _Unreadable(Exception):
@@ -66,7 +66,7 @@ def class_in(symbol: str) -> str:
 
 def is_private(symbol: str) -> bool:
     """Whether `symbol` stands in a namespace without a name, so that no other file can name it: nvcc gives some such
-    names out of one file, unique by a hash, to the linker."""
+    names out of one file, which it makes unique, to the linker."""
     return "12_GLOBAL__N_1" in symbol or _UNNAMED.search(symbol) is not None
 
 

@@ -31,8 +31,9 @@ MANIFEST = Manifest(
 )  # fmt: skip
 # The table of a host unit: the kernels that it registers, its device variables, and the line of the whole blob.
 TABLE = (
-    b"kernel\t_Z3addPf\tptx\tadd\t\t1234abcd\nkernel\t_ZN12_GLOBAL__N_13mulEPf\tptx\tmul\tvoid (*)(float *)\t1234abcd\n"
-    b"whole\t*\t\t\t\t1234abcd\nvariable\t_ZL5scale\nfile\t/a.cuh\n"
+    b"kernel\t_Z3addPf\tptx\tadd\t\n"
+    b"kernel\t_ZN35_GLOBAL__N__lazyck_e6e2f491a66ebf4a3mulEPf\tptx\tmul\tvoid (*)(float *)\n"
+    b"whole\t*\t\t\t\nvariable\t_ZL5scale\nfile\t/a.cuh\n"
 )
 
 RECORD = remote_record.Record(
