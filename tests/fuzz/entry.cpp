@@ -1,5 +1,5 @@
 // A cache entry and the note beside it. The first byte says how the rest is dressed up: as it is; with a trailer that
-// fits it, so that the ELF file inside is read; as a note whose digest fits it.
+// fits it or its text, so that the ELF file inside is read; as a note whose digest fits it.
 #include "../../lazyck/runtime/src/entry.cpp"
 
 #include <sys/mman.h>
@@ -11,7 +11,13 @@ using namespace lazyck::rt;
 
 const Digest k_key{1, 2};
 const Strings k_symbols = {"_Z3addii", "value"};
-constexpr std::uint16_t k_x86_64 = 62;
+
+EntryKey key_of(bool is_text) {
+    EntryKey key;
+    key.machine = 62;  // x86-64
+    key.is_text = is_text;
+    return key;
+}
 
 int fill(const std::string& content) {
     static const int s_fd = memfd_create("entry", MFD_CLOEXEC);
@@ -19,10 +25,10 @@ int fill(const std::string& content) {
     return s_fd;
 }
 
-void check_entry(const std::string& content) {
+void check_entry(const std::string& content, bool is_text) {
     MappedFile file;
     if (file.map(fill(content)) != 0) std::abort();
-    if (!check(file, k_key, k_x86_64).empty()) return;
+    if (!check(file, key_of(is_text)).empty()) return;
     try {
         const ElfView elf(file.data(), file.size());
         elf.has_header_state();
@@ -31,7 +37,7 @@ void check_entry(const std::string& content) {
     }
 }
 
-std::string with_trailer(std::string image) {
+std::string with_trailer(std::string image, bool is_text) {
     Trailer trailer = {};
     const Digest digest = hash(image);
     std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
@@ -39,8 +45,10 @@ std::string with_trailer(std::string image) {
     trailer.image_size = image.size();
     trailer.digest_low = digest.low;
     trailer.digest_high = digest.high;
-    trailer.key_low = k_key.low;
-    trailer.key_high = k_key.high;
+    const Digest id = key_of(is_text).id();
+    trailer.key_low = is_text ? 0 : id.low;
+    trailer.key_high = is_text ? 0 : id.high;
+    trailer.text = is_text ? id.low : 0;
     append(image, trailer);
     return image;
 }
@@ -85,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (data[0] == 'n' || data[0] == 'N') {
         check_note(rest, data[0] == 'N');
     } else {
-        check_entry(data[0] == 'T' ? with_trailer(rest) : rest);
+        const bool is_text = data[0] == 't';
+        check_entry(data[0] == 'T' || is_text ? with_trailer(rest, is_text) : rest, is_text);
     }
     return 0;
 }

@@ -127,6 +127,7 @@ def corpus(directory: Path) -> None:
         "entry": {
             "gnu": b"T" + gnu,
             "sysv": b"T" + sysv,
+            "of-a-text": b"t" + gnu,
             "sysv-endless": b"T" + many_symbols(sysv),
             "note": b"N" + rows,
             "odd-note": b"n" + rows,
