@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,9 +104,9 @@ def prepare(extension: Extension, work: Path, arch: str, source: Path | None = N
 # -- building ----------------------------------------------------------------------------------------
 
 
-def build(place: Place, checked: int = CHECKED) -> tuple[float, float]:
-    """`lazyck build full` around setup.py; wall and CPU seconds. Ends the program if the library is another one than
-    setup.py makes ahead of time, by `checked` of its blobs; 0 for no comparison."""
+def build(place: Place, checked: int = CHECKED, more: Sequence[str] = ()) -> tuple[float, float]:
+    """`lazyck build full`, with `more` options, around setup.py; wall and CPU seconds. Ends the program if the library
+    is another one than setup.py makes ahead of time, by `checked` of its blobs; 0 for no comparison."""
     for old in (place.source / "build", place.tmp):
         shutil.rmtree(old, ignore_errors=True)
     place.library.unlink(missing_ok=True)
@@ -122,6 +122,7 @@ def build(place: Place, checked: int = CHECKED) -> tuple[float, float]:
         "--toolchain",
         "cuda",
         *options,
+        *more,
         "--tmp-dir",
         place.tmp,
         "--",

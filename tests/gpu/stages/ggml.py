@@ -27,8 +27,11 @@ SOURCES = (
     "binbcast", "softmax", "rope", "norm", "getrows", "cpy", "argsort", "sumrows", "scale", "concat", "pad", "im2col",
     "pool2d", "ssm-conv", "mmvq", "mmq", "quantize", "convert", "mmq-instance-q4_0",
 )  # fmt: skip
+BY_KERNEL = ("rope", "norm", "scale", "sumrows", "pad")  # of SOURCES, those that are no blobs when built lazily
+BLOBS = 168  # all others, but ggml-cuda.cu, which is compiled by kernel, too
 FIRST = "binbcast"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COMPILED = re.compile(r"^\[lazyck\] compiled (\S+) ", re.M)
 _CASE = re.compile(r"^\s*([A-Z0-9_]+\(.*\)): (.*)$")
 
 
@@ -38,8 +41,8 @@ def library(place: Place, how: str) -> Path:
 
 
 def build_one(place: Place, how: str) -> None:
-    """Its own CMake and ninja: lazily the program of tests, too. Of `ahead` the sample's files are no blobs, and so
-    compiled by its build."""
+    """Its own CMake and ninja: lazily the program of tests, too. Of `ahead` the sample's files are neither blobs nor
+    compiled by kernel, and so by its build."""
     source = parcel.unpack(place, "llama.cpp") / "vendor" / "llama.cpp"
     backend = ggml_cuda.BACKENDS["cuda"]
     home = None if Path(place.machine.home, "lib64", "libcublas.so").exists() else ggml_cuda.cublas(place.work)
@@ -50,8 +53,9 @@ def build_one(place: Place, how: str) -> None:
         source, place.work / how, backend, "Ninja", home, target, arch, "-DLLAMA_BUILD_TESTS=ON", *off
     )
     blobs = sorted(str(p.relative_to(source)) for p in (source / "ggml" / "src" / "ggml-cuda").rglob("*.cu"))
-    chosen = [b for b in blobs if Path(b).stem != "ggml-cuda" and (how == "lazy" or Path(b).stem not in SOURCES)]
-    options = [word for blob in chosen for word in ("--blobs", f"*/{blob}")]
+    others = {"ggml-cuda", *(BY_KERNEL if how == "lazy" else SOURCES)}
+    options = [word for blob in blobs if Path(blob).stem not in others for word in ("--blobs", f"*/{blob}")]
+    options += [] if how == "lazy" else ["--kernels", ""]
     tmp = ["--tmp-dir", str(place.work / f"tmp-{how}")]
     place.lazyck("build", "full", "--toolchain", "cuda", *options, *tmp, "--", *words)
 
@@ -70,17 +74,19 @@ def build(place: Place, report: Report) -> None:
     build_one(place, "lazy")
     lazy = library(place, "lazy")
     seconds = f"built in {time.monotonic() - begun:.0f} s, with the program of tests"
-    report.check("173 of 174 sources are lazy", place.blobs(lazy) == (173, 0), seconds)
+    count = len(BY_KERNEL) + 1
+    is_so = place.blobs(lazy) == (BLOBS, 0) and f"of {count} sources," in place.lazyck("inspect", lazy).stdout
+    report.check(f"of {BLOBS + count} sources {BLOBS} are blobs, {count} compiled by kernel", is_so, seconds)
     if place.machine.blind():
         error = ggml_cuda.call(lazy, ggml_cuda.BACKENDS["cuda"], place.work / "cublas", place.work / "cache-call")
         report.check("a first call reaches its launch", error[1] == 35, f"{error[0]:.1f} s, ends in {error[1]}")
         return
-    place.prebuild(lazy, *SOURCES, env=place.environment())
+    place.prebuild(lazy, *(name for name in SOURCES if name not in BY_KERNEL), env=place.environment())
     build_one(place, "ahead")
 
 
-def run(place: Place, how: str, operation: str, cache: str) -> tuple[dict[str, str], str]:
-    """How each case of an operation ended, and what else was said."""
+def run(place: Place, how: str, operation: str, cache: str) -> tuple[dict[str, str], list[str], str]:
+    """How each case of an operation ended, what was compiled for it, and the end of what else was said."""
     argv: list[str | Path] = [place.work / "lazy" / "bin" / "test-backend-ops", "test", "-b", "CUDA0", "-o", operation]
     argv += ["-p", OPERATIONS[operation]] if OPERATIONS[operation] else []
     done = place.run(argv, env=environment(place, how, cache), fails=True)
@@ -88,7 +94,7 @@ def run(place: Place, how: str, operation: str, cache: str) -> tuple[dict[str, s
     # of a failure the last word only: figures of the error may stand before it
     states = {found[1]: found[2].strip() for found in lines if found}
     ended = {name: "FAIL" if state.endswith("FAIL") else state for name, state in states.items()}
-    return ended, done.stderr[-2000:]
+    return ended, _COMPILED.findall(done.stderr), done.stderr[-300:]
 
 
 def prove(place: Place, report: Report) -> None:
@@ -99,20 +105,28 @@ def prove(place: Place, report: Report) -> None:
         return
     shutil.rmtree(place.work / "cache-cold", ignore_errors=True)
     begun = time.monotonic()
-    _, said = run(place, "lazy", "ADD", "cache-cold")
-    seconds = f"{time.monotonic() - begun:.1f} s in all"
-    report.check(f"first calls of ADD: {FIRST}.cu is compiled", f"compiled {FIRST} for" in said, seconds)
+    _, compiled, _ = run(place, "lazy", "ADD", "cache-cold")
+    seconds = f"{time.monotonic() - begun:.1f} s in all: {', '.join(compiled)}"
+    has_compiled = FIRST in {name.partition(".")[0] for name in compiled}
+    report.check(f"first calls of ADD: {FIRST}.cu is compiled, or its host code and kernels", has_compiled, seconds)
     total = passed = 0
+    kernels = []
     for operation in OPERATIONS:
-        lazy, said = run(place, "lazy", operation, "cache")
-        ahead, _ = run(place, "ahead", operation, "cache-ahead")
+        lazy, compiled, said = run(place, "lazy", operation, "cache")
+        kernels += [name for name in compiled if name.partition(".")[0] in BY_KERNEL]
+        ahead, _, _ = run(place, "ahead", operation, "cache-ahead")
         total += len(lazy)
         passed += sum(state.startswith("OK") for state in lazy.values())
         if lazy != ahead or not lazy:
             differ = [name for name in lazy.keys() | ahead.keys() if lazy.get(name) != ahead.get(name)]
-            detail = f"{len(lazy)} cases, {len(differ)} differ: {differ[:2]} {said[-300:]}"
+            detail = f"{len(lazy)} cases, {len(differ)} differ: {differ[:2]} {said}"
             report.missed(f"{operation}: the same cases pass", detail)
-    lazily = sorted(p.name for p in (place.work / "cache-ahead").rglob("*.so") if p.name.rpartition("-")[0] in SOURCES)
+    sources = {name.partition(".")[0] for name in kernels}
+    report.check(
+        "kernels of files that are no blobs are compiled", sources == set(BY_KERNEL), f"{len(kernels)} kernels"
+    )
+    entries = (place.work / "cache-ahead").rglob("*.so")
+    lazily = sorted(p.name for p in entries if p.name.rpartition("-")[0].partition(".")[0] in SOURCES)
     report.check("none of the sample is lazy in what was built ahead of time", not lazily, ", ".join(lazily))
     report.check(text, total > 0 and passed > total / 2, f"{passed} of {total} cases pass in both")
 

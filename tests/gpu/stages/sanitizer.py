@@ -35,7 +35,7 @@ def prove(place: Place, report: Report) -> None:
         attention.CALLS,
     ]
     env = other.environment("cache-prebuilt", LAZYCK_DISABLE_JIT="1")
-    done = place.run([*argv, sys.executable, attention.CALLS, attention.library(other), *CASES], env=env, fails=True)
+    done = place.run([*argv, attention.library(other), *CASES], env=env, fails=True)
     summary = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line]
     is_clean = done.returncode == 0 and any("0 errors" in line for line in summary)
     report.check(text, is_clean, " ".join(summary) or (done.stdout + done.stderr)[-400:])
