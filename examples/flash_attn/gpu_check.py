@@ -1,6 +1,6 @@
 """FlashAttention against torch's own attention, forward and backward, on the GPU at hand.
 
-    python gpu_check.py [HEAD_DIM...]
+    python gpu_check.py [HEAD_DIM[:causal]...]
 
 Needs a torch with CUDA, a GPU, einops, and flash_attn on PYTHONPATH. Prints one line per case and ends with status 1 if
 one is off. As in FlashAttention's own tests, its error against float32 may be at most twice that of the same
@@ -58,10 +58,10 @@ def check(dim: int, dtype: torch.dtype, causal: bool) -> bool:
 
 
 def main() -> None:
-    """A few cases: each is two blobs to compile. Of head dims that are named, fp16 without and, for 64, with a mask."""
+    """A few cases, each of two files; or those that are named, in fp16."""
     cases = [*itertools.product((64,), (torch.float16,), (False, True)), (32, torch.bfloat16, True)]
-    if dims := [int(word) for word in sys.argv[1:]]:
-        cases = [(dim, torch.float16, causal) for dim in dims for causal in (False, True) if dim == 64 or not causal]
+    if words := sys.argv[1:]:
+        cases = [(int(word.partition(":")[0]), torch.float16, word.endswith(":causal")) for word in words]
     if not all([check(*case) for case in cases]):
         sys.exit("FlashAttention and torch's reference do not agree")
 

@@ -30,13 +30,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=LIMIT, help=f"for everything [{LIMIT}]")
     parser.add_argument("--short", action="store_true", help="only what takes a minute or two: the form of CI")
     parser.add_argument("--pack", action="store_true", help="make the parcel, for a machine without a network, and end")
-    parser.add_argument("--page", type=Path, help="put the results of --out's gpu.json into this page, and end")
+    parser.add_argument("--page", type=Path, help="put results into this page, and end")
+    parser.add_argument(
+        "--results", type=Path, nargs="+", metavar="FILE", help="for --page: of each run [OUT/gpu.json]"
+    )
     options = parser.parse_args()
     out = (options.out or options.work).resolve()
     if options.pack:
         return parcel.pack(options.parcel.resolve())
     if options.page:
-        options.page.write_text(table.with_results(options.page.read_text(), out / "gpu.json"))
+        results = options.results or [out / "gpu.json"]
+        options.page.write_text(table.with_results(options.page.read_text(), *results))
         return 0
     platform = "hip" if options.hip else "cuda"
     known = stages.HIP if options.hip else stages.CUDA

@@ -12,25 +12,18 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 _MARKS = {SEEN: "yes", MISSED: "**NO**", BLIND: "not seen"}
 
 
-def render(results: Path) -> str:
-    """Markdown: the machine, a line for each stage, and below what each of them looked at."""
-    found = json.loads(results.read_text())
-    m: dict[str, Any] = found["machine"]
-    gpu = f"{m['gpu']} ({m['arch']}, driver {m['driver']})" if m["gpu"] else f"no GPU; built for {m['arch']}"
-    memory = f"{m['cores']} cores, {m['memory_gb']} GB"
-    torch = f"torch {m['torch']}" if m["torch"] else f"no torch for {m['platform']}"
-    lines = [
-        f"Made by `{found['command']}` on {found['date'][:10]}, at {found['commit']}, in {found['seconds']} s: {gpu}; "
-        f"{memory}; {m['compiler']}; {torch}; Python {m['python']}; {m['system']}.",
-        "",
-        "| stage | shows | result | seconds: build, proof |",
-        "|---|---|---|---|",
-    ]
-    for name, stage in found["stages"].items():
+def render(*results: Path) -> str:
+    """Markdown: for each run its machine, then a line for each stage, and below what each of them looked at. Of a stage
+    that ran several times the last run counts."""
+    runs = [json.loads(path.read_text()) for path in results]
+    stages: dict[str, dict[str, Any]] = {name: stage for run in runs for name, stage in run["stages"].items()}
+    lines = [line for run in runs for line in (_head(run), "")]
+    lines += ["| stage | shows | result | seconds: build, proof |", "|---|---|---|---|"]
+    for name, stage in stages.items():
         seconds = ", ".join(f"{stage['seconds'][p]:.0f}" for p in ("build", "prove") if p in stage["seconds"])
         lines.append(f"| `{name}` | {stage['shows']} | {stage['state']} | {seconds or '-'} |")
     lines += ["", "| stage | looked at | so? | figures, or why not |", "|---|---|---|---|"]
-    for name, stage in found["stages"].items():
+    for name, stage in stages.items():
         for claim in stage["claims"]:
             lines.append(f"| `{name}` | {claim['text']} | {_MARKS[claim['state']]} | {_cell(claim['detail'])} |")
         if stage["trouble"]:
@@ -39,13 +32,25 @@ def render(results: Path) -> str:
     return "\n".join(lines)
 
 
-def with_results(page: str, results: Path) -> str:
+def _head(run: dict[str, Any]) -> str:
+    """By which command a run was made, where, and when."""
+    m: dict[str, Any] = run["machine"]
+    gpu = f"{m['gpu']} ({m['arch']}, driver {m['driver']})" if m["gpu"] else f"no GPU; built for {m['arch']}"
+    memory = f"{m['cores']} cores, {m['memory_gb']} GB"
+    torch = f"torch {m['torch']}" if m["torch"] else f"no torch for {m['platform']}"
+    return (
+        f"Made by `{run['command']}` on {run['date'][:10]}, at {run['commit']}, in {run['seconds']} s: {gpu}; "
+        f"{memory}; {m['compiler']}; {torch}; Python {m['python']}; {m['system']}."
+    )
+
+
+def with_results(page: str, *results: Path) -> str:
     """`page` with what `render` makes between its two marks. Raises `ValueError` if it has none."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the page has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{render(results)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{render(*results)}\n\n{END}{after}"
 
 
 def _cell(text: str) -> str:

@@ -77,7 +77,8 @@ std::string replayed_graph() {
     cudaGraphExec_t executable = nullptr;
     said += line("ended", cudaStreamEndCapture(stream, &graph));
     std::size_t nodes = 0;
-    said += line("nodes", cudaGraphGetNodes(graph, nullptr, &nodes), std::to_string(nodes));
+    const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
+    said += line("nodes", counted, std::to_string(nodes));
     said += line("made", cudaGraphInstantiate(&executable, graph, 0));
     cudaError_t worst = cudaSuccess;
     for (int i = 0; i < 1000; ++i) {
@@ -107,7 +108,8 @@ std::string first_call_in_capture(unsigned flags, cudaStreamCaptureMode mode) {
         said += std::string("refused: ") + (std::strstr(e.what(), "captur") ? "says why" : e.what()) + "\n";
     }
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    said += line("asked", cudaStreamIsCapturing(stream, &status), std::to_string(status));
+    const cudaError_t asked = cudaStreamIsCapturing(stream, &status);
+    said += line("asked", asked, std::to_string(status));
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     said += line("ended", cudaStreamEndCapture(stream, &graph));

@@ -13,5 +13,6 @@ CUDA = (
     "torch_graphs",
     "steady",
     "sanitizer",
+    "flash_tests",
 )
 HIP = ("attention", "composable_kernel")

@@ -3,7 +3,8 @@
 
 namespace {
 
-constexpr int k_local = 480 << 10;  // bytes of a thread's own memory, which the device must have for all its threads
+constexpr int k_local = 64 << 10;  // bytes of a thread's own memory, which the device must have for all its threads
+constexpr std::size_t k_left = std::size_t(1) << 30;  // bytes that are left to it: enough for everything else
 
 __global__ void trap() { asm("trap;"); }
 
@@ -35,8 +36,12 @@ std::string launch_that_traps() {
 }
 
 std::string launch_out_of_memory() {
+    std::size_t unused = 0, total = 0;
+    std::string said = line("asked", cudaMemGetInfo(&unused, &total));
+    void* rest = nullptr;
+    said += line("rest", unused > k_left ? cudaMalloc(&rest, unused - k_left) : cudaSuccess);
     float* x = nullptr;
-    std::string said = line("memory", cudaMalloc(&x, sizeof(float)));
+    said += line("memory", cudaMalloc(&x, sizeof(float)));
     greedy<<<1, 1>>>(x, k_local / int(sizeof(float)));
     return said + after(cudaGetLastError());
 }

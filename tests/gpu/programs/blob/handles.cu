@@ -80,9 +80,8 @@ std::string attributes(const char* name, Kernel* kernel) {
     cudaFuncAttributes found = {};
     const cudaError_t error = cudaFuncGetAttributes(&found, kernel);
     std::string more;
-    for (const long value : {long(found.sharedSizeBytes), long(found.constSizeBytes), long(found.localSizeBytes),
-                             long(found.maxThreadsPerBlock), long(found.numRegs), long(found.binaryVersion),
-                             long(found.maxDynamicSharedSizeBytes)})
+    for (const long value : {long(found.sharedSizeBytes), long(found.localSizeBytes), long(found.maxThreadsPerBlock),
+                             long(found.numRegs), long(found.binaryVersion), long(found.maxDynamicSharedSizeBytes)})
         more += std::to_string(value) + " ";
     return line(name, error, more);
 }
@@ -168,8 +167,14 @@ std::string memory_of_symbols() {
     said += line("variable", cudaMemcpyToSymbol(g_variable, &one, sizeof one));
     void* address = nullptr;
     std::size_t size = 0;
-    said += line("address", cudaGetSymbolAddress(&address, g_variable), address == nullptr ? "none" : "found");
-    said += line("size", cudaGetSymbolSize(&size, g_constant), std::to_string(size));
+    const cudaError_t found = cudaGetSymbolAddress(&address, g_variable);
+    said += line("address", found, address == nullptr ? "none" : "found");
+    const cudaError_t asked = cudaGetSymbolSize(&size, g_constant);
+    said += line("size", asked, std::to_string(size));
+    // of the module that the kernel lies in: of a kernel without constants a lazy library says 0
+    cudaFuncAttributes attributes = {};
+    const cudaError_t got = cudaFuncGetAttributes(&attributes, read_symbols);
+    said += line("constants", got, std::to_string(attributes.constSizeBytes));
     int devices = 0;  // managed memory cannot be touched without a device
     if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) g_managed = 100;
     read_symbols<<<1, 1>>>(x.data());
