@@ -109,17 +109,40 @@ def test_cuda_by_its_path(lazyck: Lazyck, tmp_path: Path) -> None:
     options = f"-DCMAKE_CUDA_COMPILER={NVCC} -DCMAKE_CUDA_ARCHITECTURES=80"
     done = build(lazyck, tmp_path, options, CUDACXX="")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert actions(tmp_path)[0] == ("defer", "blob", "nvcc") and actions(tmp_path)[1][:2] == ("link", "deferred-input")
+    *deferred, link = actions(tmp_path)
+    # the dispatcher is compiled by kernel
+    assert deferred == [("defer", "blob", "nvcc")] * 2 and link[:2] == ("link", "deferred-input")
     assert "1 blobs deferred, 1 lazy" in done.stderr
     ctypes.CDLL(str(tmp_path / "out/libx.so"))
     # a host compiler of its own path: no launcher for that link, so nothing is deferred, unless the project is told
     options += f" -DCMAKE_CUDA_HOST_COMPILER={CXX}"
     shutil.rmtree(tmp_path / "out")
     done = build(lazyck, tmp_path, options)
-    assert "1 blobs compiled by the real compiler, unseen-link: v1.cu" in done.stderr
+    said = [line for line in done.stderr.splitlines() if "2 blobs compiled by the real compiler, unseen-link:" in line]
+    assert len(said) == 1 and "v1.cu" in said[0], done.stderr
     shutil.rmtree(tmp_path / "out")
     done = build(lazyck, tmp_path, f"{options} '-DCMAKE_PROJECT_INCLUDE={tmp_path}/tm p/lazyck.cmake'")
     assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.cuda
+@pytest.mark.skipif(not NVCC, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"CUDAHOSTCXX": CXX}, {"NVCC_CCBIN": CXX}, {"NVCC_CCBIN": str(Path(CXX).parent)},
+     {"NVCC_PREPEND_FLAGS": f"-ccbin={CXX}"}],
+    ids=["option", "CUDAHOSTCXX", "file", "directory", "flags"],
+)  # fmt: skip
+def test_cuda_s_links_by_a_host_compiler_that_is_named_are_seen(
+    lazyck: Lazyck, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    write_project(tmp_path, "CUDA", "cu", KERNEL)
+    options = "-DCMAKE_CUDA_ARCHITECTURES=80" + ("" if variables else f" -DCMAKE_CUDA_HOST_COMPILER={CXX}")
+    path = f"{Path(NVCC).parent}{os.pathsep}{os.environ['PATH']}"
+    done = build(lazyck, tmp_path, options, CUDACXX="", PATH=path, **variables)
+    assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+    ctypes.CDLL(str(tmp_path / "out/libx.so"))
 
 
 @pytest.mark.slow

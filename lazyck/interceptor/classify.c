@@ -163,11 +163,11 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             size_t n = strcspn(text, " \t\n'\"");
             char* word = copy_text(text, n);
             const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-            if (waiting && n && strchr("Th", waiting->role)) take_option(conf, cmd, waiting, word);
+            if (waiting && n && strchr("Thb", waiting->role)) take_option(conf, cmd, waiting, word);
             if ((rule && strchr("IQYAH", rule->role)) || names_headers(word)) cmd->has_other_includes = true;
             if (n) waiting = rule && rule->mode == 's' ? rule : NULL;
             if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
-            if (rule && strchr("Th", rule->role) && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
+            if (rule && strchr("Thb", rule->role) && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
             if (rule && rule->role == 'r') refuse(&cmd->compile_refusal, "response-file");
             if (rule && strchr("oxduDtqwW", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
             text += n + (text[n] != 0);
@@ -278,11 +278,13 @@ static const char* output_refusal(const char* output, const char* absolute) {
     return NULL;
 }
 
-// CMake links CUDA by the host compiler, without a launcher: nobody would see the link if that has a path of its own.
+// CMake links CUDA by the host compiler, without a launcher: nobody would see the link if that and nvcc have paths of
+// their own.
 static bool is_link_unseen(const Conf* conf, const Command* cmd) {
-    const char* slash = cmd->host_compiler ? strrchr(cmd->host_compiler, '/') : NULL;
+    const char* host_compiler = cmd->host_compiler ? cmd->host_compiler : getenv("NVCC_CCBIN");
+    const char* slash = host_compiler && !strcmp(conf->toolchain, "cuda") ? strrchr(host_compiler, '/') : NULL;
     if (!conf->is_launched || conf->sees_links || !slash) return false;
-    char* dir = copy_text(cmd->host_compiler, (size_t)(slash - cmd->host_compiler));
+    char* dir = copy_text(host_compiler, (size_t)(slash - host_compiler));
     for (size_t i = 0; i < conf->shim_dirs.n; i++)
         if (!strcmp(conf->shim_dirs.v[i], dir)) return false;
     return true;

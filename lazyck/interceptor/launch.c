@@ -1,6 +1,8 @@
 // `lazyck-launch <compiler> <words>`: what build tools write before a compiler that they name by its path. The program
 // becomes what the compiler's shim would be: it takes over the configuration for compilers of that name.
+#include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,6 +108,46 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     push(&conf->real, program);
     put_before(&conf->real, &before);
     return known;
+}
+
+static const char k_by_path[] = "/by-path/";
+static const char k_launcher[] = "/bin/.lazyck/lazyck-launch.conf";
+
+// The launcher's configuration for the program `self`, if that is `<tmp>/by-path/<path of a compiler>`; then
+// `*compiler` is that path. NULL for others.
+char* launcher_conf(const char* self, const char** compiler) {
+    for (const char* at = self; (at = strstr(at, k_by_path)); at++) {
+        char* conf = join_text(copy_text(self, (size_t)(at - self)), k_launcher, "");
+        if (access(conf, R_OK)) continue;
+        *compiler = at + sizeof k_by_path - 2;
+        return conf;
+    }
+    return NULL;
+}
+
+// A shim that stands for the compiler `program`, which may be a bare name: `<tmp>/by-path/usr/bin/g++`. Where CMake
+// takes a path and no launcher, it is the launcher with its first word in its own name. NULL for a program that is no
+// compiler of ours, or is a shim.
+const char* shim_by_path(const Conf* conf, const char* program) {
+    const char* links = strrchr(conf->links, '/');  // beside it
+    char* tmp = copy_text(conf->links, (size_t)(links - conf->links));
+    Conf launcher;
+    const char* path = find_program(program);
+    if (!path || *path != '/' || access(path, X_OK) || conf_beside(path)) return NULL;
+    if (!load_conf(&launcher, join_text(tmp, k_launcher, "")) || !conf_for(&launcher, path)) return NULL;
+    char* shim = join_text(tmp, "/by-path", path);
+    if (!access(shim, X_OK)) return shim;
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return NULL;
+    self[n] = 0;
+    make_parents(shim);
+    if (!link(self, shim) || errno == EEXIST) return shim;
+    Buffer content = {0};  // a file system without hard links
+    size_t size;
+    if (!read_file(self, &content.data, &size)) return NULL;
+    content.n = size;
+    return write_whole(shim, &content) && !chmod(shim, 0755) ? shim : NULL;
 }
 
 // The directories above `path`, as far as they are missing.

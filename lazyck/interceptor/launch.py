@@ -62,6 +62,13 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
     return shims.install(program, directory, launcher, shared)
 
 
+def renew(program: Path, tmp: Path) -> None:
+    """Replace the shims that calls have made for compilers by their paths (`shim_by_path` in launch.c): a build tree
+    that was configured before names them."""
+    for shim in [path for path in (tmp / "by-path").rglob("*") if path.is_file()]:
+        shims.replace_program(program, shim)
+
+
 def write_include(program: Path, directory: Path) -> None:
     """Write the file for `CMAKE_PROJECT_INCLUDE` into `directory`; `program` is the launcher."""
     write_if_different(directory / INCLUDE, encode(_INCLUDE_TEXT.format(program=program)))

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shim.h"
@@ -33,16 +34,9 @@ static bool is_shim_dir(const Conf* conf, const char* dir) {
     return false;
 }
 
-// CMake asks nvcc which host compiler it would link with, and looks it up on the PATH that nvcc says it has: there it
-// must find a shim, because CMake links CUDA targets by that program's absolute path ever after.
-static bool is_asked_for_its_path(void) {
-    char cwd[PATH_MAX];
-    return getcwd(cwd, sizeof cwd) && !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
-}
-
 static void clean_path(const Conf* conf) {
     const char* path = getenv("PATH");
-    if (!path || is_asked_for_its_path()) return;
+    if (!path) return;
     Buffer b = {0};
     append(&b, "", 0);
     bool first = true;
@@ -98,11 +92,76 @@ static const char* real_word(const Conf* conf, const char* word) {
     return word;
 }
 
+// Whether CMake asks nvcc which host compiler it would link with, by reading what steps it says it takes: CMake links
+// CUDA targets by that program's absolute path ever after, without a launcher.
+static bool is_asked_for_its_steps(const Conf* conf) {
+    char cwd[PATH_MAX];
+    return !strcmp(conf->toolchain, "cuda") && getcwd(cwd, sizeof cwd) &&
+           !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
+}
+
+// Appends a line of what nvcc says. The first word of a step, `#$ "/usr/bin"/g++ …`, becomes a shim's path if it is a
+// host compiler.
+static void append_step(const Conf* conf, Buffer* out, const char* line, size_t size) {
+    static const char k_mark[] = "#$ ";
+    Buffer word = {0};
+    append(&word, "", 0);
+    const char *p = line + sizeof k_mark - 1, *end = line + size;
+    if (size >= sizeof k_mark && !memcmp(line, k_mark, sizeof k_mark - 1)) {
+        for (bool quoted = false; p < end && (quoted || (*p != ' ' && *p != '\n')); p++) {
+            if (*p == '"')
+                quoted = !quoted;
+            else
+                append(&word, p, 1);
+        }
+    }
+    const char* shim = word.n ? shim_by_path(conf, word.data) : NULL;
+    if (!shim) {
+        append(out, line, size);
+        return;
+    }
+    append_text(out, k_mark);
+    append_text(out, join_text("\"", shim, "\""));
+    append(out, p, (size_t)(end - p));
+}
+
+// Runs the real nvcc, and says shims' names for its host compilers, however these are chosen: by PATH, options,
+// variables, or nvcc.profile.
+static _Noreturn void answer_for(const Conf* conf, char** argv) {
+    int ends[2];
+    if (pipe(ends)) start(argv);
+    pid_t child = fork();
+    if (child < 0) start(argv);
+    if (!child) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        start(argv);
+    }
+    close(ends[1]);
+    Buffer said = {0}, out = {0};
+    char piece[4096];
+    for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0 || (n < 0 && errno == EINTR);)
+        if (n > 0) append(&said, piece, (size_t)n);
+    for (size_t at = 0; at < said.n;) {
+        const char* newline = memchr(said.data + at, '\n', said.n - at);
+        size_t size = newline ? (size_t)(newline - said.data) - at + 1 : said.n - at;
+        append_step(conf, &out, said.data + at, size);
+        at += size;
+    }
+    fwrite(out.data, 1, out.n, stderr);
+    fflush(stderr);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
 void run_real(const Conf* conf, char* const* args) {
     List argv = {0};
     for (size_t i = 0; i < conf->real.n; i++) push(&argv, conf->real.v[i]);
     for (; *args; args++) push(&argv, real_word(conf, *args));
     clean_environment(conf);
+    if (is_asked_for_its_steps(conf)) answer_for(conf, argv.v);
     start(argv.v);
 }
 

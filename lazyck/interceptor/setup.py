@@ -92,6 +92,7 @@ def set_up(
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
     launch.write_include(launch.install(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared), tmp)
+    launch.renew(program, tmp)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     if verbose:

@@ -17,12 +17,15 @@ static long microseconds(void) {
     return (now.tv_sec - m_begun.tv_sec) * 1000000 + (now.tv_nsec - m_begun.tv_nsec) / 1000;
 }
 
-// `<dir>/.lazyck/<name>.conf`, by the shim's real place: a build may call it by any link or name.
-static char* conf_path(void) {
+// `<dir>/.lazyck/<name>.conf`, by the shim's real place: a build may call it by any link or name. Of a shim that is the
+// launcher for one compiler, `*compiler` is that.
+static char* conf_path(const char** compiler) {
     static char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0) return NULL;
     self[n] = 0;
+    char* of_launcher = launcher_conf(self, compiler);
+    if (of_launcher) return of_launcher;
     char* slash = strrchr(self, '/');
     *slash = 0;
     return join_text(self, "/.lazyck/", join_text(slash + 1, ".conf", ""));
@@ -104,7 +107,8 @@ int main(int argc, char** argv) {
     static Command cmd;
     char cwd[PATH_MAX];
     clock_gettime(CLOCK_MONOTONIC, &m_begun);
-    char* path = conf_path();
+    const char* compiler = NULL;
+    char* path = conf_path(&compiler);
     if (!path || !load_conf(&conf, path)) {
         fprintf(stderr, "lazyck: %s is a compiler's shim without its configuration (%s)\n  hint: %s\n",
                 argc ? argv[0] : "this", path ? path : "/proc is not mounted",
@@ -112,6 +116,7 @@ int main(int argc, char** argv) {
         return 1;
     }
     char** args = argc ? argv + 1 : argv;
+    if (compiler && argc) *--args = (char*)compiler;  // in the place of our own name
     bool runs_nothing = false;
     if (conf.launch.n) {
         bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");

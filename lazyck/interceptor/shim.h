@@ -160,6 +160,8 @@ bool next_include(Scanner* s, Include* out);
 
 // launch.c
 bool become_compiler(Conf* conf, char*** args, bool must_exist);
+char* launcher_conf(const char* self, const char** compiler);
+const char* shim_by_path(const Conf* conf, const char* program);
 void make_parents(const char* path);
 
 // run.c

@@ -88,13 +88,18 @@ def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) 
     """Make `directory/<tool>` a shim; returns its path. A real file: `realpath` must not see through it."""
     install_conf(directory, shim.tool, shim, shared)
     target = directory / shim.tool
+    replace_program(program, target)
+    return target
+
+
+def replace_program(program: Path, target: Path) -> None:
+    """Make `target` the shim's `program`, whatever it was."""
     with contextlib.suppress(FileNotFoundError):
         target.unlink()
     try:
         target.hardlink_to(program)
     except OSError:  # a file system without hard links
         write_atomic(target, program.read_bytes(), 0o755)
-    return target
 
 
 def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf) -> Path:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,48 @@ def test_cuda_by_a_host_compiler_of_its_own_path_is_deferred_only_if_links_come_
     assert fake.ok("nvcc", *words) == ""  # called by name: what it links by may be another name
     shim = f"{fake.interception.bin_dirs[0]}/g++"
     assert fake.ok(launcher(fake), nvcc, f"-ccbin={shim}", *words[1:]) == ""
+
+
+def test_cmake_hears_of_shims_for_the_host_compilers_of_nvcc(fake: Project, make_project: MakeProject) -> None:
+    real, compilers = tool(fake, "g++"), fake.dir.parent / "fake/bin"
+    said = f"""'#$ PATH=/x' '#$ "{real.parent}"/g++ -c "a b"' '#$ g++ -o x' '#$ "{compilers}/cudafe++" y' 'g++: note'"""
+    script(compilers / "nvcc", f"printf '%s\\n' {said} >&2; echo '#$ g++'; exit 3\n")
+    script(compilers / "cudafe++", "")
+    asking = fake.write("CMakeFiles/3.25/CompilerIdCUDA/CMakeCUDACompilerId.cu", "").parent
+    env = fake.interception.env
+    done = subprocess.run(["nvcc", "-v", "x.cu"], cwd=asking, env=env, capture_output=True, text=True)
+    tmp = Path(fake.interception.bin_dirs[0]).parent
+    shim = f"{tmp}/by-path{real}"
+    assert done.stderr.splitlines() == [
+        "#$ PATH=/x", f'#$ "{shim}" -c "a b"', f'#$ "{tmp}/by-path{compilers}/g++" -o x', f'#$ "{compilers}/cudafe++" y',
+        "g++: note",
+    ]  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "#$ g++\n")
+    elsewhere = subprocess.run(["nvcc", "-v", "x.cu"], cwd=fake.dir, env=env, capture_output=True, text=True)
+    assert f'#$ "{real.parent}"/g++' in elsewhere.stderr
+
+    def is_a_compiler() -> None:
+        assert fake.ok(shim, "-c", "blob/k.cpp", "-o", "k.o") == ""
+        assert fake.compile("k.o").call.argv[0] == str(real)
+        assert fake.ok(shim, "-shared", "k.o", "-o", "k.so").startswith("POST ")
+        assert fake.ok(shim, "-c", "src/m.cpp").startswith("REAL g++")
+
+    is_a_compiler()
+    # a build tree that was configured before names the shim, which may be an older lazyck's
+    Path(shim).unlink()
+    script(Path(shim), "exit 1\n")
+    make_project(clean_env(PATH=f"{compilers}:{SYSTEM_PATH}"), python=str(fake.dir.parent / "python"))
+    is_a_compiler()
+
+
+@pytest.mark.parametrize("variable", ["NVCC_CCBIN", "NVCC_PREPEND_FLAGS"])
+def test_cuda_by_a_host_compiler_that_a_variable_names_is_not_deferred_behind_the_launcher(
+    fake: Project, variable: str
+) -> None:
+    nvcc, host_compiler = tool(fake, "nvcc"), tool(fake, "g++")
+    value = str(host_compiler) if variable == "NVCC_CCBIN" else f"-ccbin={host_compiler}"
+    fake.ok(launcher(fake), nvcc, "-c", "blob/k.cu", "-o", "k.o", **{variable: value})
+    assert (fake.last.reason, fake.last.blobs) == ("unseen-link", 1)
 
 
 def test_the_user_s_own_launcher_stays_behind_ours(tmp_path: Path, make_project: MakeProject) -> None:

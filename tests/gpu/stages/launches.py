@@ -17,7 +17,7 @@ from gpu.report import Report
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 BLOBS = 7
 # what an unnamed namespace is called is each build's own
-_UNNAMED = re.compile(r"(?<=_GLOBAL__N__)[0-9a-f]{8}|(?<=_cu_)[0-9a-f]{8}")
+_UNNAMED = re.compile(r"\d+_GLOBAL__N__(lazyck_[0-9a-f]{16}|[0-9a-f]{8}_\w+?_cu_[0-9a-f]{8})")
 _PROVE = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -82,7 +82,7 @@ def compare_of(
     for name in names:
         ahead, _ = prove_of(place, ahead_library, name)
         lazy, said = prove_of(place, lazy_library, name)
-        lazy, ahead = (_UNNAMED.sub("", lines) for lines in (lazy, ahead))
+        lazy, ahead = (_UNNAMED.sub("(unnamed)", lines) for lines in (lazy, ahead))
         text = f"{name}, {which}: the same results, errors and handles as ahead of time"
         if lazy != ahead:
             report.missed(text, first_difference(lazy, ahead))

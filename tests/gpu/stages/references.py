@@ -115,7 +115,8 @@ def exllamav2() -> Errors:
     rows = torch.arange(height, device="cuda") // (height // groups)
     plain = (values - zero[rows]).float() * scales[rows].float()
     none, room = torch.empty((1, 1), device="meta"), torch.empty(height * width, device="cuda", dtype=torch.half)
-    matrix = ext.make_q_matrix(packed.clone(), none, none, none, none, none, zeros, scales, none, room)
+    shuffled = packed.clone()  # the matrix has no reference of its own to it
+    matrix = ext.make_q_matrix(shuffled, none, none, none, none, none, zeros, scales, none, room)
     whole = torch.empty(height, width, device="cuda", dtype=torch.half)
     ext.reconstruct(matrix, whole)
     yield "unpacked matrix", error(whole, plain, 2e-3, 1e-3)
