@@ -111,9 +111,12 @@ def test_cmake_hears_of_shims_for_the_host_compilers_of_nvcc(fake: Project, make
     tmp = Path(fake.interception.bin_dirs[0]).parent
     shim = f"{tmp}/by-path{real}"
     assert done.stderr.splitlines() == [
-        "#$ PATH=/x", f'#$ "{shim}" -c "a b"', f'#$ "{tmp}/by-path{compilers}/g++" -o x', f'#$ "{compilers}/cudafe++" y',
+        "#$ PATH=/x",
+        f'#$ "{shim}" -c "a b"',
+        f'#$ "{tmp}/by-path{compilers}/g++" -o x',
+        f'#$ "{compilers}/cudafe++" y',
         "g++: note",
-    ]  # fmt: skip
+    ]
     assert (done.returncode, done.stdout) == (3, "#$ g++\n")
     elsewhere = subprocess.run(["nvcc", "-v", "x.cu"], cwd=fake.dir, env=env, capture_output=True, text=True)
     assert f'#$ "{real.parent}"/g++' in elsewhere.stderr
