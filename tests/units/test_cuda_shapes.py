@@ -459,17 +459,74 @@ inline void start(float* x) { x | To(); }
 template <class T> __device__ T state;
 inline int ask() { void* found; return cudaGetSymbolAddress(&found, state<float>); }
 """,
+    "call.cuh": """
+template <class F> int call(F f, float* x) { return f(x); }
+""",
     "one.cu": """
 #include "pipe.cuh"
 int ask_elsewhere();
+int handed(int n, float* x);
+int called(float* x);
+int asked(int n, float* x);
 extern "C" int launch(int n, float* x) {
     if (n == 1) start(x);
-    return n == 2 ? ask_elsewhere() : cudaGetLastError();
+    if (n > 4) return n == 5 ? called(x) : asked(n, x);
+    return n == 2 ? ask_elsewhere() : n > 2 ? handed(n, x) : cudaGetLastError();
 }
 """,
     "two.cu": """
 #include "state.cuh"
 int ask_elsewhere() { return ask(); }
+""",
+    # llama.cpp's binbcast.cu: a function template calls what it is given, and a kernel whose head fills more than a line
+    "handed.cu": """
+static __device__ float add(float a, float b) { return a + b; }
+static __device__ float mul(float a, float b) { return a * b; }
+template <float (*bin_op)(const float, const float), typename first_t, typename second_t, typename third_t>
+static __global__ void handed_kernel(const first_t* first, const second_t* second, third_t* third, int ne0, int ne1,
+                                     int ne2, int ne3, int s0, int s1, int s2, int s3) {
+    *third = bin_op(*first, *second);
+}
+template <float (*bin_op)(const float, const float)>
+struct bin_bcast {
+    template <class T> void operator()(T* x) {
+        handed_kernel<bin_op><<<1, 1>>>(x, x, x, 0, 1, 2, 3, 4, 5, 6, 7);
+    }
+};
+template <class op> static int run(float* x) { op()(x); return cudaGetLastError(); }
+int handed(int n, float* x) { return n == 3 ? run<bin_bcast<add>>(x) : run<bin_bcast<mul>>(x); }
+""",
+    # the same where a header has the template that calls: nothing but the object shows what is used
+    "called.cu": """
+#include "call.cuh"
+template <float (*bin_op)(const float, const float), typename first_t, typename second_t, typename third_t>
+static __global__ void called_kernel(const first_t* first, const second_t* second, third_t* third, int ne0, int ne1) {
+    *third = bin_op(*first, *second);
+}
+static __device__ float sub(float a, float b) { return a - b; }
+struct Launch {
+    template <class T> int operator()(T* x) const {
+        called_kernel<sub><<<1, 1>>>(x, x, x, 0, 1);
+        return cudaGetLastError();
+    }
+};
+int called(float* x) { return call(Launch(), x); }
+""",
+    "asked.cu": """
+#include "call.cuh"
+template <class T> __device__ T variable;
+template <class T> __constant__ T constant[2];
+namespace inner { template <class T> static __managed__ T managed; }
+template <class T> struct Ask {
+    int n;
+    int operator()(float*) const {
+        void* found;
+        return n == 6   ? cudaGetSymbolAddress(&found, variable<T>)
+               : n == 7 ? cudaGetSymbolAddress(&found, constant<T>)
+                        : cudaGetSymbolAddress(&found, inner::managed<T>);
+    }
+};
+int asked(int n, float* x) { return call(Ask<double>{n}, x); }
 """,
 }
 
@@ -477,7 +534,7 @@ int ask_elsewhere() { return ask(); }
 def test_what_no_name_leads_to_is_registered(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
     lazy = build(lazyck, tmp_path / "lazy", UNNAMED, "-std=c++17")
     ahead = build_ahead(tmp_path / "ahead", UNNAMED, "-std=c++17")
-    for n in (1, 2):
+    for n in range(1, 9):
         mine, theirs = lazy.run(spy, "launch", n), ahead.run(spy, "launch", n)
         assert names(mine[1]) == names(theirs[1]) != []
         assert mine[0] == theirs[0]

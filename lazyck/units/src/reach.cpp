@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tokens.h"
 
@@ -116,16 +117,35 @@ class Mentions {
                 for (const std::string_view name : around.names) add_name(name);
             }
         }
+        add_what_is_handed_functions(found);
         Reach out;
         out.declarations.assign(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(declarations));
-        for (std::size_t i = 0; i < m_found.functions.size(); ++i) {
-            const Definition& d = m_found.functions[i];
-            out.functions.push_back(found[d.is_in_class ? declarations + i : d.declaration]);
-        }
+        for (std::size_t i = 0; i < m_found.functions.size(); ++i) out.functions.push_back(found[user_of(i)]);
         return out;
     }
 
  private:
+    // As `m_users` has it.
+    std::size_t user_of(std::size_t function) const {
+        const Definition& d = m_found.functions[function];
+        return d.is_in_class ? m_found.all.size() + function : d.declaration;
+    }
+
+    // A function template of the source that one of `found` mentions may call what it is given (`op()(...)`), which it
+    // does not name.
+    void add_what_is_handed_functions(std::vector<bool>& found) const {
+        const auto is_found = [&](std::size_t user) { return found[user]; };
+        for (bool is_more = true; std::exchange(is_more, false);) {
+            for (std::size_t i = 0; i < m_found.functions.size(); ++i) {
+                const Definition& d = m_found.functions[i];
+                if (!d.is_own || !d.is_template || d.is_kernel || found[user_of(i)]) continue;
+                const Indices& users = m_users.at(d.name);
+                if (std::none_of(users.begin(), users.end(), is_found)) continue;
+                found[user_of(i)] = is_more = true;
+            }
+        }
+    }
+
     // `own` is the name that is declared here, which is no mention of it.
     void add(std::size_t begin, std::size_t end, std::size_t user, std::string_view own) {
         if (begin >= end) return;

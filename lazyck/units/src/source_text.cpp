@@ -31,6 +31,7 @@ struct Declaration {
     bool is_behind_scope = false;         // the last token was `::`, or that with `~`
     bool is_last_word_qualified = false;  // a `::` was before it
     bool wants_arguments = false;         // of a template's name, which may contain brackets
+    bool is_in_memory = false;            // of the device, if it is a variable: constant, managed
 
     // `text` with its brackets, of the word before them.
     void read_attribute(std::string_view word, std::string_view text) {
@@ -45,6 +46,7 @@ struct Declaration {
         found.is_kernel |= has("global");
         found.is_device |= has("device");
         found.is_host |= has("host");
+        is_in_memory |= has("device") || has("constant") || has("managed");
         // ((global)), ((__device__)); launch bounds and the like are more
         const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
                               (has("global") || has("device") || has("host"));
@@ -186,6 +188,7 @@ class Finder {
         if (word == "operator") now.is_operator = true;
         if (word == "__global__") now.found.is_kernel = true;
         if (word == "__device__") now.found.is_device = true;
+        if (word == "__device__" || word == "__constant__" || word == "__managed__") now.is_in_memory = true;
         if (word == "__host__") now.found.is_host = true;
     }
 
@@ -335,7 +338,7 @@ class Finder {
         out.begin = now.found.begin;
         out.end = end;
         out.is_own = now.found.is_own;
-        out.is_device_variable = is_object && now.found.is_device;
+        out.is_device_variable = is_object && now.is_in_memory;
         out.is_enum = now.is_enum;
         out.is_template = now.has_template_head && !now.found.is_specialization;
         const bool is_code = is_object || (is_function && now.found.end != 0) || (now.is_template && !out.is_template);

@@ -12,18 +12,17 @@ namespace lazyck::units {
 
 namespace {
 
-// Those of `found` that lead to a kernel or to a device variable, as far as names show it.
-Reach that_lead_to_registrations(std::string_view text, const Definitions& found) {
-    std::vector<std::string_view> names;
+// Those of `found` that lead to a kernel or to one of the `variables`, as far as names show it.
+Reach that_lead_to_registrations(std::string_view text, const Definitions& found,
+                                 const std::vector<std::string_view>& variables) {
+    std::vector<std::string_view> names = variables;
     for (const Definition& d : found.functions) {
         if (d.is_kernel) names.push_back(d.name);
     }
-    // Instances of variables are registered, too, if somebody uses them: by the functions of the CUDA runtime that
-    // take a symbol, or without.
+    // Functions of the CUDA runtime take a symbol.
     for (const Declared& d : found.all) {
         for (const std::string_view name : d.names) {
-            const bool takes_symbol = !d.is_enum && name.substr(0, 4) == "cuda" && name.find("Symbol") != name.npos;
-            if (takes_symbol || (d.is_device_variable && d.is_template)) names.push_back(name);
+            if (!d.is_enum && name.substr(0, 4) == "cuda" && name.find("Symbol") != name.npos) names.push_back(name);
         }
     }
     return that_reach(text, found, std::move(names));
@@ -31,13 +30,22 @@ Reach that_lead_to_registrations(std::string_view text, const Definitions& found
 
 }  // namespace
 
-std::string text_for_stubs(const std::string& text, const std::string& source, StubText how_much) {
-    Definitions found = find_definitions(text, source);
+StubSource::StubSource(std::string_view text, std::string_view source)
+    : m_text(text), m_found(find_definitions(text, source)) {
+    for (const Declared& d : m_found.all) {
+        if (d.is_device_variable && d.is_template)
+            m_instantiated.insert(m_instantiated.end(), d.names.begin(), d.names.end());
+    }
+}
+
+std::string StubSource::text_for(StubText how_much) const {
+    const std::string_view text = m_text;
+    Definitions found = m_found;
     const auto is_stub = [](const Definition& d) { return d.is_kernel && !d.is_instantiation; };
     if (how_much == StubText::all) {
         return with_cuts(text, cuts_of(found.functions, [&](const Definition& d) { return is_stub(d) ? "{}" : ""; }));
     }
-    const Reach reach = that_lead_to_registrations(text, found);
+    const Reach reach = that_lead_to_registrations(text, found, m_instantiated);
     const auto index_of = [&](const Definition& d) { return static_cast<std::size_t>(&d - found.functions.data()); };
     // A function of the device's is defined nevertheless, and a template: of a static one that is used, and of one for
     // a local type, the compiler wants that.

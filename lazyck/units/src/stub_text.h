@@ -2,6 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "source_text.h"
 
 namespace lazyck::units {
 
@@ -12,6 +16,21 @@ namespace lazyck::units {
 // declarations do not lead to. Both go by names, and may miss what is registered by a way that no name shows.
 enum class StubText { used, lean, all };
 
-std::string text_for_stubs(const std::string& text, const std::string& source, StubText how_much);
+// A device pass's preprocessed text of a source.
+class StubSource {
+ public:
+    // Both have to outlive this.
+    StubSource(std::string_view text, std::string_view source);
+
+    std::string text_for(StubText how_much) const;
+
+    // Names of the device's variables of which instances are registered: of those that somebody uses.
+    const std::vector<std::string_view>& instantiated() const { return m_instantiated; }
+
+ private:
+    std::string_view m_text;
+    Definitions m_found;
+    std::vector<std::string_view> m_instantiated;
+};
 
 }  // namespace lazyck::units

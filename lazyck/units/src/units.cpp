@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "asking.h"
+#include "elf_object.h"
 #include "kernel_text.h"
 #include "lazyck_abi.h"
 #include "output.h"
@@ -21,6 +22,7 @@
 #include "ptx.h"
 #include "registrations.h"
 #include "stub_text.h"
+#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -54,21 +56,33 @@ void add_files(std::string_view text, std::set<std::string>& files) {
 constexpr char k_no_stub[] = "lazyck_no_stub";
 
 // The host's code, which uses k_no_stub where it launches an instance of a kernel that nothing registers; {} where that
-// cannot be had. As the compiler has it, such a launch fails.
+// cannot be had. As the compiler has it, such a launch fails. Of a kernel's template it has a function with a body that
+// only an instance without registration uses, in lines that are broken anywhere.
 std::optional<std::string> with_guarded_stubs(const std::string& text) {
-    constexpr std::string_view k_stub = "static void __wrapper__device_stub_", k_template = "template< ";
-    constexpr std::string_view k_unregistered = "{ ::cudaLaunchKernel(0, 0, 0, 0, 0, 0);}";
+    constexpr std::string_view k_stub = "__wrapper__device_stub_", k_launch = "cudaLaunchKernel";
+    constexpr std::string_view k_unregistered[] = {"::", k_launch, "(", "0", ",", "0", ",", "0", ",",
+                                                   "0",  ",",      "0", ",", "0", ")", ";", "}"};
     std::string out = std::string("extern \"C\" void ") + k_no_stub + "();\n";
     std::size_t at = 0;
     for (std::size_t i = text.find(k_stub); i != std::string::npos; i = text.find(k_stub, i + 1)) {
-        const std::size_t begin = text.rfind('\n', i) + 1, end = std::min(text.find('\n', i), text.size());
-        const std::size_t body = text.find(k_unregistered, i);
-        if (text.compare(begin, k_template.size(), k_template) != 0 || body == std::string::npos || body > end)
-            return {};
-        out.append(text, at, body - at).append("{").append(k_no_stub).append("();}");
-        at = body + k_unregistered.size();
+        Tokens tokens(std::string_view(text).substr(i));
+        Token token;
+        tokens.next(token);  // its name
+        if (!tokens.next(token)) return {};
+        if (token.is("<")) continue;  // a call
+        if (!token.is("(") || !tokens.skip_group('(', ')') || !tokens.next(token)) return {};
+        if (token.is(";")) continue;  // a declaration
+        if (!token.is("{")) return {};
+        const std::size_t body = i + tokens.at();
+        for (const std::string_view expected : k_unregistered) {
+            if (!tokens.next(token) || !token.is(expected)) return {};
+        }
+        out.append(text, at, body - at).append("::").append(k_no_stub).append("();}");
+        at = i + tokens.at();
     }
-    return out.append(text, at, std::string::npos);
+    out.append(text, at, std::string::npos);
+    if (out.find("::cudaLaunchKernel(0,") != std::string::npos) return {};
+    return out;
 }
 
 // Has the fatbinary step write a file of its own, and nothing that a compiler includes.
@@ -260,6 +274,25 @@ Preprocessed preprocess(const Steps& steps, const DevicePass& pass) {
     return out;
 }
 
+// Whether the host's object uses what is not `registered`: it launches an instance of a kernel, or has one of one of
+// the device's variables called `variables`.
+bool lacks_registrations(const std::string& object, const Registrations& registered,
+                         const std::vector<std::string_view>& variables) {
+    if (object.find(k_no_stub) != std::string::npos) return true;
+    if (variables.empty()) return false;
+    std::set<std::string_view> symbols;
+    for (const auto& variable : registered.variables) symbols.insert(variable.symbol);
+    std::set<std::string> mangled;
+    for (const std::string_view name : variables) mangled.insert(std::to_string(name.size()) + std::string(name));
+    const ElfObject read(object);
+    return std::any_of(read.symbols().begin(), read.symbols().end(), [&](const ElfObject::Symbol& symbol) {
+        const bool is_variable = symbol.section != 0 && !symbol.is_function && symbol.name.substr(0, 2) == "_Z";
+        return is_variable && symbols.count(symbol.name) == 0 &&
+               std::any_of(mangled.begin(), mangled.end(),
+                           [&](const std::string& name) { return symbol.name.find(name) != std::string_view::npos; });
+    });
+}
+
 // Asks for the host unit that is made of these texts.
 void ask_for_host_unit(const Job& job, const Steps& steps, const DevicePass& pass, const std::string& id,
                        const Preprocessed& texts) {
@@ -307,21 +340,24 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     const DevicePass& pass = steps.pass_of_stubs();
     const Preprocessed texts = preprocess(steps, pass);
     ask_for_host_unit(job, steps, pass, id, texts);
-    auto used_by_stubs =
-        std::async(std::launch::async, [&] { return text_for_stubs(texts.device, job.source, StubText::used); });
+    std::optional<StubSource> source;
+    auto used_by_stubs = std::async(std::launch::async, [&] {
+        source.emplace(texts.device, job.source);
+        return source->text_for(StubText::used);
+    });
     const HostText host = run_front_end(steps, module_id_of(job, id));
     const std::string used = used_by_stubs.get();
     std::set<std::string> files;
     add_files(texts.host, files);
     add_files(texts.device, files);
+    // False where the host's code launches what the stubs lack.
     const auto attempt = [&](StubText how_much) {
         const bool is_all = how_much == StubText::all;
         write_file(steps.front_end.value("--gen_c_file_name"), is_all ? host.text : *host.guarded);
         Step compile = steps.compile_host;
         compile.set_value("-o", job.output);
         HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
-        write_file(pass.preprocess.value("-o"),
-                   how_much == StubText::used ? used : text_for_stubs(texts.device, job.source, how_much));
+        write_file(pass.preprocess.value("-o"), how_much == StubText::used ? used : source->text_for(how_much));
         const std::string stub_file = joined(job.directory, "stubs");
         Step compile_device = pass.compile;
         compile_device.set_value("--stub_file_name", stub_file);
@@ -333,18 +369,19 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
         include_table(job, pass, id, place, table_of(registered, ptx, files));
         compile_host.finish(stubs);
-        if (!is_all && read_file(job.output).find(k_no_stub) != std::string::npos)
-            throw Refused{"the host's code launches kernels that were not found to be its own"};
-        if (place == TableIn::section) return;
+        if (!is_all && lacks_registrations(read_file(job.output), registered, source->instantiated())) return false;
+        if (place == TableIn::section) return true;
         // All of the text is as much for the device's front end as it is for the host's.
         const double all_text = is_all ? front_end : std::max(front_end, host.front_end);
         write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(front_end) + " " +
                             std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
+        return true;
     };
     if (host.guarded) {
         for (const StubText how_much : {StubText::used, StubText::lean}) {
             try {
-                return attempt(how_much);
+                if (attempt(how_much)) return;
+                break;  // both have the same bodies
             } catch (const Refused&) {
             }
         }
