@@ -242,6 +242,9 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
             takes_all = any(name in case.name for name in options.all)
             chosen = lines if takes_all else lines[::step][: options.kernels]
             expected = kernels(whole)
+            registered = {plain_name(line.partition("\t")[0]) for line in lines}
+            if registered != set(expected):
+                sys.exit(f"{case.name}: the host unit and the whole file differ in {registered ^ set(expected)}")
         for line in chosen:
             make_kernel: list[str | Path] = [program, f"{lead}kernel", line, case.source, unit, "--", *command, "x.o"]
             found.one.append(run(make_kernel, case.directory))

@@ -478,7 +478,7 @@ extern "C" int launch(int n, float* x) {
 #include "state.cuh"
 int ask_elsewhere() { return ask(); }
 """,
-    # llama.cpp's binbcast.cu: a function template calls what it is given, and a kernel whose head fills more than a line
+    # llama.cpp's binbcast.cu: a function template calls what it is given; a kernel whose head fills more than a line
     "handed.cu": """
 static __device__ float add(float a, float b) { return a + b; }
 static __device__ float mul(float a, float b) { return a * b; }

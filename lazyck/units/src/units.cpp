@@ -196,6 +196,10 @@ void add_steps(const Steps& steps, Material& material) {
 
 // What a host unit says of itself: its kernels, and what else counts.
 std::string table_of(const Registrations& registered, const Ptx& ptx, const std::set<std::string>& files) {
+    if (registered.kernels.size() != ptx.entries.size()) {
+        throw Refused{std::to_string(ptx.entries.size()) + " kernels are compiled, and " +
+                      std::to_string(registered.kernels.size()) + " registered"};
+    }
     std::string table = LAZYCK_KERNELS_VERSION "\n";
     for (const auto& kernel : registered.kernels) {
         const auto entry = ptx.entries.find(kernel.symbol);
