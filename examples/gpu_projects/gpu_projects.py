@@ -111,14 +111,16 @@ def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
     for pattern in ("none",) if by_kernel else place.project.blobs:
         options += ["--blobs", pattern]
     command = ["sh", "-c", place.project.build]
+    before = cpu_of_children()
     lazyck("build", "full", *options, "--", *command, cwd=place.source, env=place.environment)
+    cpu = cpu_of_children() - before
     found = list(summaries(place.tmp).values())
     keys = ("deferred", "lazy", "symbols", "units", "kernels")
     total = {key: sum(int(str(s[key])) for s in found) for key in keys}
     seconds = sum(float(str(s["eager_seconds"])) for s in found)
     own = sum(float(str(s["cpu_seconds"])) for s in found)
     eager: list[Any] = [e for s in found for e in s["eager"]]  # type: ignore[attr-defined]
-    return {**total, "seconds": seconds, "eager": eager, "own": own, "libraries": len(found)}
+    return {**total, "seconds": seconds, "eager": eager, "own": own, "cpu": cpu, "libraries": len(found)}
 
 
 def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
@@ -179,13 +181,18 @@ def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str,
             f"{Path(source).name}: host unit {cost.unit:.1f} s CPU; ahead of time {cost.whole:.1f} s, "
             f"{cost.host:.1f} of them for the host"
         )
+    if not costs:
+        return {"samples": 0}
     unit, host, whole = (sum(getattr(c, part) for c in costs) for part in ("unit", "host", "whole"))
-    if costs:
-        say(f"{name}: host units take {unit / host:.2f} times the host's passes, {unit / whole:.0%} of all passes")
+    say(f"{name}: host units take {unit / host:.2f} times the host's passes, {unit / whole:.0%} of all passes")
+    # what the build would take if GPU sources took their host's passes alone, and lazyck nothing
+    host_alone = built["cpu"] - built["own"] - (unit - host) * len(sources) / len(costs)
+    say(f"{name}: the build takes {built['cpu']:.0f} s CPU, {built['cpu'] / host_alone:.2f} times all passes for hosts")
     return {
         "samples": len(costs),
-        "of_host": unit / host if costs else None,
-        "of_whole": unit / whole if costs else None,
+        "of_host": unit / host,
+        "of_whole": unit / whole,
+        "build_of_host": built["cpu"] / host_alone,
     }
 
 
