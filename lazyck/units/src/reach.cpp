@@ -131,19 +131,31 @@ class Mentions {
         return d.is_in_class ? m_found.all.size() + function : d.declaration;
     }
 
-    // A function template of the source that one of `found` mentions may call what it is given (`op()(...)`), which it
-    // does not name.
+    // A function template that one of `found` mentions may call what it is given (`op()(...)`), which it does not name.
     void add_what_is_handed_functions(std::vector<bool>& found) const {
         const auto is_found = [&](std::size_t user) { return found[user]; };
         for (bool is_more = true; std::exchange(is_more, false);) {
             for (std::size_t i = 0; i < m_found.functions.size(); ++i) {
                 const Definition& d = m_found.functions[i];
-                if (!d.is_own || !d.is_template || d.is_kernel || found[user_of(i)]) continue;
+                if (!d.is_template || d.is_kernel || found[user_of(i)]) continue;
                 const Indices& users = m_users.at(d.name);
                 if (std::none_of(users.begin(), users.end(), is_found)) continue;
-                found[user_of(i)] = is_more = true;
+                if (d.is_own || calls_what_it_is_given(d)) found[user_of(i)] = is_more = true;
             }
         }
+    }
+
+    // Whether a name of its head stands before an opening bracket in the body: a parameter's, or that of its type.
+    bool calls_what_it_is_given(const Definition& d) const {
+        std::unordered_set<std::string_view> names;
+        for_each_word(m_text.substr(d.begin, d.body - d.begin), d.name,
+                      [&](std::string_view word) { names.insert(word); });
+        Tokens tokens(m_text.substr(d.body, d.end - d.body));
+        std::string_view last;
+        for (Token token; tokens.next(token); last = token.text) {
+            if (token.is("(") && names.count(last) != 0) return true;
+        }
+        return false;
     }
 
     // `own` is the name that is declared here, which is no mention of it.
