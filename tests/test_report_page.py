@@ -279,7 +279,7 @@ def test_a_browser_that_dies_is_noticed_at_once_with_its_last_words(tab: Browser
 
 
 # Blobs of tests/projects/ops that are made costly: how many thousand steps their compiler computes.
-COSTLY = {"special_d64_true": 1000, "special_d128_false": 600, "special_d32_false": 300}
+COSTLY = {"special_d64_true": 1000, "special_d128_false": 800, "special_d32_false": 600}
 STEPS = """{ constexpr long steps = [] {
     long n = 0;
     for (int i = 0; i < %d; ++i) for (int j = 0; j < 1000; ++j) n += j & 1;
@@ -322,7 +322,10 @@ def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_s
     assert read[0] == "Slowest blobs"
     assert re.fullmatch(r"The three slowest took .*, \d\d % of all compile time\.", read[1])
     rows = [row for row in read if isinstance(row, list)]
-    assert [row[0] for row in rows[:3]] == [row["blob"] for row in costliest]
+    assert {row[0] for row in rows[:3]} == set(COSTLY)
+    # of two that took the same tenths of a second, either may be first
+    seconds = {row["blob"]: row["seconds"] for row in recorded}
+    assert [seconds[row[0]] for row in rows[:3]] == [row["seconds"] for row in costliest]
     shown = [float(row[1].removesuffix(" s")) for row in rows[:3]]
     assert shown == pytest.approx([row["seconds"] for row in costliest], abs=0.3)
     assert len(rows) == len(recorded)
