@@ -17,6 +17,13 @@ EXAMPLES = REPOSITORY / "examples"
 _SHOWN = 1500  # characters of a failed command's output
 
 
+def complaint(stderr: str) -> str:
+    """What a program said at its end, without what lazyck tells of its compiles; an error of lazyck whole."""
+    said = "".join(line for line in stderr.splitlines(keepends=True) if not line.startswith("[lazyck]"))
+    at = said.find("lazyck: ")
+    return said[at : at + _SHOWN] if at >= 0 else said[-_SHOWN:]
+
+
 class StageError(Exception):
     """A command that a stage needs has failed; the text says which and how."""
 

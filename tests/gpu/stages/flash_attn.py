@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from gpu import parcel
-from gpu.place import EXAMPLES, Place
+from gpu.place import EXAMPLES, Place, complaint
 from gpu.report import Report
 from gpu.stage import Stage
 
@@ -99,7 +99,9 @@ def check(place: Place, lazy: ext.Place, report: Report, cases: tuple[str, ...],
     text = f"hdim {', '.join(cases)}, fp16, {how}: within flash-attn's own tolerance of torch's attention"
     is_right = done.returncode == 0 and bool(compiled) == is_cold
     seconds = f"{time.monotonic() - begun:.0f} s in all, {len(compiled)} compiles"
-    report.check(text, is_right, f"{seconds}: {' '.join(done.stdout.split())}" if done.stdout else done.stderr[-400:])
+    report.check(
+        text, is_right, f"{seconds}: {' '.join(done.stdout.split())}" if done.stdout else complaint(done.stderr)
+    )
 
 
 def prove(place: Place, report: Report) -> None:

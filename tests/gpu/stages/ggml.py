@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu import parcel
-from gpu.place import EXAMPLES, Place, StageError
+from gpu.place import EXAMPLES, Place, StageError, complaint
 from gpu.report import Report
 from gpu.stage import Stage
 
@@ -25,6 +25,19 @@ OPERATIONS = {
     "CPY": "type_src=f(32|16)", "ARGSORT": "", "SUM_ROWS": "", "SCALE": "", "CONCAT": "", "PAD": "", "IM2COL": "",
     "POOL_2D": "", "SSM_CONV": "", "MUL_MAT": "type_a=q4_0.*,n=(1|2|16),",
 }  # fmt: skip
+# operations that run lazily only, each with a pattern; those that stand together run in one process
+MORE = {
+    "SUB,MUL,DIV": "", "REPEAT,REPEAT_BACK,ADD1,ACC,ADD_ID,SET": "", "DUP,CONT,SET_ROWS": "", "GET_ROWS_BACK": "",
+    "ARANGE,CLAMP,TIMESTEP_EMBEDDING,UPSCALE,PAD_REFLECT_1D,ROLL": "", "ARGMAX,COUNT_EQUAL,MEAN,SUM": "",
+    "CONV_2D,CONV_2D_DW,CONV_TRANSPOSE_1D,CONV_TRANSPOSE_2D": "", "OUT_PROD,DIAG_MASK_INF": "",
+    "CROSS_ENTROPY_LOSS,CROSS_ENTROPY_LOSS_BACK,SOFT_MAX_BACK,SOFTCAP": "", "OPT_STEP_ADAMW,OPT_STEP_SGD": "",
+    "NORM,GROUP_NORM,L2_NORM,RMS_NORM_BACK,RMS_NORM_MUL_ADD": "", "SSM_SCAN,ROPE_BACK": "",
+    "RWKV_WKV6,RWKV_WKV7,GATED_LINEAR_ATTN": "", "COS,SIN,SQR,SQRT,LOG,LEAKY_RELU,SILU_BACK": "",
+    "ABS,SGN,NEG,STEP,TANH,ELU,RELU,SIGMOID,GELU,GELU_QUICK,SILU,HARDSWISH,HARDSIGMOID,EXP,GELU_ERF": "",
+    "REGLU,GEGLU,SWIGLU,SWIGLU_OAI,GEGLU_ERF,GEGLU_QUICK": "",
+    "MUL_MAT": "type_a=(f16|bf16|q8_0|q4_K|iq2_xs),.*,n=(1|16),", "MUL_MAT_ID": "type_a=(f16|q4_0|q6_K),",
+    "FLASH_ATTN_EXT": "hsk=64,hsv=64,.*type_KV=f16",
+}  # fmt: skip
 SOURCES = (
     "binbcast", "softmax", "rope", "norm", "getrows", "cpy", "argsort", "sumrows", "scale", "concat", "pad", "im2col",
     "pool2d", "ssm-conv", "mmvq", "mmq", "quantize", "convert", "mmq-instance-q4_0",
@@ -32,6 +45,8 @@ SOURCES = (
 BY_KERNEL = ("rope", "norm", "scale", "sumrows", "pad")  # of SOURCES, those that are no blobs when built lazily
 BLOBS = 168  # all others, but ggml-cuda.cu, which is compiled by kernel, too
 FIRST = "binbcast"
+_LIMIT = 100  # seconds of one process
+_AGAIN = 8  # runs ahead of time to see how a case can end
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _COMPILED = re.compile(r"^\[lazyck\] compiled (\S+) ", re.M)
 _CASE = re.compile(r"^\s*([A-Z0-9_]+\(.*\)): (.*)$")
@@ -94,7 +109,7 @@ def build(place: Place, report: Report) -> None:
         return
     with ThreadPoolExecutor(max(1, place.jobs // 4)) as pool:
         ahead = pool.submit(build_one, place, "ahead")
-        cold = list(pool.map(lambda operation: run(place, "lazy", operation, "cache"), OPERATIONS))
+        cold = list(pool.map(lambda one: run(place, "lazy", "cache", *one), OPERATIONS.items()))
     ahead.result()
     compiled = [name for one in cold for name in one.compiled]
     parts = {name.partition(".")[0] for name in compiled}
@@ -113,16 +128,28 @@ class Ran:
     said: str
 
 
-def run(place: Place, how: str, operation: str, cache: str) -> Ran:
-    """One operation, in a process of its own."""
-    argv: list[str | Path] = [place.work / "lazy" / "bin" / "test-backend-ops", "test", "-b", "CUDA0", "-o", operation]
-    argv += ["-p", OPERATIONS[operation]] if OPERATIONS[operation] else []
+def run(place: Place, how: str, cache: str, operation: str, pattern: str) -> Ran:
+    """One operation, or several with commas between them, in a process of its own that has a time limit."""
+    program = place.work / "lazy" / "bin" / "test-backend-ops"
+    argv: list[str | Path] = ["timeout", str(_LIMIT), program, "test", "-b", "CUDA0", "-o", operation]
+    argv += ["-p", pattern] if pattern else []
     done = place.run(argv, env=environment(place, how, cache), fails=True)
     lines = (_CASE.match(_COLOURS.sub("", line)) for line in done.stdout.splitlines())
     # of a failure the last word only: figures of the error may stand before it
     states = {found[1]: found[2].strip() for found in lines if found}
     ended = {name: "FAIL" if state.endswith("FAIL") else state for name, state in states.items()}
-    return Ran(ended, _COMPILED.findall(done.stderr), done.stderr[-300:])
+    said = "" if done.returncode == 0 else f"status {done.returncode}: {complaint(done.stderr)}"
+    return Ran(ended, _COMPILED.findall(done.stderr), said)
+
+
+def differing(place: Place, operation: str, lazily: dict[str, str], ahead: dict[str, str]) -> list[str]:
+    """The cases that end lazily as they never do ahead of time. llama.cpp's test takes other random numbers each time,
+    and some cases are at the edge of the error that it allows: where one differs, it is asked what else can happen."""
+    if lazily == ahead and ahead:
+        return []
+    ends = [ahead] + [run(place, "ahead", "cache-ahead", operation, OPERATIONS[operation]).cases for _ in range(_AGAIN)]
+    names = sorted({name for cases in (lazily, *ends) for name in cases})
+    return [n for n in names if lazily.get(n) not in [cases.get(n) for cases in ends]] or (["no case"] * (not ahead))
 
 
 def prove(place: Place, report: Report) -> None:
@@ -132,8 +159,8 @@ def prove(place: Place, report: Report) -> None:
         report.blind(text, why)
         return
     with ThreadPoolExecutor(max(1, place.jobs // 4)) as pool:
-        lazy = pool.map(lambda operation: run(place, "lazy", operation, "cache"), OPERATIONS)
-        ahead = pool.map(lambda operation: run(place, "ahead", operation, "cache-ahead"), OPERATIONS)
+        lazy = pool.map(lambda one: run(place, "lazy", "cache", *one), OPERATIONS.items())
+        ahead = pool.map(lambda one: run(place, "ahead", "cache-ahead", *one), OPERATIONS.items())
     cold: dict[str, dict[str, str]] = json.loads((place.work / "cold.json").read_text())
     total = passed = compiled = 0
     for operation, lazily, expected in zip(OPERATIONS, lazy, ahead, strict=True):
@@ -141,8 +168,7 @@ def prove(place: Place, report: Report) -> None:
         passed += sum(state.startswith("OK") for state in lazily.cases.values())
         compiled += len(lazily.compiled)
         for how, cases in (("cached", lazily.cases), ("cold", cold[operation])):
-            if cases != expected.cases or not cases:
-                differ = [n for n in cases.keys() | expected.cases.keys() if cases.get(n) != expected.cases.get(n)]
+            if differ := differing(place, operation, cases, expected.cases):
                 detail = f"{len(cases)} cases, {len(differ)} differ: {differ[:2]} {lazily.said}"
                 report.missed(f"{operation}, {how}: the same cases pass", detail)
     report.check("a second process compiles nothing", compiled == 0, f"{compiled} compiles")
@@ -150,13 +176,33 @@ def prove(place: Place, report: Report) -> None:
     lazily_made = sorted(p.name for p in entries if p.name.rpartition("-")[0].partition(".")[0] in SOURCES)
     report.check("none of the sample is lazy in what was built ahead of time", not lazily_made, ", ".join(lazily_made))
     report.check(text, total > 0 and passed > total / 2, f"{passed} of {total} cases pass in each")
+    prove_more(place, report)
+
+
+def prove_more(place: Place, report: Report) -> None:
+    """More operations, compiled at their first calls, agree with llama.cpp's own CPU backend."""
+    with ThreadPoolExecutor(max(1, place.jobs // 2)) as pool:
+        results = list(pool.map(lambda one: run(place, "lazy", "cache", *one), MORE.items()))
+    states = [state for one in results for state in one.cases.values()]
+    passed, kernels = sum(state.startswith("OK") for state in states), sum(len(one.compiled) for one in results)
+    for operation, one in zip(MORE, results, strict=True):
+        if failed := [name for name, state in one.cases.items() if state == "FAIL"]:
+            report.missed(
+                f"{operation}: agree with the CPU backend", f"{len(failed)} of {len(one.cases)}: {failed[:2]}"
+            )
+        elif one.said:
+            report.missed(f"{operation}: run to their end", f"{len(one.cases)} cases, {one.said}")
+    detail = f"{passed} of {len(states)} cases pass, {kernels} compiles; the others are not supported by the backend"
+    done = all(not one.said for one in results)
+    text = f"test-backend-ops, {sum(len(o.split(',')) for o in MORE)} more operations, cold: none fails"
+    report.check(text, done and passed > len(states) / 2, detail)
 
 
 STAGE = Stage(
     "ggml",
     "llama.cpp's own `test-backend-ops` over ggml-cuda, a sample of operations: the same passes as ahead of time",
     build_seconds=420,
-    seconds=150,
+    seconds=400,
     build=build,
     prove=prove,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from gpu.place import Place, StageError
+from gpu.place import Place, StageError, complaint
 from gpu.report import Report
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
@@ -63,7 +63,7 @@ def prove_of(place: Place, made: Path, name: str, cache: str = "cache", **more: 
     """The same of one library."""
     argv: list[str | Path] = [sys.executable, "-c", _PROVE, made, name]
     done = place.run(argv, env=place.environment(cache, **more), fails=True)
-    end = f"ended with {done.returncode}: {done.stderr[-300:]}\n" if done.returncode else ""
+    end = f"ended with {done.returncode}: {complaint(done.stderr)}\n" if done.returncode else ""
     return done.stdout + end, done.stderr
 
 

@@ -6,7 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
-from gpu.place import Place
+from gpu.place import Place, complaint
 from gpu.report import Report
 from gpu.stage import Stage
 from gpu.stages import host_units, launches
@@ -44,7 +44,7 @@ def prove(place: Place, report: Report) -> None:
                 report.blind(claim, f"{why}: launches return status {done.returncode}")
                 continue
             if not found:
-                report.missed(claim, done.stderr[-300:])
+                report.missed(claim, complaint(done.stderr))
                 continue
             ahead, again, mine = (statistics.median(found[i][kind]) for i in (0, 1, number))
             noise = abs(again / ahead - 1)
