@@ -14,11 +14,11 @@ _MARKS = {SEEN: "yes", MISSED: "**NO**", BLIND: "not seen"}
 
 def render(*results: Path) -> str:
     """Markdown: for each run its machine, then a line for each stage, and below what each of them looked at. Of a stage
-    that ran several times the last run counts, but for one that was cut short."""
+    that ran several times the last run counts; one that was cut short does not take the place of one that passed."""
     runs = [json.loads(path.read_text()) for path in results]
     stages: dict[str, dict[str, Any]] = {}
     for name, stage in (row for run in runs for row in run["stages"].items()):
-        if name not in stages or stages[name]["is_cut"] or not stage["is_cut"]:
+        if name not in stages or stages[name]["state"] != "passed" or stage["state"] != "cut short":
             stages[name] = stage
     lines = [line for run in runs for line in (_head(run), "")]
     lines += ["| stage | shows | result | seconds: build, proof |", "|---|---|---|---|"]
