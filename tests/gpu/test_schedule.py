@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,16 +17,19 @@ TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
 from gpu import stages  # noqa: E402
-from gpu.place import Place  # noqa: E402
+from gpu.machine import Machine  # noqa: E402
+from gpu.place import Place, complaint  # noqa: E402
 from gpu.report import BLIND, Claim, Report, read  # noqa: E402
 from gpu.schedule import Outcome, Schedule, save  # noqa: E402
 from gpu.stage import Stage, load  # noqa: E402
-from gpu.table import with_results  # noqa: E402
+from gpu.stages import ggml  # noqa: E402
+from gpu.table import render, with_results  # noqa: E402
 
 # What stands for `python -m gpu.stage`: a stage's name says what its phases do.
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
+from typing import cast
 sys.path.insert(0, {tests!r})
 from gpu.report import Report
 root, name, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -168,14 +172,16 @@ def test_outcomes_in_one_word() -> None:
     assert Outcome("", claims=[missed], trouble="too long", is_cut=True).state == "failed"
 
 
+MACHINE = {
+    "gpu": "", "arch": "90", "driver": "", "cores": 2, "memory_gb": 8, "torch": "", "platform": "cuda",
+    "compiler": "nvcc 13", "python": "3.11", "system": "Debian",
+}  # fmt: skip
+HEAD = {"command": "scripts/gpu", "date": "2026-01-02T00:00:00", "commit": "abc", "seconds": 3, "machine": MACHINE}
+
+
 def test_a_page_gets_the_results_between_its_marks(tmp_path: Path) -> None:
-    machine = {
-        "gpu": "", "arch": "90", "driver": "", "cores": 2, "memory_gb": 8, "torch": "", "platform": "cuda",
-        "compiler": "nvcc 13", "python": "3.11", "system": "Debian",
-    }  # fmt: skip
-    head = {"command": "scripts/gpu", "date": "2026-01-02T00:00:00", "commit": "abc", "seconds": 3, "machine": machine}
     outcome = Outcome("that it | works", {"build": 1.0}, [Claim("one", "not so", "a\nb | c")])
-    save(tmp_path / "gpu.json", head, {"one": outcome})
+    save(tmp_path / "gpu.json", HEAD, {"one": outcome})
     page = with_results("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n", tmp_path / "gpu.json")
     assert page.startswith(
         "before\n<!-- results: begin -->\n\nMade by `scripts/gpu` on 2026-01-02, at abc, in 3 s: no GPU"
@@ -183,3 +189,42 @@ def test_a_page_gets_the_results_between_its_marks(tmp_path: Path) -> None:
     assert "| `one` | one | **NO** | a b \\| c |" in page and "old" not in page and page.endswith("after\n")
     with pytest.raises(ValueError, match="results: begin"):
         with_results("no marks", tmp_path / "gpu.json")
+
+
+def test_of_several_runs_the_last_counts_unless_it_was_only_cut_short(tmp_path: Path) -> None:
+    seen, missed = Claim("a", "seen"), Claim("c", "not so")
+    ends = {
+        "passed": Outcome("", claims=[seen]),
+        "cut short": Outcome("", claims=[seen], is_cut=True, trouble="too long"),
+        "failed": Outcome("", claims=[missed], is_cut=True, trouble="too long"),
+    }
+
+    def shown(*words: str) -> str:
+        for i, word in enumerate(words):
+            save(tmp_path / f"{i}.json", HEAD, {"one": ends[word]})
+        text = render(*(tmp_path / f"{i}.json" for i in range(len(words))))
+        return next(line for line in text.splitlines() if line.startswith("| `one`")).split(" | ")[2]
+
+    assert shown("passed", "cut short") == "passed"
+    assert shown("passed", "failed") == "failed"
+    assert shown("failed", "cut short") == shown("passed", "failed", "cut short") == "cut short"
+    assert shown("cut short", "passed") == "passed"
+
+
+def test_an_error_of_lazyck_is_kept_whole() -> None:
+    error = "lazyck: blob 'x' does not compile: killed\n  log: /somewhere\n" + "  used: " + "y" * 900 + "\n"
+    said = "[lazyck] compiling z ...\nTraceback\nRuntimeError: " + error
+    assert complaint(said) == error
+    assert complaint("[lazyck] compiled z\nSegmentation fault\n") == "Segmentation fault\n"
+
+
+def test_a_case_differs_if_it_never_ends_so_ahead_of_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    again = iter([{"a": "OK"}] * 7 + [{"a": "FAIL"}])
+    monkeypatch.setattr(ggml, "run", lambda *_: ggml.Ran(next(again), [], ""))
+    place = Place("ggml", tmp_path, tmp_path, cast(Machine, None), is_short=True, jobs=1)
+    assert ggml.differing(place, "CPY", {"a": "FAIL"}, {"a": "OK"}) == []
+    again = iter([{"a": "OK"}] * 8)
+    assert ggml.differing(place, "CPY", {"a": "FAIL"}, {"a": "OK"}) == ["a"]
+    again = iter([{}] * 8)
+    assert ggml.differing(place, "CPY", {}, {}) == ["no case"]
+    assert ggml.differing(place, "CPY", {"a": "OK"}, {"a": "OK"}) == []
