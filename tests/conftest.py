@@ -10,7 +10,7 @@ from pathlib import Path
 
 import oracle
 import pytest
-from support import HERE, REPOSITORY, Lazyck
+from support import HERE, REPOSITORY, Lazyck, Once
 
 from lazyck.config import tools_dir
 from lazyck.files import private_directory
@@ -74,6 +74,12 @@ def command_line(tmp_path_factory: pytest.TempPathFactory, test: str, *, is_exem
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """What is built once in a run of the tests, by the xdist worker that needs it first: see `Once`."""
+    return Once(shared_dir(tmp_path_factory) / "once")
 
 
 @pytest.fixture(scope="session")

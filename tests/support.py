@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
 import platform
 import shutil
 import subprocess
@@ -9,8 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+
+Made = TypeVar("Made")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
@@ -57,6 +62,32 @@ def machine_params(*machines: Machine) -> list[object]:
 
 # For a test that takes the fixture `machine`, or fixtures that do.
 on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
+
+
+class Once:
+    """What costs much to build, made once in a run of the tests for all tests and all xdist workers that read it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __call__(self, name: str, make: Callable[[Path], Made]) -> Made:
+        """What `make` returned of an empty directory of its own; it is pickled for the other workers, which wait for it.
+
+        A `make` that raises is called again by the next who asks. Nobody may write into the directory afterwards what
+        another test would see: processes that run side by side share it.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        result = self._root / f"{name}.pickle"
+        with (self._root / f"{name}.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not result.exists():
+                directory = self._root / name
+                shutil.rmtree(directory, ignore_errors=True)
+                directory.mkdir()
+                result.write_bytes(pickle.dumps(make(directory)))
+        found: Made = pickle.loads(result.read_bytes())
+        return found
+
 
 Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
 

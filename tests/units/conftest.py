@@ -6,19 +6,29 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import Once
+
+
+TESTS = Path(__file__).parent.parent
+
+
+def compiled(once: Once, name: str) -> Path:
+    """The library of `name`.cpp, to be preloaded."""
+
+    def make(where: Path) -> Path:
+        made = where / f"{name}.so"
+        words = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", TESTS / f"{name}.cpp", "-o", made]
+        subprocess.run(words, check=True)
+        return made
+
+    return once(name, make)
 
 
 @pytest.fixture(scope="session")
-def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("spy") / "spy.so"
-    source = Path(__file__).parent.parent / "cuda_spy.cpp"
-    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
-    return made
+def spy(once: Once) -> Path:
+    return compiled(once, "cuda_spy")
 
 
 @pytest.fixture(scope="session")
-def hip_spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("hip_spy") / "spy.so"
-    source = Path(__file__).parent.parent / "hip_spy.cpp"
-    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
-    return made
+def hip_spy(once: Once) -> Path:
+    return compiled(once, "hip_spy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,7 @@ class Built:
 
     def run(self, spy: Path, function: str, n: int, **more: str) -> tuple[str, list[str]]:
         """What `function(n)` returns in a process of its own; what the runtime was told from then on."""
-        log = self.where / f"spy.{function}{n}"
-        log.write_text("")
+        log = Path(tempfile.mkstemp(dir=self.where)[1])  # processes side by side ask for the same
         code = (
             "import ctypes\nx = ctypes.CDLL('./libx.so')\n"
             f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"

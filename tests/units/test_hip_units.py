@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hip_units import HOMES, Built, build, build_ahead, used
 from rocm_layouts import need_real_hip
-from support import Lazyck
+from support import Lazyck, Once
 
 pytestmark = [pytest.mark.hip]
 
@@ -134,35 +135,52 @@ extern "C" int launch(int, float*) { counts<<<1, 1>>>(); return hipGetLastError(
 """
 
 
+Pair = tuple[Built, Built]
+
+
 @pytest.fixture(scope="module")
-def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pair(once: Once, shared_lazyck: Lazyck) -> Callable[[str], Pair]:
+    """The lazy library and the one built ahead of time, by the compiler of that name."""
     need_real_hip()
-    return HOMES[getattr(request, "param", "clang19")](tmp_path_factory.mktemp("home") / "rocm")
+
+    def made(compiler: str) -> Pair:
+        def make(where: Path) -> Pair:
+            home = HOMES[compiler](where / "rocm")
+            return build(shared_lazyck, where / "lazy", FILES, home), build_ahead(where / "ahead", FILES, home)
+
+        return once(f"hip_units.{compiler}", make)
+
+    return made
 
 
-@pytest.fixture(scope="module")
-def both(home: Path, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
-    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, home)
-    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, home)
+@pytest.fixture
+def both(pair: Callable[[str], Pair]) -> Pair:
+    return pair("clang19")
 
 
-def test_every_source_is_by_kernel(both: tuple[Built, Built]) -> None:
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    need_real_hip()
+    return HOMES["clang19"](tmp_path / "rocm")
+
+
+def test_every_source_is_by_kernel(both: Pair) -> None:
     lazy, _ = both
     assert "0 lazy with 0 symbols, 0 eager" in lazy.said
     assert "23 kernels of 2 sources, each compiled when it is first used" in lazy.said
 
 
-def test_no_device_code_is_in_the_library(both: tuple[Built, Built]) -> None:
+def test_no_device_code_is_in_the_library(both: Pair) -> None:
     lazy, ahead = both
     assert b"amdgcn-amd-amdhsa" in (ahead.where / "libx.so").read_bytes()
     assert b"amdgcn-amd-amdhsa" not in (lazy.where / "libx.so").read_bytes()
 
 
-@pytest.mark.parametrize(("home", "n"), LAUNCHES, indirect=["home"])
+@pytest.mark.parametrize(("compiler", "n"), LAUNCHES)
 def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(
-    both: tuple[Built, Built], hip_spy: Path, n: int
+    pair: Callable[[str], Pair], hip_spy: Path, compiler: str, n: int
 ) -> None:
-    lazy, ahead = both
+    lazy, ahead = pair(compiler)
     returned, seen = ahead.run(hip_spy, "launch", n)
     assert returned == "0" and len(used(seen)) == 1 and "-" in used(seen)[0]
     mine, mine_seen = lazy.run(hip_spy, "launch", n)
@@ -170,32 +188,35 @@ def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(
     assert mine_seen[0] == "run", "the library registers nothing when it is loaded"
 
 
-@pytest.mark.parametrize(("home", "n"), ASKS, indirect=["home"])
-def test_every_use_of_a_handle_finds_it_registered(both: tuple[Built, Built], hip_spy: Path, n: int) -> None:
-    lazy, ahead = both
+@pytest.mark.parametrize(("compiler", "n"), ASKS)
+def test_every_use_of_a_handle_finds_it_registered(
+    pair: Callable[[str], Pair], hip_spy: Path, compiler: str, n: int
+) -> None:
+    lazy, ahead = pair(compiler)
     returned, seen = ahead.run(hip_spy, "ask", n)
     assert returned == "0" and len(used(seen)) >= 1
     mine, mine_seen = lazy.run(hip_spy, "ask", n)
     assert (mine, used(mine_seen)) == (returned, used(seen))
 
 
-def test_a_second_process_compiles_nothing(both: tuple[Built, Built], hip_spy: Path) -> None:
+def test_a_second_process_compiles_nothing(both: Pair, hip_spy: Path) -> None:
     lazy, _ = both
     lazy.run(hip_spy, "launch", 0)
     _, seen = lazy.run(hip_spy, "launch", 0, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
 
 
-def test_two_sources_with_one_kernel_each_have_their_own(both: tuple[Built, Built], hip_spy: Path) -> None:
+def test_two_sources_with_one_kernel_each_have_their_own(both: Pair, hip_spy: Path) -> None:
     lazy, ahead = both
     assert used(lazy.run(hip_spy, "other", 0)[1]) == used(ahead.run(hip_spy, "other", 0)[1])
 
 
-def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, home: Path, hip_spy: Path) -> None:
-    lazy = build(lazyck, tmp_path, FILES, home)
-    lazy.run(hip_spy, "launch", 0)
-    assert len(lazy.units) == 1
-    _, seen = lazy.run(hip_spy, "launch", 4)
+def test_one_kernel_is_compiled_for_one_launch(both: Pair, tmp_path: Path, hip_spy: Path) -> None:
+    lazy, _ = both
+    own = {"LAZYCK_CACHE_DIR": str(tmp_path)}
+    lazy.run(hip_spy, "launch", 0, **own)
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+    _, seen = lazy.run(hip_spy, "launch", 4, **own)
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPd5Shape"]
 
 
@@ -226,7 +247,7 @@ def test_what_is_compiled_serves_a_build_in_another_place(
     assert (there, used(seen_there)) == (returned, used(seen))
 
 
-def test_kernels_that_share_a_variable_are_in_one_module(both: tuple[Built, Built], hip_spy: Path) -> None:
+def test_kernels_that_share_a_variable_are_in_one_module(both: Pair, hip_spy: Path) -> None:
     lazy, _ = both
     _, seen = lazy.run(hip_spy, "launch", 9)
     registered = {line.split()[1] for line in seen if line.startswith("register")}
