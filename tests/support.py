@@ -71,7 +71,7 @@ class Once:
         self._root = root
 
     def __call__(self, name: str, make: Callable[[Path], Made]) -> Made:
-        """What `make` returned of an empty directory of its own; it is pickled for the other workers, which wait for it.
+        """What `make` returned of an empty directory of its own; the others wait for it, and have it pickled.
 
         A `make` that raises is called again by the next who asks. Nobody may write into the directory afterwards what
         another test would see: processes that run side by side share it.

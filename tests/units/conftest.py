@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support import Once
 
-
 TESTS = Path(__file__).parent.parent
 
 
