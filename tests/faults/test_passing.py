@@ -35,7 +35,6 @@ def fail_once(patient: Patient, how: str) -> None:
     "how",
     [
         "kill -9 $$",
-        "kill -15 $$",
         "exit 137",
         "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1",
         "echo 'c++: internal compiler error: Killed (program cc1plus)' >&2; exit 4",
@@ -45,6 +44,20 @@ def fail_once(patient: Patient, how: str) -> None:
         "echo 'virtual memory exhausted: Cannot allocate memory' >&2; exit 1",
         "echo 'LLVM ERROR: out of memory' >&2; exit 134",
         "echo 'terminate called: std::bad_alloc' >&2; exit 134",
+    ],
+)
+def test_compiler_that_had_no_memory_is_started_again_by_the_same_call(compiler: Patient, how: str) -> None:
+    fail_once(compiler, how)
+    done = compiler.call()
+    assert (done.returncode, done.stdout) == (0, GOOD), done
+    assert "no memory for the compiler of add" in done.stderr
+    compiler.expect_recovery()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "kill -15 $$",
         "echo 'sh: fork: Resource temporarily unavailable' >&2; exit 1",
         "echo 'error: cannot open a.h: Too many open files' >&2; exit 1",
         "exit 1",  # and not a word

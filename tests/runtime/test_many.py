@@ -408,15 +408,22 @@ def test_what_a_compile_took_is_the_next_one_s_reservation(lib: LazyLibrary) -> 
     assert "compiling one for" in said and "(about " in said
 
 
-def test_a_compiler_killed_for_memory_is_tried_again_with_more_room(lib: LazyLibrary) -> None:
+def test_a_compiler_killed_for_memory_is_started_once_more_with_more_room(lib: LazyLibrary) -> None:
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; kill -9 $$; }')
-    done = lib.call(lib.directory / "main", "1", "1")
-    assert "killed by signal 9" in done.stdout
-    assert lib.compiles("one") == 2, "the next call of the same process tried again"
+    done = lib.call(lib.directory / "main", "1")
+    assert (done.returncode, lib.compiles("one")) == (0, 2), done
+    assert "no memory for the compiler of one for" in done.stderr
     (costs,) = (lib.cache / ".costs").iterdir()
     killed, good = costs.read_text().splitlines()
     assert f" !one {platform.machine()}" in killed and int(killed.split()[1]) == 2 * 4 * 1024 * 1024
     assert f" one {platform.machine()}" in good
+
+
+def test_a_compiler_that_is_always_killed_is_started_twice_by_a_call(lib: LazyLibrary) -> None:
+    slow_compiler(lib, "kill -9 $$")
+    done = lib.call(lib.directory / "main", "1")
+    assert (done.returncode, lib.compiles("one")) == (3, 2), done
+    assert "killed by signal 9" in done.stdout
 
 
 # -- time --------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct Verdict {
     bool is_final = false;
     int place_error = 0;
+    bool is_of_memory = false;
 };
 
 // One compilation under way.
@@ -244,13 +245,15 @@ class Compilation {
         if (log_error != 0) return {false, log_error};
         if (is_final(end)) return {true, 0};
         const int said = place_error_in(end.output);
+        if (said == 0 && is_of_memory(end)) return {false, 0, true};
         return {false, said == 0 && is_full(m_staging.path()) ? ENOSPC : said};
     }
 
     // An end that nobody saw counts as the compiler's own if it says what is wrong.
     static CommandEnd end_of(const Outcome& outcome, const std::string& output) {
-        if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, output};
-        return {outcome.signal == 0 && !outcome.has_timed_out, outcome.exit_status, output};
+        if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
+        if (outcome.has_timed_out) return {};
+        return {outcome.signal == 0, outcome.exit_status, outcome.signal, output};
     }
 
     // The line by which a reader would know what is wrong; the driver's own complaint about its linker says nothing.
@@ -287,6 +290,7 @@ class Compilation {
                               " lazyck_clear_failures()",
                           parts);
         }
+        if (verdict.is_of_memory) fail_for_memory(message, parts);
         if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
         fail(message, parts);
     }

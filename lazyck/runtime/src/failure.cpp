@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <iterator>
 
 #include "text.h"
@@ -12,29 +13,35 @@ namespace lazyck::rt {
 
 namespace {
 
-// What compilers, linkers and the shells around them print, in any case of letters.
-constexpr const char* k_signs_of_passing[] = {
-    "cannot allocate memory",
-    "out of memory",
-    "memory exhausted",  // "virtual memory exhausted"
-    "bad_alloc",
-    "could not allocate",
-    "killed signal terminated",      // gcc, of the compiler proper
-    "terminated signal terminated",  // the same, by SIGTERM
-    "internal compiler error: killed",
-    "internal compiler error: terminated",
-    "unable to execute command: killed",  // clang
-    "unable to execute command: terminated",
-    "died due to signal 9",  // nvcc
-    "died due to signal 15",
-    "terminated with signal 9",  // collect2
-    "resource temporarily unavailable",
-    "too many open files",
-    "text file busy",  // a compiler that is being replaced
-    "stale file handle",
-    "stale nfs file handle",
-    "interrupted system call",
-    "bus error",  // a mapped file on a full or broken file system
+struct PassingSign {
+    const char* text;
+    bool is_of_memory = false;
+};
+
+// What compilers, linkers and the shells around them print, in any case of letters. Nobody but the kernel, for want of
+// memory, sends a compiler's children SIGKILL.
+constexpr PassingSign k_signs_of_passing[] = {
+    {"cannot allocate memory", true},
+    {"out of memory", true},
+    {"memory exhausted", true},  // "virtual memory exhausted"
+    {"bad_alloc", true},
+    {"could not allocate", true},
+    {"killed signal terminated", true},  // gcc, of the compiler proper
+    {"terminated signal terminated"},    // the same, by SIGTERM
+    {"internal compiler error: killed", true},
+    {"internal compiler error: terminated"},
+    {"unable to execute command: killed", true},  // clang
+    {"unable to execute command: terminated"},
+    {"died due to signal 9", true},  // nvcc
+    {"died due to signal 15"},
+    {"terminated with signal 9", true},  // collect2
+    {"resource temporarily unavailable"},
+    {"too many open files"},
+    {"text file busy"},  // a compiler that is being replaced
+    {"stale file handle"},
+    {"stale nfs file handle"},
+    {"interrupted system call"},
+    {"bus error"},  // a mapped file on a full or broken file system
 };
 
 struct PlaceSign {
@@ -47,7 +54,8 @@ constexpr PlaceSign k_signs_of_place[] = {
     {"read-only file system", EROFS},    {"file too large", EFBIG},
 };
 
-// Exit statuses with which shells and drivers pass on that a signal ended a child: 128 + its number.
+// Exit statuses with which shells and drivers pass on that a signal ended a child: its number and this.
+constexpr int k_passed_on = 128;
 constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
 
 std::string lower(std::string text) {
@@ -55,6 +63,13 @@ std::string lower(std::string text) {
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     }
     return text;
+}
+
+template <class IsMeant>
+bool says(const std::string& output, IsMeant is_meant) {
+    const std::string text = lower(output);
+    const auto is_said = [&](const PassingSign& s) { return is_meant(s) && text.find(s.text) != std::string::npos; };
+    return std::any_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_said);
 }
 
 }  // namespace
@@ -66,6 +81,10 @@ void fail(const std::string& message, const FailureParts& parts) {
 void fail_for_good(const std::string& message, const FailureParts& parts) {
     throw PermanentFailure(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(),
                            parts.command.c_str());
+}
+
+void fail_for_memory(const std::string& message, const FailureParts& parts) {
+    throw OutOfMemory(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
 }
 
 void fail_system(const std::string& what, int error) {
@@ -89,12 +108,14 @@ bool is_of_place(int error) {
 bool is_final(const CommandEnd& end) {
     if (!end.has_exited || end.status == 0) return false;
     if (end.output.find_first_not_of(" \t\r\n") == std::string::npos) return false;
-    const auto is_passed_on = [&](int signal) { return end.status == 128 + signal; };
+    const auto is_passed_on = [&](int signal) { return end.status == k_passed_on + signal; };
     if (std::any_of(std::begin(k_passed_on_signals), std::end(k_passed_on_signals), is_passed_on)) return false;
-    const std::string output = lower(end.output);
-    const auto is_said = [&](const char* sign) { return output.find(sign) != std::string::npos; };
-    return place_error_in(output) == 0 &&
-           std::none_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_said);
+    return place_error_in(end.output) == 0 && !says(end.output, [](const PassingSign&) { return true; });
+}
+
+bool is_of_memory(const CommandEnd& end) {
+    if (end.signal == SIGKILL || (end.has_exited && end.status == k_passed_on + SIGKILL)) return true;
+    return says(end.output, [](const PassingSign& sign) { return sign.is_of_memory; });
 }
 
 int place_error_in(const std::string& output) {

@@ -23,6 +23,12 @@ class PermanentFailure : public CompileError {
     using CompileError::CompileError;
 };
 
+// The compiler or a part of it had no memory, or was killed for that.
+class OutOfMemory : public CompileError {
+ public:
+    using CompileError::CompileError;
+};
+
 // The system said no.
 class SystemFailure : public CompileError {
  public:
@@ -37,6 +43,7 @@ class SystemFailure : public CompileError {
 
 [[noreturn]] void fail(const std::string& message, const FailureParts& parts = {});
 [[noreturn]] void fail_for_good(const std::string& message, const FailureParts& parts);
+[[noreturn]] void fail_for_memory(const std::string& message, const FailureParts& parts);
 
 // `what`: the text of errno value `error`.
 [[noreturn]] void fail_system(const std::string& what, int error);
@@ -49,6 +56,7 @@ bool is_of_place(int error);
 struct CommandEnd {
     bool has_exited = false;  // by itself, with `status`
     int status = 0;
+    int signal = 0;  // that ended it, if it was not sent from here
     std::string output;
 };
 
@@ -56,6 +64,10 @@ struct CommandEnd {
 // descriptor was missing. One that says nothing has said nothing. Takes a failure for a passing one when in doubt: that
 // costs a compile, the other an answer.
 bool is_final(const CommandEnd& end);
+
+// Whether the compiler or a part of it was killed by what the kernel sends where memory runs out, or says that it had
+// none.
+bool is_of_memory(const CommandEnd& end);
 
 // The errno value of a full, read-only or broken file system that `output`, a compiler's, complains of; 0 if none.
 int place_error_in(const std::string& output);

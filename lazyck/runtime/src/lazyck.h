@@ -131,7 +131,7 @@ typedef void (*lazyck_listener)(const lazyck_event* event, void* data);
 int lazyck_set_listener(lazyck_listener listener, void* data);
 
 /* A blob that the compiler refused is not compiled again in this process: later calls fail at once with the same
- * message. (What may pass, such as a full disk or a compiler that was killed, is tried again by the next call anyway.)
+ * message. (What may pass, such as a full disk or a compiler that is missing, is tried again by the next call anyway.)
  * This has the next call of each such blob compile again. How many there were, or -1. */
 int lazyck_clear_failures(void);
 

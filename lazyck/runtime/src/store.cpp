@@ -482,11 +482,15 @@ bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t ind
 // In the next place if the one cannot be written.
 std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                               bool may_compile, Caches& caches) {
-    bool was_cleaned = false;
+    bool was_cleaned = false, was_short_of_memory = false;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
         try {
             return compile(manifest, blob, key, may_compile, *cache);
+        } catch (const OutOfMemory&) {
+            if (std::exchange(was_short_of_memory, true)) throw;
+            say(Level::warn, "no memory for the compiler of " + visible(blob.name) + " for " + key.arch_label() +
+                                 ": once more, when twice as much is free");
         } catch (const SystemFailure& e) {
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
             // Somebody emptied the cache under our hands: made anew, it is as good as before.
@@ -554,7 +558,6 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     request.private_names = manifest.private_names();
     const long needed = memory_for(m_config, guess);
     Cost cost;
-    bool was_killed = false;
     request.timeout_seconds = m_config.compile_timeout;
     request.expected_seconds = guess.blob.seconds;
     request.told_cost = [&](const std::string& said) {
@@ -594,10 +597,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
     }
     request.started = [&](pid_t compiler) { shared.started(compiler); };
-    request.ended = [&](const Outcome& outcome) {
-        cost.peak_kib = std::max(cost.peak_kib, outcome.peak_rss_kib);
-        was_killed = outcome.signal == SIGKILL && !outcome.has_timed_out;
-    };
+    request.ended = [&](const Outcome& outcome) { cost.peak_kib = std::max(cost.peak_kib, outcome.peak_rss_kib); };
     const auto start = std::chrono::steady_clock::now();
     const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
     event.kind = "compile";
@@ -609,8 +609,9 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         ++m_counters.failures;
         span.event().what = first_line_of(e);
         span.event().peak_kib = cost.peak_kib;
-        // As the kernel does when memory runs out: the next try reserves more.
-        if (was_killed) costs.add({guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
+        // The next try reserves more.
+        if (dynamic_cast<const OutOfMemory*>(&e))
+            costs.add({guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
     }
     if (is_preamble_refused) give_up_preamble(preamble);
