@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocm_layouts import rocm5, rocm6
@@ -36,9 +36,17 @@ class Built:
         return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
 
     @property
+    def cache(self) -> Path:
+        return Path(self.env["LAZYCK_CACHE_DIR"])
+
+    @property
     def units(self) -> list[Path]:
         """The entries of the cache."""
-        return list((self.where / "cache").rglob("*.so"))
+        return list(self.cache.rglob("*.so"))
+
+    def fresh(self, cache: Path) -> Built:
+        """The same library for a user who has called nothing yet, with a cache of his own."""
+        return replace(self, env={**self.env, "LAZYCK_CACHE_DIR": str(cache)})
 
 
 def write(where: Path, files: Mapping[str, str], flags: str, home: Path) -> dict[str, str]:

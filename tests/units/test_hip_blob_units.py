@@ -9,7 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from hip_units import Built, build, build_ahead, used
 from rocm_layouts import need_real_hip, rocm6
-from support import Lazyck
+from support import Lazyck, Once
 
 pytestmark = [pytest.mark.hip]
 
@@ -51,21 +51,22 @@ GRADES = ("--kernels", "*.hip", *(w for n in ("blob", "only", "none") for w in (
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def both(once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
     need_real_hip()
-    return rocm6(tmp_path_factory.mktemp("home") / "rocm")
 
+    def make(where: Path) -> tuple[Built, Built]:
+        home = rocm6(where / "rocm")
+        lazy = build(shared_lazyck, where / "lazy", FILES, home, grades=GRADES)
+        return lazy, build_ahead(where / "ahead", FILES, home)
 
-@pytest.fixture(scope="module")
-def both(home: Path, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
-    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, home, grades=GRADES)
-    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in lazy.said
-    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, home)
+    built = once("hip_blob_units", make)
+    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in built[0].said
+    return built
 
 
 @pytest.fixture
-def lazy(lazyck: Lazyck, tmp_path: Path, home: Path) -> Built:
-    return build(lazyck, tmp_path, FILES, home, grades=GRADES)
+def lazy(both: tuple[Built, Built], tmp_path: Path) -> Built:
+    return both[0].fresh(tmp_path / "cache")
 
 
 def entries(built: Built) -> list[str]:
@@ -90,7 +91,7 @@ def test_a_first_call_compiles_host_code_and_one_kernel(lazy: Built, hip_spy: Pa
     assert host == "blob.host" and kernel.startswith("blob.scale-")
     _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
-    lines = (lazy.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    lines = (lazy.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     assert [(line.split()[0], line.split()[-1]) for line in lines] == [("host", "blob"), ("alone", "blob")]
     everything, text = map(float, lines[1].split()[1:3])
     assert 0 < text < everything
@@ -116,9 +117,9 @@ def test_kernels_that_a_variable_ties_are_compiled_with_their_source(lazy: Built
     ],
 )
 def test_what_costs_less_is_compiled(lazy: Built, hip_spy: Path, known: str, by_kernel: bool) -> None:
-    costs = lazy.where / "cache" / ".costs"
+    costs = lazy.cache / ".costs"
     costs.mkdir(parents=True, mode=0o700)
-    (lazy.where / "cache").chmod(0o700)
+    lazy.cache.chmod(0o700)
     (costs / "libx.by-kernel").write_text(known)
     lazy.run(hip_spy, "launch", 0)
     assert ("blob.host" in entries(lazy), "blob" in entries(lazy)) == (by_kernel, not by_kernel)
@@ -127,7 +128,7 @@ def test_what_costs_less_is_compiled(lazy: Built, hip_spy: Path, known: str, by_
 def test_the_only_kernel_of_a_source_is_compiled_as_its_source_is(lazy: Built, hip_spy: Path) -> None:
     lazy.run(hip_spy, "one", 0)
     assert [name.split("-")[0] for name in entries(lazy)] == ["only.host", "only.only"]
-    lines = (lazy.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    lines = (lazy.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["host", "whole"]
 
 
@@ -148,14 +149,14 @@ def code_of(built: Built, name: str) -> list[bytes]:
 
 
 def log_of(built: Built) -> str:
-    (log,) = (built.where / "cache").rglob("*.log")
+    (log,) = built.cache.rglob("*.log")
     return log.read_text()
 
 
 @pytest.fixture
-def both_ways(lazyck: Lazyck, tmp_path: Path, home: Path) -> list[Built]:
-    """The same project twice, each with a cache of its own."""
-    return [build(lazyck, tmp_path / name, FILES, home, grades=GRADES) for name in ("beside", "after")]
+def both_ways(both: tuple[Built, Built], tmp_path: Path) -> list[Built]:
+    """The same library, each with a cache of its own."""
+    return [both[0].fresh(tmp_path / name) for name in ("beside", "after")]
 
 
 def test_host_and_device_code_are_compiled_at_the_same_time(both_ways: list[Built], hip_spy: Path) -> None:
@@ -175,7 +176,9 @@ def test_a_source_without_device_code_is_compiled_at_the_same_time_too(lazy: Bui
     assert "hip-object" in log_of(lazy) and "the plain command" not in log_of(lazy)
 
 
-def test_where_they_cannot_be_the_plain_command_compiles_them(lazy: Built, hip_spy: Path) -> None:
+def test_where_they_cannot_be_the_plain_command_compiles_them(lazyck: Lazyck, tmp_path: Path, hip_spy: Path) -> None:
+    need_real_hip()
+    lazy = build(lazyck, tmp_path, FILES, rocm6(tmp_path / "rocm"), grades=GRADES)
     (program,) = lazy.where.rglob("lazyck-unit")
     program.chmod(0o644)  # as on a file system that is mounted noexec
     lazy.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS="2")
