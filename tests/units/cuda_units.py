@@ -1,37 +1,16 @@
-"""What tests of CUDA sources that are compiled kernel by kernel share: they build, and watch the runtime."""
+"""What tests of CUDA sources that are compiled kernel by kernel share: how they build."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import built_units
+from built_units import Built
 from cuda_machine import cuda_environment, cuda_home
 from support import Lazyck
-
-
-@dataclass(frozen=True)
-class Built:
-    where: Path
-    said: str
-    env: Mapping[str, str]
-
-    def run(self, spy: Path, function: str, n: int, **more: str) -> tuple[str, list[str]]:
-        """What `function(n)` returns in a process of its own; what the runtime was told from then on."""
-        log = self.where / f"spy.{function}{n}"
-        log.write_text("")
-        code = (
-            "import ctypes\nx = ctypes.CDLL('./libx.so')\n"
-            f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
-        )
-        env = {**self.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log), **more}
-        done = subprocess.run(["python3", "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        before, _, seen = log.read_text().partition("run\n")
-        return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
-
 
 LINK = "nvcc -shared *.o -o libx.so -cudart shared"
 
@@ -66,14 +45,14 @@ def build(
     grades = ["--kernels", "*.cu", *(["--blobs", blobs] if blobs else []), *more]
     done = lazyck("build", "full", *grades, "--", "sh", "build.sh", cwd=where, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    return Built(where, done.stdout + done.stderr, env)
+    return Built(where, done.stdout + done.stderr, env, "80", "CUDA_SPY")
 
 
 def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built:
     write(where, files, flags)
     env = environment(where)
     subprocess.run(["sh", "build.sh"], cwd=where, env=env, check=True, capture_output=True)
-    return Built(where, "", env)
+    return Built(where, "", env, "80", "CUDA_SPY")
 
 
 def plain_names(text: str) -> str:
@@ -87,14 +66,4 @@ def plain_names(text: str) -> str:
 
 def used(seen: list[str]) -> list[str]:
     """What was asked for and launched, each kernel with the code that it was registered with last."""
-    code: dict[str, str] = {}
-    found = []
-    for line in seen:
-        line = plain_names(line)
-        what, _, rest = line.partition(" ")
-        name, _, more = rest.partition(" ")
-        if what == "register":
-            code[name] = more
-        elif rest:
-            found.append(f"{line} {code.get(name, 'UNREGISTERED')}")
-    return found
+    return built_units.used([plain_names(line) for line in seen])

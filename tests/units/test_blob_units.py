@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from built_units import Built
 from cuda_machine import needs_nvcc
-from cuda_units import LINK, Built, build, build_ahead, used
-from support import REPOSITORY, Lazyck
+from cuda_units import LINK, build, build_ahead, used
+from support import REPOSITORY, Lazyck, Once
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -72,22 +73,30 @@ LAUNCHES, ASKS = 8, 6
 STATIC = LINK.replace("-cudart shared", "-cudart static")
 
 
-@pytest.fixture(scope="module", params=[LINK, STATIC], ids=["shared", "static"])
-def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
-) -> tuple[Built, Built]:
-    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, blobs="*/blob.cu", link=request.param)
+def lazy_library(once: Once, shared_lazyck: Lazyck, link: str) -> Built:
+    """Built with that link command, once for all tests."""
+
+    def make(where: Path) -> Built:
+        return build(shared_lazyck, where, FILES, blobs="*/blob.cu", link=link)
+
+    return once(f"blob_units.{link.rpartition(' ')[2]}", make)
+
+
+@pytest.fixture(params=[LINK, STATIC], ids=["shared", "static"])
+def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+    lazy = lazy_library(once, shared_lazyck, request.param)
     assert "1 blobs deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
-    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES)
-
-
-def entries(built: Built) -> list[str]:
-    """The names of what the cache has."""
-    return sorted(p.name.rpartition("-")[0] for p in (built.where / "cache").rglob("*.so"))
+    return lazy, once("blob_units.ahead", lambda where: build_ahead(where, FILES))
 
 
 @pytest.fixture
-def blob(lazyck: Lazyck, tmp_path: Path) -> Built:
+def blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
+    return lazy_library(once, shared_lazyck, LINK).fresh(tmp_path / "cache")
+
+
+@pytest.fixture
+def own_blob(lazyck: Lazyck, tmp_path: Path) -> Built:
+    """For tests that change what was built."""
     return build(lazyck, tmp_path, FILES, blobs="*/blob.cu")
 
 
@@ -108,18 +117,18 @@ def test_every_use_of_a_handle_is_as_ahead_of_time(both: tuple[Built, Built], sp
 
 def test_a_first_call_compiles_host_code_and_one_kernel(blob: Built, spy: Path) -> None:
     blob.run(spy, "launch", 1)
-    host, kernel = entries(blob)
+    host, kernel = blob.entries
     assert host == "blob.host" and kernel.startswith("blob.scale-")
     blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
-    assert entries(blob) == [host, kernel]
+    assert blob.entries == [host, kernel]
 
 
 def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: Lazyck) -> None:
     env = {**blob.env, "LAZYCK_ARCHS": "80"}
     assert lazyck("prebuild", "build", "--manifest", "libx.so", "--all", cwd=blob.where, env=env).returncode == 0
-    assert entries(blob) == ["blob", "main"]
+    assert blob.entries == ["blob", "main"]
     _, seen = blob.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1", LAZYCK_BY_KERNEL="1")
-    assert len(used(seen)) == 1 and entries(blob) == ["blob", "main"]
+    assert len(used(seen)) == 1 and blob.entries == ["blob", "main"]
 
 
 @pytest.mark.parametrize(
@@ -143,17 +152,17 @@ def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: La
     ],
 )
 def test_what_costs_less_is_compiled(blob: Built, spy: Path, known: str, expected: bool) -> None:
-    costs = blob.where / "cache" / ".costs"
+    costs = blob.cache / ".costs"
     costs.mkdir(parents=True, mode=0o700)
-    (blob.where / "cache").chmod(0o700)
+    blob.cache.chmod(0o700)
     (costs / "libx.by-kernel").write_text(known)
     blob.run(spy, "launch", 0)
-    assert ("blob.host" in entries(blob), "blob" in entries(blob)) == (expected, not expected)
+    assert ("blob.host" in blob.entries, "blob" in blob.entries) == (expected, not expected)
 
 
 def test_what_parts_cost_is_kept_for_the_next_decision(blob: Built, spy: Path) -> None:
     blob.run(spy, "launch", 0)
-    lines = (blob.where / "cache" / ".costs" / "libx.by-kernel").read_text().splitlines()
+    lines = (blob.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     kinds = [line.split()[0] for line in lines]
     assert kinds == ["host", "kernel"] and all(line.endswith(" blob") for line in lines)
     everything, device, all_text, kernels = lines[0].split()[1:5]
@@ -162,8 +171,8 @@ def test_what_parts_cost_is_kept_for_the_next_decision(blob: Built, spy: Path) -
 
 def test_a_kernel_that_cannot_be_had_by_itself_is_remembered(blob: Built, spy: Path) -> None:
     blob.run(spy, "launch", 7)
-    assert [name.split("-")[0] for name in entries(blob)] == ["blob.device", "blob.host", "blob.with_table"]
-    said = (blob.where / "cache" / ".costs" / "libx.by-kernel").read_text()
+    assert [name.split("-")[0] for name in blob.entries] == ["blob.device", "blob.host", "blob.with_table"]
+    said = (blob.cache / ".costs" / "libx.by-kernel").read_text()
     assert [line.split()[0] for line in said.splitlines()] == ["host", "refused", "whole"]
 
 
@@ -174,24 +183,24 @@ def test_where_a_version_script_hides_the_way_to_the_library_blobs_are_whole(
     blob = build(lazyck, tmp_path, FILES, blobs="*.cu", link=f"{script}{LINK} -Xlinker --version-script=script")
     assert "2 blobs deferred, 2 lazy with 4 symbols, 0 eager" in blob.said
     _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
-    assert len(used(seen)) == 1 and entries(blob) == ["blob", "main"]
+    assert len(used(seen)) == 1 and blob.entries == ["blob", "main"]
 
 
-def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(blob: Built, spy: Path) -> None:
-    (program,) = blob.where.rglob("lazyck-unit")
+def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(own_blob: Built, spy: Path) -> None:
+    (program,) = own_blob.where.rglob("lazyck-unit")
     program.chmod(0o644)  # as on a file system that is mounted noexec
-    _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
-    assert len(used(seen)) == 1 and entries(blob) == ["blob"]
+    _, seen = own_blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
+    assert len(used(seen)) == 1 and own_blob.entries == ["blob"]
 
 
-def test_that_a_blob_cannot_be_taken_apart_is_remembered_and_no_error(blob: Built, spy: Path) -> None:
-    (program,) = blob.where.rglob("lazyck-unit")
+def test_that_a_blob_cannot_be_taken_apart_is_remembered_and_no_error(own_blob: Built, spy: Path) -> None:
+    (program,) = own_blob.where.rglob("lazyck-unit")
     program.chmod(0o644)
-    cache, log = blob.where / "cache", blob.where / "said"
+    cache, log = own_blob.cache, own_blob.cache.parent / "said"
     for tries_host_unit in (True, False):
         for made in cache.rglob("blob*"):
             made.unlink()
-        blob.run(spy, "launch", 0, LAZYCK_LOG_FILE=str(log))
+        own_blob.run(spy, "launch", 0, LAZYCK_LOG_FILE=str(log))
         assert any(cache.rglob("blob.host-*.log")) is tries_host_unit
     assert (cache / ".costs" / "libx.by-kernel").read_text() == "refused 0 blob\n"
     assert "blob.host for 80 cannot be had: all of the blob is compiled instead" in log.read_text()
@@ -212,15 +221,15 @@ def test_a_kernel_that_does_not_compile_names_it_and_the_rest_goes_on(
 
 
 def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy: Path) -> None:
-    profile = blob.where / "my.profile"
+    profile = blob.cache.parent / "my.profile"
     blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile))
     names = [line.split("\t")[0] for line in profile.read_text().splitlines() if not line.startswith("#")]
     assert names[0] == "blob" and names[1].startswith("blob.scale-")
-    used_entries = entries(blob)
-    for path in (blob.where / "cache").rglob("*.so"):
+    used_entries = blob.entries
+    for path in blob.cache.rglob("*.so"):
         path.unlink()
     said = again(blob, f"x.prefetch(pathlib.Path({str(profile)!r}))", LAZYCK_JOBS="2")
-    assert entries(blob) == used_entries
+    assert blob.entries == used_entries
     began = [line.split()[2] for line in said.splitlines() if " compiling " in line]
     ended = [line.split()[2] for line in said.splitlines() if " compiled " in line]
     assert set(began[:2]) == set(ended) and said.index("compiled") > said.index(f"compiling {began[1]}")
@@ -229,12 +238,12 @@ def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy:
 
 def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
     again(blob, "x.prefetch('blob')")
-    assert entries(blob) == ["blob"]
+    assert blob.entries == ["blob"]
 
 
 def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(blob: Built, spy: Path) -> None:
     again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob')")
-    assert [name.split("-")[0] for name in entries(blob)] == ["blob.device", "blob.host", "blob.scale"]
+    assert [name.split("-")[0] for name in blob.entries] == ["blob.device", "blob.host", "blob.scale"]
     _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
 
@@ -249,21 +258,21 @@ def again(blob: Built, code: str, **more: str) -> str:
 
 
 def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path, lazyck: Lazyck) -> None:
-    profile = blob.where / "my.profile"
+    profile = blob.cache.parent / "my.profile"
     blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile), LAZYCK_BY_KERNEL="1")
-    made = entries(blob)
-    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(blob.where / "cache2")}
+    made = blob.entries
+    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(blob.cache.parent / "cache2")}
     words = ("--manifest", "libx.so", "--blob-list", str(profile))
     done = lazyck("prebuild", "build", *words, cwd=blob.where, env=env)
     assert done.returncode == 0, done.stderr
-    assert sorted(p.name.rpartition("-")[0] for p in (blob.where / "cache2").rglob("*.so")) == made
+    assert sorted(p.name.rpartition("-")[0] for p in (blob.cache.parent / "cache2").rglob("*.so")) == made
     _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1", LAZYCK_CACHE_DIR=env["LAZYCK_CACHE_DIR"])
     assert len(used(seen)) == 1
     pruned = lazyck("profile", "prune", str(profile), "--manifest", "libx.so", cwd=blob.where, env=env)
     assert pruned.returncode == 0 and made[1] in profile.read_text()
     # the whole blob, where nothing says which kernels
     assert lazyck("prebuild", "build", "--manifest", "libx.so", "blob", cwd=blob.where, env=env).returncode == 0
-    assert list((blob.where / "cache2").rglob("blob-*.so"))
+    assert list((blob.cache.parent / "cache2").rglob("blob-*.so"))
 
 
 def test_a_name_that_no_kernel_has_is_refused(blob: Built, lazyck: Lazyck) -> None:

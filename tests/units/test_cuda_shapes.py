@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from built_units import Built
 from cuda_machine import needs_nvcc
-from cuda_units import Built, build, build_ahead, environment, used, write
+from cuda_units import build, build_ahead, environment, used, write
 from support import Lazyck
 
 from lazyck.postbuild.elf import read_shared

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from built_units import Built
 from cuda_machine import VISIBLE, needs_nvcc, needs_nvcc_13
-from cuda_units import Built, build, build_ahead, used
-from support import Lazyck
+from cuda_units import build, build_ahead, used
+from support import Lazyck, Once
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -106,24 +107,27 @@ OWNER = '#include "kernels.cuh"\ntemplate __global__ void ns::scale<float, 2>(fl
 CALLER = 'extern "C" int blob(int, float*);\nextern "C" int call(int n, float* x) { return blob(n, x); }\n'
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("", id="default"), pytest.param(VISIBLE, id="as-nvcc-12", marks=needs_nvcc_13)],
-)
-def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck
-) -> tuple[Built, Built]:
-    lazy = build(shared_lazyck, tmp_path_factory.mktemp("lazy"), FILES, request.param)
-    return lazy, build_ahead(tmp_path_factory.mktemp("ahead"), FILES, request.param)
+Pair = tuple[Built, Built]
 
 
-def test_every_source_is_by_kernel(both: tuple[Built, Built]) -> None:
+@pytest.fixture(params=[pytest.param("", id="default"), pytest.param(VISIBLE, id="as-nvcc-12", marks=needs_nvcc_13)])
+def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Pair:
+    """The lazy library and the one built ahead of time, with the flags that are the parameter."""
+
+    def make(where: Path) -> Pair:
+        lazy = build(shared_lazyck, where / "lazy", FILES, request.param)
+        return lazy, build_ahead(where / "ahead", FILES, request.param)
+
+    return once(f"cuda_units{request.param.replace(' ', '').replace('/', '')}", make)
+
+
+def test_every_source_is_by_kernel(both: Pair) -> None:
     lazy, _ = both
     assert "0 blobs deferred, 0 lazy with 0 symbols, 0 eager" in lazy.said
     assert "16 kernels of 2 sources, each compiled when it is first used" in lazy.said
 
 
-def test_no_device_code_is_in_the_library(both: tuple[Built, Built]) -> None:
+def test_no_device_code_is_in_the_library(both: Pair) -> None:
     lazy, ahead = both
     code = b".text._ZN2ns5scale"  # a section's name in an image of machine code
     assert code in (ahead.where / "libx.so").read_bytes()
@@ -131,9 +135,7 @@ def test_no_device_code_is_in_the_library(both: tuple[Built, Built]) -> None:
 
 
 @pytest.mark.parametrize("n", range(LAUNCHES))
-def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(
-    both: tuple[Built, Built], spy: Path, n: int
-) -> None:
+def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(both: Pair, spy: Path, n: int) -> None:
     lazy, ahead = both
     returned, seen = ahead.run(spy, "launch", n)
     assert returned == "0" and len(used(seen)) == 1
@@ -143,7 +145,7 @@ def test_a_launch_reaches_the_machine_code_that_it_does_ahead_of_time(
 
 
 @pytest.mark.parametrize("n", range(ASKS))
-def test_every_use_of_a_handle_finds_it_registered(both: tuple[Built, Built], spy: Path, n: int) -> None:
+def test_every_use_of_a_handle_finds_it_registered(both: Pair, spy: Path, n: int) -> None:
     lazy, ahead = both
     returned, seen = ahead.run(spy, "ask", n)
     assert returned == "0" and len(used(seen)) == 1
@@ -151,22 +153,22 @@ def test_every_use_of_a_handle_finds_it_registered(both: tuple[Built, Built], sp
     assert (mine, used(mine_seen)) == (returned, used(seen))
 
 
-def test_a_second_process_compiles_nothing(both: tuple[Built, Built], spy: Path) -> None:
+def test_a_second_process_compiles_nothing(both: Pair, spy: Path) -> None:
     lazy, _ = both
     lazy.run(spy, "launch", 0)
     _, seen = lazy.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
 
 
-def test_two_sources_with_one_kernel_each_have_their_own(both: tuple[Built, Built], spy: Path) -> None:
+def test_two_sources_with_one_kernel_each_have_their_own(both: Pair, spy: Path) -> None:
     lazy, ahead = both
     assert used(lazy.run(spy, "other", 0)[1]) == used(ahead.run(spy, "other", 0)[1])
 
 
-def test_one_kernel_is_compiled_for_one_launch(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    lazy = build(lazyck, tmp_path, FILES)
+def test_one_kernel_is_compiled_for_one_launch(both: Pair, tmp_path: Path, spy: Path) -> None:
+    lazy = both[0].fresh(tmp_path)
     lazy.run(spy, "launch", 0)
-    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+    assert len(lazy.units) == 1
     _, seen = lazy.run(spy, "launch", 3)
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPf"]
 
@@ -207,8 +209,8 @@ def test_what_is_compiled_serves_a_build_in_another_place(lazyck: Lazyck, tmp_pa
         assert used(ahead.run(spy, "launch", n)[1])[0].split()[:2] == used(seen)[0].split()[:2]
 
 
-def test_kernels_that_share_a_variable_are_in_one_module(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    lazy = build(lazyck, tmp_path, FILES)
+def test_kernels_that_share_a_variable_are_in_one_module(both: Pair, spy: Path) -> None:
+    lazy, _ = both
     _, seen = lazy.run(spy, "launch", 9)
     registered = {line.split()[1] for line in seen if line.startswith("register")}
     assert {"table", "_Z10with_tablePf", "counter", "_Z6countsv"} <= registered

@@ -6,8 +6,9 @@ import io
 from pathlib import Path
 
 import pytest
+from built_units import Built, used
 from elftools.elf.elffile import ELFFile
-from hip_units import Built, build, build_ahead, used
+from hip_units import build, build_ahead
 from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck, Once
 
@@ -69,11 +70,6 @@ def lazy(both: tuple[Built, Built], tmp_path: Path) -> Built:
     return both[0].fresh(tmp_path / "cache")
 
 
-def entries(built: Built) -> list[str]:
-    """The names of what the cache has."""
-    return sorted(p.name.rpartition("-")[0] for p in built.units)
-
-
 @pytest.mark.parametrize(("function", "n"), [*(("launch", n) for n in range(6)), ("one", 0), ("none", 0)])
 def test_a_call_does_what_it_does_ahead_of_time(
     both: tuple[Built, Built], hip_spy: Path, function: str, n: int
@@ -87,7 +83,7 @@ def test_a_call_does_what_it_does_ahead_of_time(
 
 def test_a_first_call_compiles_host_code_and_one_kernel(lazy: Built, hip_spy: Path) -> None:
     lazy.run(hip_spy, "launch", 1)
-    host, kernel = entries(lazy)
+    host, kernel = lazy.entries
     assert host == "blob.host" and kernel.startswith("blob.scale-")
     _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
@@ -99,7 +95,7 @@ def test_a_first_call_compiles_host_code_and_one_kernel(lazy: Built, hip_spy: Pa
 
 def test_kernels_that_a_variable_ties_are_compiled_with_their_source(lazy: Built, hip_spy: Path) -> None:
     _, seen = lazy.run(hip_spy, "launch", 3)
-    assert [name.split("-")[0] for name in entries(lazy)] == ["blob.device", "blob.host", "blob.with_table"]
+    assert [name.split("-")[0] for name in lazy.entries] == ["blob.device", "blob.host", "blob.with_table"]
     registered = {line.split()[1] for line in seen if line.startswith("register")}
     assert len([name for name in registered if "table" in name]) == 2, "the variable and its kernel"
 
@@ -122,12 +118,12 @@ def test_what_costs_less_is_compiled(lazy: Built, hip_spy: Path, known: str, by_
     lazy.cache.chmod(0o700)
     (costs / "libx.by-kernel").write_text(known)
     lazy.run(hip_spy, "launch", 0)
-    assert ("blob.host" in entries(lazy), "blob" in entries(lazy)) == (by_kernel, not by_kernel)
+    assert ("blob.host" in lazy.entries, "blob" in lazy.entries) == (by_kernel, not by_kernel)
 
 
 def test_the_only_kernel_of_a_source_is_compiled_as_its_source_is(lazy: Built, hip_spy: Path) -> None:
     lazy.run(hip_spy, "one", 0)
-    assert [name.split("-")[0] for name in entries(lazy)] == ["only.host", "only.only"]
+    assert [name.split("-")[0] for name in lazy.entries] == ["only.host", "only.only"]
     lines = (lazy.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["host", "whole"]
 
@@ -165,7 +161,7 @@ def test_host_and_device_code_are_compiled_at_the_same_time(both_ways: list[Buil
     for built, jobs in ((beside, "2"), (after, "1")):
         returned, told = built.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS=jobs)
         seen.append((returned, len(used(told))))
-        assert entries(built) == ["blob"]
+        assert built.entries == ["blob"]
     assert seen[0] == seen[1]
     assert ["hip-object" in log_of(built) for built in both_ways] == [True, False]
     assert code_of(beside, "blob") == code_of(after, "blob")
@@ -182,5 +178,5 @@ def test_where_they_cannot_be_the_plain_command_compiles_them(lazyck: Lazyck, tm
     (program,) = lazy.where.rglob("lazyck-unit")
     program.chmod(0o644)  # as on a file system that is mounted noexec
     lazy.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS="2")
-    assert entries(lazy) == ["blob"]
+    assert lazy.entries == ["blob"]
     assert "the plain command" in log_of(lazy)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hip_units import Built, build
+from built_units import Built
+from hip_units import build
 from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck
 

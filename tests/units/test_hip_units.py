@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hip_units import HOMES, Built, build, build_ahead, used
+from built_units import Built, used
+from hip_units import HOMES, build, build_ahead
 from rocm_layouts import need_real_hip
 from support import Lazyck, Once
 

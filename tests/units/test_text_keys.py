@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from built_units import Built
 from cuda_machine import needs_nvcc
-from cuda_units import Built, build, used
+from cuda_units import build, used
 from support import Lazyck, wait_until
 
 from lazyck import trailer
