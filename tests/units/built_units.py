@@ -1,4 +1,4 @@
-"""What tests of sources that are compiled kernel by kernel share in CUDA and HIP: a library, and what its runtime hears."""
+"""What tests of sources that are compiled kernel by kernel share in CUDA and HIP: a library, what its runtime hears."""
 
 from __future__ import annotations
 
