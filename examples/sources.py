@@ -110,3 +110,14 @@ def summaries(tmp: Path) -> dict[str, dict[str, object]]:
     """What lazyck says of each library of a tmp dir, by the library's name."""
     found = [json.loads(p.read_text()) for p in sorted(tmp.glob("libs/*/summary.json"))]
     return {s["library"]: s for s in found}
+
+
+def events(cache: Path) -> list[dict[str, object]]:
+    """What the history of a cache says."""
+    return [json.loads(line) for path in cache.glob(".history/*") for line in path.read_text().splitlines()]
+
+
+def unused(of: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
+    """The blobs of which these events have a compile and no load, each with its arch."""
+    names = {kind: {(e["blob"], e["arch"]) for e in of if e["kind"] == kind} for kind in ("compile", "load")}
+    return names["compile"] - names["load"]

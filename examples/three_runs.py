@@ -13,7 +13,6 @@ Fails when a run fails, or when the third compiles anything.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -22,6 +21,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from sources import events, unused
 
 HERE = Path(__file__).resolve().parent
 RUNS = ("cold", "recorded", "replayed")
@@ -38,7 +39,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: wall seconds, and what the cache's history says: compiles, their seconds, loads."""
+    """One run: wall seconds, and what the cache's history says: compiles, their seconds, loads, and how many of the
+    compiles nothing was loaded of: a first call compiles what it takes to be wanted next, and may be wrong."""
 
     program: str
     run: str
@@ -46,6 +48,7 @@ class Run:
     compiles: int
     compile_seconds: float
     loads: int
+    unused: int
 
 
 def run_three(program: Program, work: Path) -> list[Run]:
@@ -70,23 +73,23 @@ def run_three(program: Program, work: Path) -> list[Run]:
         new = events(cache)[before:]
         compiles = [e for e in new if e["kind"] == "compile"]
         spent = sum(float(str(e["s"])) for e in compiles)
-        done.append(Run(program.name, run, seconds, len(compiles), spent, sum(e["kind"] == "load" for e in new)))
+        loads = sum(e["kind"] == "load" for e in new)
+        done.append(Run(program.name, run, seconds, len(compiles), spent, loads, len(unused(new))))
     if done[-1].compiles:
         sys.exit(f"{program.name}: the replayed run compiled {done[-1].compiles} blobs")
     return done
 
 
-def events(cache: Path) -> list[dict[str, object]]:
-    """What the history of a cache says."""
-    return [json.loads(line) for path in cache.glob(".history/*") for line in path.read_text().splitlines()]
-
-
 def render(runs: Sequence[Run]) -> str:
     """A table in Markdown."""
-    lines = ["| program | run | wall, s | blobs compiled | in, s | blobs loaded |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| program | run | wall, s | blobs compiled | in, s | blobs loaded | compiled, not loaded |",
+        "|---" * 7 + "|",
+    ]
     for r in runs:
         lines.append(
-            f"| {r.program} | {r.run} | {r.seconds:.2f} | {r.compiles} | {r.compile_seconds:.1f} | {r.loads} |"
+            f"| {r.program} | {r.run} | {r.seconds:.2f} | {r.compiles} | {r.compile_seconds:.1f} | {r.loads} "
+            f"| {r.unused} |"
         )
     return "\n".join(lines) + "\n"
 

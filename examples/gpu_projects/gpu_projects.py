@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 from by_kernel import cost_of, device_code, whole_sources  # noqa: E402
 from cuda_headers import headers  # noqa: E402
 from projects import PROJECTS, TORCH_CUDA, Project  # noqa: E402
-from sources import REPOSITORY, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
+from sources import REPOSITORY, check, cpu_of_children, events, fetch, lazyck, summaries, unused  # noqa: E402
 
 from lazyck.check.ahead import present  # noqa: E402
 from lazyck.postbuild import ahead_link, state  # noqa: E402
@@ -211,6 +211,8 @@ def main() -> None:
         built = build(place, by_kernel=options.by_kernel)
         shutil.rmtree(place.environment["LAZYCK_CACHE_DIR"], ignore_errors=True)
         compiled, launched = call(place)
+        guessed = unused(events(Path(place.environment["LAZYCK_CACHE_DIR"])))
+        say(f"{name}: the first call compiled {len(guessed)} blobs of which nothing was loaded")
         again, _ = call(place)
         if "compiled " not in compiled or "compiled " in again:
             sys.exit(f"expected compiles in the first process and none in the second: {compiled}\n{again}")
