@@ -96,7 +96,11 @@ JOBS = click.option(
 @click.option("--cached", is_flag=True, help="Only those that are cached (for all of --gpu-archs, else for any arch).")
 @click.option("--missing", is_flag=True, help="Only those that are not.")
 @click.option("--match", default="", metavar="GLOB", help="Only those whose name or source fits the shell pattern.")
-@click.option("--kernels", is_flag=True, help="The kernels of each source, instead of the sources that have some.")
+@click.option(
+    "--kernels",
+    is_flag=True,
+    help="The kernels of each source, instead of the sources that have some; a blob's, once its host unit is cached.",
+)
 def list_command(
     manifest_file: Path,
     blob_list: tuple[str, ...],
@@ -114,6 +118,8 @@ def list_command(
         raise UsageError("--cached and --missing exclude each other", "give one of them, or neither for all blobs")
     every = every or not (blobs or blob_list)
     chosen = listing.matching(selection(manifest_file, blob_list, every, blobs, kernels=kernels), match)
+    if kernels:
+        chosen = listing.by_kernel(manifest_file, chosen, gpu_archs, environment())
     rows = listing.list_blobs(manifest_file, chosen, gpu_archs, environment())
     wanted = [r for r in rows if (r.is_cached or not cached) and not (r.is_cached and missing)]
     readable = all_readable([r.blob.symbols[0] for r in wanted if r.blob.is_kernel], environment())

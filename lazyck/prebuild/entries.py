@@ -7,7 +7,7 @@ import json
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import abi, proc
@@ -15,7 +15,8 @@ from lazyck.config import runtime_source, tools_dir
 from lazyck.directory import Directory, find_root
 from lazyck.errors import FormatError
 from lazyck.files import private_directory
-from lazyck.prebuild.names import Selection
+from lazyck.manifest import BlobRecord
+from lazyck.prebuild.names import Selection, part_of
 from lazyck.runtime.build import build_tool
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 
@@ -92,6 +93,19 @@ def entries(
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
     return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]) for r in rows]
+
+
+def known_kernels(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> Iterator[tuple[str, BlobRecord]]:
+    """The kernels of the selected blobs, each behind its blob's name, as far as the blobs' host units are cached."""
+    blobs = {b.name: b for b in selection.blobs if b.units}
+    for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
+        with blob_list(blobs) as words:
+            argv = [*rt_words(rt, "kernels", manifest_file, archs), *words]
+            out = proc.check("reading the cache", argv, env=env).stdout
+        for row in map(json.loads, out.splitlines()):
+            yield row["blob"], replace(part_of(blobs[row["blob"]], row["name"]), symbols=(row["symbol"],))
 
 
 def all_entries(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from lazyck.abi import archs_in_name
 from lazyck.manifest import BlobRecord
-from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, tool
+from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, known_kernels, tool
 from lazyck.prebuild.names import Selection
 from lazyck.visible import visible
 
@@ -33,6 +33,15 @@ def matching(selection: Selection, pattern: str) -> Selection:
         return selection
     fits = [b for b in selection.blobs if any(fnmatch.fnmatchcase(t, pattern) for t in (b.name, b.source))]
     return Selection(selection.manifest, tuple(fits))
+
+
+def by_kernel(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> Selection:
+    """The same with the kernels of blobs in their blobs' places, where a cached host unit tells which there are."""
+    found: dict[str, dict[str, BlobRecord]] = {}
+    for blob, kernel in known_kernels(tool(env), manifest_file, selection, gpu_archs, env):
+        found.setdefault(blob, {})[kernel.name] = kernel
+    rows = [row for b in selection.blobs for row in found.get(b.name, {b.name: b}).values()]
+    return Selection(selection.manifest, tuple(rows))
 
 
 def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[Row]:

@@ -275,6 +275,21 @@ def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path,
     assert list((blob.cache.parent / "cache2").rglob("blob-*.so"))
 
 
+def test_prebuild_lists_the_kernels_of_a_blob_whose_host_unit_is_cached(blob: Built, spy: Path, lazyck: Lazyck) -> None:
+    def listed() -> list[list[str]]:
+        words = ["prebuild", "list", "--manifest", "libx.so", "--kernels", "--match", "*blob*"]
+        done = lazyck(*words, cwd=blob.where, env=blob.env)
+        assert done.returncode == 0, done.stderr
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+    assert listed() == [["blob", "-"]]
+    blob.run(spy, "launch", 1)
+    cached = {kernel: archs for name, archs, kernel in listed()}
+    assert len(cached) == 9 and all(name.startswith("blob.") for name, _, _ in listed())
+    assert cached["void ns::scale<double, 3>(double*)"] == "80"
+    assert cached["void ns::scale<float, 2>(float*)"] == "-"
+
+
 def test_a_name_that_no_kernel_has_is_refused(blob: Built, lazyck: Lazyck) -> None:
     done = lazyck("prebuild", "build", "--manifest", "libx.so", "blob.none-12345678", cwd=blob.where, env=blob.env)
     assert done.returncode != 0 and "no blob 'blob.none-12345678'" in done.stderr

@@ -31,11 +31,12 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|status|path|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
+    "usage: lazyck-rt compile|status|path|kernels|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
     "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry, which any cache has it under\n"
     "  path      where each blob's entry is or would be, one a line\n"
+    "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
     "  preamble  makes the precompiled one of a blob in the cache, from which compile takes it\n"
@@ -60,7 +61,7 @@ Options parse(int argc, char** argv) {
     Options options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {"compile", "status", "path", "preambles", "preamble"};
+    const Strings verbs = {"compile", "status", "path", "kernels", "preambles", "preamble"};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
@@ -169,6 +170,19 @@ class PartsByName {
         return Chosen{std::make_shared<ManifestView>(manifest.unknown_kernel(index, name)), 0};
     }
 
+    // JSON lines for the kernels of a blob, as far as its host unit is cached.
+    std::string kernels_of(const ManifestView& manifest, std::uint32_t index) {
+        std::string lines;
+        const std::shared_ptr<const ManifestView> parts = parts_of(manifest, index);
+        for (std::uint32_t i = ManifestView::k_first_kernel; i < parts->blob_count(); ++i) {
+            const BlobRow kernel = parts->blob(i);
+            lines += "{\"blob\": " + json_string(manifest.blob(index).name) +
+                     ", \"name\": " + json_string(kernel.name) +
+                     ", \"symbol\": " + json_string(parts->symbols_of(kernel).front()) + "}\n";
+        }
+        return lines;
+    }
+
  private:
     std::shared_ptr<const ManifestView> parts_of(const ManifestView& manifest, std::uint32_t index) {
         const ManifestView plain = manifest.parts(index, {});
@@ -245,6 +259,10 @@ int run(const Options& options) {
     }
     std::string out;
     for (const Chosen& blob : blobs) {
+        if (options.verb == "kernels") {
+            if (manifest.has_parts(blob.index)) out += parts.kernels_of(manifest, blob.index);
+            continue;
+        }
         const Strings archs = archs_of(blob);
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
