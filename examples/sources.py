@@ -117,7 +117,11 @@ def events(cache: Path) -> list[dict[str, object]]:
     return [json.loads(line) for path in cache.glob(".history/*") for line in path.read_text().splitlines()]
 
 
-def unused(of: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
+def unused(of: Sequence[Mapping[str, object]]) -> set[tuple[str, str]]:
     """The blobs of which these events have a compile and no load, each with its arch."""
-    names = {kind: {(e["blob"], e["arch"]) for e in of if e["kind"] == kind} for kind in ("compile", "load")}
-    return names["compile"] - names["load"]
+
+    def named(kind: str) -> set[tuple[str, str]]:
+        # a host unit is loaded under its blob's name
+        return {(str(e["blob"]).removesuffix(".host"), str(e["arch"])) for e in of if e["kind"] == kind}
+
+    return named("compile") - named("load")
