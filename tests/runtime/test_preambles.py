@@ -190,6 +190,21 @@ def test_a_first_call_has_one_made_in_the_background_and_others_take_it(lib: Laz
     assert {entry.name: entry.read_bytes() for entry in lib.entries()} == with_it
 
 
+def test_one_is_made_after_what_calls_wait_for(lib: LazyLibrary) -> None:
+    """With two slots three of five wait, and each time that one is free, one of these takes it."""
+    script = lib.directory / "clang"
+    script.write_text(script.read_text().replace("exec ", "sleep 1\nexec "))
+    program = lib.program(
+        "#include <thread>\n#include <unistd.h>\n#include <vector>\nint use(int, int);\n"
+        "int main() {\n    std::vector<std::thread> all;\n"
+        "    for (int n = 0; n < 5; ++n) all.emplace_back([n] { usleep(n * 100000); use(n, 1); });\n"
+        "    for (std::thread& each : all) each.join();\n    sleep(4);\n}\n"
+    )
+    assert lib.call(program, env=BACKGROUND).returncode == 0
+    calls = [line for line in lib.calls.read_text().splitlines() if " -c " in line or "-emit-pch" in line]
+    assert ["-emit-pch" in line for line in calls] == [False] * 5 + [True]
+
+
 @pytest.mark.parametrize("more", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_PREAMBLES": "0"}, {"LAZYCK_LAUNCHER": "env"}])
 def test_first_calls_make_none_where_it_would_cost_them_or_was_forbidden(
     lib: LazyLibrary, more: Mapping[str, str]

@@ -36,12 +36,15 @@ constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // what large CUDA 
 constexpr char k_preambles[] = ".preambles";
 constexpr unsigned k_depth_of_preambles = 1;
 constexpr double k_least_worth_a_text = 4;    // seconds that a compile takes: the text takes half a second
+constexpr unsigned k_enough_to_pay = 4;       // compiles that a preamble saves as much of as it takes
 constexpr std::size_t k_least_sharing = 8;    // blobs, for a preamble to be worth what it takes
 constexpr std::size_t k_most_looked_at = 16;  // of them, to know how many there are
 
 class HeldSlot {
  public:
-    explicit HeldSlot(JobSlots& slots, const std::string& blob = "") : m_slots(slots) { m_slots.acquire(blob); }
+    HeldSlot(JobSlots& slots, const std::string& blob) : m_slots(slots) { m_slots.acquire(blob); }
+    // For later.
+    explicit HeldSlot(JobSlots& slots) : m_slots(slots) { m_slots.acquire_for_later(); }
     HeldSlot(const HeldSlot&) = delete;
     HeldSlot& operator=(const HeldSlot&) = delete;
     ~HeldSlot() {
@@ -132,9 +135,17 @@ std::string first_line_of(const std::exception& e) {
 
 void JobSlots::acquire(const std::string& blob) {
     std::unique_lock<std::mutex> lock(m_mutex);
+    ++m_waiting;
     m_changed.wait(lock, [&] { return m_free > 0 && m_behind.count(blob) == 0; });
+    --m_waiting;
     --m_free;
     let_pass(blob);
+}
+
+void JobSlots::acquire_for_later() {
+    std::unique_lock<std::mutex> lock(m_mutex);
+    m_changed.wait(lock, [&] { return m_free > 0 && (m_waiting == 0 || m_waiting >= k_enough_to_pay); });
+    --m_free;
 }
 
 void JobSlots::put_behind(const std::string& blob, const std::string& first) {

@@ -34,7 +34,9 @@ struct Counters {
 class JobSlots {
  public:
     explicit JobSlots(unsigned count) : m_free(count) {}
-    void acquire(const std::string& blob = "");
+    void acquire(const std::string& blob);
+    // For what no call waits for: after all that do, unless these are so many that it pays for them.
+    void acquire_for_later();
     bool try_acquire();
     void release();
 
@@ -48,6 +50,7 @@ class JobSlots {
     std::mutex m_mutex;
     std::condition_variable m_changed;
     unsigned m_free;
+    unsigned m_waiting = 0;                       // in acquire()
     std::map<std::string, std::string> m_behind;  // blob, first
 };
 
