@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_units import Built
 from cuda_machine import needs_nvcc
 from cuda_units import build, build_ahead, environment, used, write
 from support import Lazyck
@@ -231,7 +231,7 @@ def test_a_deployed_library_compiles_its_kernels(lazyck: Lazyck, tmp_path: Path,
     moved = tmp_path / "moved"
     shutil.move(out, moved)
     shutil.rmtree(work)
-    there = Built(moved, "", {**lazy.env, "LAZYCK_CACHE_DIR": str(tmp_path / "cache")})
+    there = replace(lazy, where=moved).fresh(tmp_path / "cache")
     assert names(there.run(spy, "launch", 1)[1]) == ONE_KERNEL
 
 
