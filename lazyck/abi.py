@@ -112,6 +112,9 @@ ENV_REMOTE_TIMEOUT = "LAZYCK_REMOTE_TIMEOUT"
 ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"
 ENV_TRUST = "LAZYCK_TRUST"
 
+VARIABLES = " ".join(sorted(value for name, value in globals().items() if name.startswith("ENV_")))
+# How variables begin that are not for users: lazyck's own programs set them for each other, or its tests read them.
+OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ LAZYCK_FUZZ_ LAZYCK_WORLD_DIR"
 # a variable by which the runtime tells lazyck-unit that its standard input is a socket to ask on
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
 DEFAULT_CACHE_NAME = "lazyck"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from typing import NoReturn
 import click
 
 from lazyck import __version__, abi
-from lazyck.config import environment
+from lazyck.config import environment, environment_problems
 from lazyck.errors import LazyckError, of_unexpected
+from lazyck.visible import visible
 
 PACKAGE = Path(__file__).parent
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -36,6 +38,7 @@ COMMANDS = {
     "cache": "cache",
     "check": "check",
     "cmake-target": "cmake_target",
+    "config": "config",
     "doctor": "doctor",
     "inspect": "inspect",
     "pack": "pack",
@@ -62,6 +65,17 @@ class LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words begin with. A misspelt one is an error that names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            if near := difflib.get_close_matches(args[0], COMMANDS, n=1):
+                raise click.UsageError(f"{e.format_message()} Did you mean '{near[0]}'?", ctx) from e
+            raise
+
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="lazyck")
@@ -81,8 +95,12 @@ class LazyGroup(click.Group):
     callback=print_dir(PACKAGE / "cmake"),
     help="Print the directory of lazyckConfig.cmake, for CMake's find_package(lazyck), and exit.",
 )
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
+    if context.invoked_subcommand != "config":  # which tells more of them
+        for problem in environment_problems():
+            click.echo(f"lazyck: warning: {visible(problem)}", err=True)
 
 
 def main() -> NoReturn:

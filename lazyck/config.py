@@ -1,4 +1,4 @@
-"""The environment, read in one place and typed."""
+"""The environment and the user's file of settings, read in one place and typed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.errors import UsageError
+from lazyck.user_file import read_user_file
+from lazyck.variables import unknown_variables
 
 
 def number(env: Mapping[str, str], name: str, default: int) -> int:
@@ -33,8 +35,24 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
 
 
 def environment() -> dict[str, str]:
-    """The process's environment: the one place where lazyck's Python reads it."""
+    """The process's environment, with what the user's file says of variables that it lacks: the one place where
+    lazyck's Python reads it."""
+    own = own_environment()
+    return {**read_user_file(own).values, **own}
+
+
+def own_environment() -> dict[str, str]:
+    """The process's environment without the user's file."""
     return dict(os.environ)
+
+
+def environment_problems() -> list[str]:
+    """What a user of any command is to be told: variables that lazyck does not have, and what of the user's file was
+    not read."""
+    env = own_environment()
+    file = read_user_file(env)
+    unknown = [f"{file.path}: {text}" for text in unknown_variables(file.values).values()]
+    return [*unknown_variables(env).values(), *file.problems, *unknown]
 
 
 @contextmanager
@@ -68,7 +86,7 @@ def tools_dir(env: Mapping[str, str]) -> Path:
 
 def runtime_source() -> Path:
     """The runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own."""
-    given = os.environ.get(abi.ENV_RUNTIME_SRC, "")
+    given = environment().get(abi.ENV_RUNTIME_SRC, "")
     if given:
         path = Path(given).absolute()
         if not path.is_dir():

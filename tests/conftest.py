@@ -25,13 +25,14 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the machine decides a test, and no test writes into the user's cache."""
+    """No variable or file of the user decides a test, and no test writes into the user's cache."""
     for name in list(os.environ):
         if name.startswith(("LAZYCK_", "FAKE_ROCM_", "HIP", "ROCM_", "CUDA", "NVCC_", "GPU_ARCHS", "CCACHE_")):
             monkeypatch.delenv(name)
     for name in ("CXX", "CC", "CXXFLAGS", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "NINJA_STATUS", "CI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAZYCK_CACHE_DIR", str(tmp_path / "lazyck-cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @pytest.fixture(scope="session")

@@ -35,10 +35,7 @@ def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence
     """The blobs that patterns and profiles name; all without either. Raises `LazyckError` for what names none."""
     # A profile's lines of other libraries are theirs.
     given = [u.blob for p in profiles for u in p.uses if u.library in ("", manifest.library)]
-    for pattern in patterns:
-        found = [b.name for b in manifest.blobs if fnmatch.fnmatchcase(b.name, pattern)]
-        given += found or [pattern]  # as the other commands take names, or an error
-    return names.select(manifest, given, not patterns and not profiles)
+    return names.select(manifest, [*given, *patterns], not patterns and not profiles)
 
 
 def items_of(found: Sequence[Entry]) -> list[Item]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -15,12 +17,41 @@ from lazyck.commands.check import run as run_check
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
 from lazyck.postbuild.quick import quick
+from lazyck.project_file import read_project
 from lazyck.settings import BuildSettings, load_settings
 
 
 @click.group("build")
-def group() -> None:
+@click.pass_context
+def group(context: click.Context) -> None:
     """Run a project's own build and make its libraries lazy."""
+    if context.invoked_subcommand == "full":
+        context.default_map = {"full": project_options(Path.cwd(), environment())}
+
+
+def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object]:
+    """What the project's file says of the options of `full_command`, by parameter: paths below its directory, and no
+    number of jobs if the environment has one. Raises `LazyckError`."""
+    found: dict[str, object] = {}
+    options = {o.opts[0].removeprefix("--"): o for o in full_command.params if isinstance(o, click.Option)}
+    for key, value in read_project(directory).items():
+        if key not in options:
+            near = difflib.get_close_matches(key, options, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`lazyck build full --help` lists the options"
+            raise UsageError(f"{directory / 'pyproject.toml'}: [tool.lazyck] has no option {key!r}", hint)
+        option = options[key]
+        is_list = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        fits = isinstance(value, bool) if option.is_flag else is_list if option.multiple else type(value) in (str, int)
+        if not fits:
+            wanted = "true or false" if option.is_flag else "a list of strings" if option.multiple else "one value"
+            raise UsageError(
+                f"{directory / 'pyproject.toml'}: [tool.lazyck] {key}: must be {wanted}", "correct it there"
+            )
+        is_path = isinstance(option.type, click.Path) or key == "root"
+        found[str(option.name)] = str(directory / str(value)) if is_path else value
+    if env.get(abi.ENV_JOBS):
+        found.pop("jobs", None)
+    return found
 
 
 @group.command("full", context_settings={"ignore_unknown_options": False})
@@ -112,6 +143,8 @@ def full_command(
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
+
+    Options may stand in `[tool.lazyck]` of ./pyproject.toml, without `--`; those of the command line count first.
 
     Sources that match --blobs are recorded instead of compiled, and every link that takes them makes a lazy
     library at the place that the build asked for. The exit status is COMMAND's; where that is 0 and --check finds a

@@ -1,7 +1,9 @@
-"""How users name blobs: bare stem, basename, source path, cached `.so` path, or lists of these."""
+"""How users name blobs: bare stem, basename, source path, cached `.so` path, shell pattern, or lists of these."""
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -14,6 +16,7 @@ from lazyck.manifest import BlobRecord, Manifest
 from lazyck.profile import decode
 
 _ENTRY = re.compile(r"(?P<name>.+)-[0-9a-f]{16}\.(?:so|log)")
+_MOST_SUGGESTIONS = 5  # each takes a second in a library of some 10,000 blobs
 _PART = re.compile(r"(?P<blob>.+)\.(?:host|device|[^.]*-[0-9a-f]{8})")
 
 
@@ -33,10 +36,13 @@ class Selection:
 class UnknownBlobs(LazyckError):
     """Names that no blob of the manifest answers to."""
 
-    def __init__(self, unknown: Sequence[str], library: str) -> None:
-        lines = "\n".join(f"  {name}" for name in unknown)
+    def __init__(self, unknown: Sequence[str], library: str, known: Sequence[str]) -> None:
+        near = [difflib.get_close_matches(name, known, n=1) for name in unknown[:_MOST_SUGGESTIONS]]
+        near += [[]] * (len(unknown) - len(near))
+        lines = [f"  {name}" + "".join(f" (did you mean {n}?)" for n in found)
+                 for name, found in zip(unknown, near, strict=True)]  # fmt: skip
         super().__init__(
-            f"{library} has no blob of {'this name' if len(unknown) == 1 else 'these names'}:\n{lines}",
+            "\n".join([f"{library} has no blob of {'this name' if len(unknown) == 1 else 'these names'}:", *lines]),
             "`lazyck prebuild list --manifest FILE` prints the names; `lazyck profile prune` drops old ones of a list",
         )
 
@@ -79,7 +85,7 @@ class Names:
         return name in self.own or self.part(name) is not None
 
     def find(self, name: str) -> set[int]:
-        """The numbers of the blobs that `name` may mean."""
+        """The numbers of the blobs that `name` may mean, which may be a shell pattern."""
         base = os.path.basename(name.rstrip("/"))
         entry = _ENTRY.fullmatch(base)
         index = self._index
@@ -88,7 +94,12 @@ class Names:
             tail = os.path.normpath(name).lstrip("/")
             exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}
             return exact or found
-        return found
+        return found or self._matching(name)
+
+    def _matching(self, pattern: str) -> set[int]:
+        if not any(c in pattern for c in "*?["):
+            return set()
+        return set().union(*(found for key, found in self._index.items() if fnmatch.fnmatchcase(key, pattern)))
 
 
 def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
@@ -116,7 +127,7 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
     if not every:
         chosen -= set(parts.values())
     if unknown:
-        raise UnknownBlobs(unknown, manifest.library)
+        raise UnknownBlobs(unknown, manifest.library, sorted(names.own))
     for whole, own in with_kernels.items():
         if kernels and whole in chosen:
             chosen = (chosen - {whole}) | own

@@ -89,14 +89,18 @@ def root_cache(name: str) -> Path:
 
 
 def hostile(public: Path) -> dict[str, str]:
-    """What a caller may try: places, a preloaded library, tools of its own in front of the compiler's."""
+    """What a caller may try: places, a preloaded library, settings, tools of its own in front of the compiler's."""
     mine = public / "mine"
     mine.mkdir()
     for tool in ("as", "ld", "collect2", "cc1plus"):
         (mine / tool).write_text(f"#!/bin/sh\ntouch {mine}/ran-$(basename $0)\nexit 1\n")
         (mine / tool).chmod(0o755)
     os.chown(mine, int(CALLER), int(CALLER))
+    config = public / "config" / "lazyck"  # root's, so that nothing but the program's rights keeps it from being read
+    config.mkdir(parents=True)
+    (config / "lazyck.env").write_text("LAZYCK_LAUNCHER=/nonexistent\n")
     return {
+        "XDG_CONFIG_HOME": str(config.parent),
         "LAZYCK_CACHE_DIR": str(mine / "cache"), "XDG_CACHE_HOME": str(mine / "xdg"), "HOME": str(mine / "home"),
         "LAZYCK_NAME": "other", "LAZYCK_ROOT": str(mine), "LAZYCK_MANIFEST": "/nonexistent", "LAZYCK_LOG": "debug",
         "LAZYCK_DISABLE_JIT": "1", "LAZYCK_JOBS": "nonsense", "PATH": f"{mine}:{os.environ['PATH']}",

@@ -24,7 +24,7 @@ constexpr double k_longest_time = 1e9;  // seconds
 constexpr double k_most_memory_kib = 1e12;
 
 [[noreturn]] void fail_variable(const std::string& variable, const std::string& value, const std::string& wanted) {
-    fail("lazyck: environment variable " + variable + "=" + shell_quote(value) + ": " + wanted);
+    fail("lazyck: " + origin_of(variable.c_str()) + variable + "=" + shell_quote(value) + ": " + wanted);
 }
 
 bool read_switch(const char* variable) {
@@ -166,6 +166,10 @@ Strings parse_archs(const std::string& text, const char* variable) {
     std::sort(archs.begin(), archs.end());
     archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
     return archs;
+}
+
+void warn_of_environment() {
+    for (const std::string& problem : environment_problems()) say_once(problem, problem);
 }
 
 Config read_config() {

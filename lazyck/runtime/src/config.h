@@ -38,6 +38,9 @@ struct Config {
     long mem_per_job_kib = -1;       // of one compile; negative: by what compiles took; 0: memory is not looked at
 };
 
+// Warns of variables that lazyck does not have, and of what was not read of the user's file.
+void warn_of_environment();
+
 // Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.
 Config read_config();
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lasting.h"
+#include "user_file.h"
 
 namespace lazyck::rt {
 
@@ -22,6 +23,29 @@ Strings read_environment() {
 }
 
 Lasting<Strings> g_environment;
+Lasting<UserFile> g_user_file;
+
+// Whether the process's environment has `variable`, and what it says.
+bool find_in_environment(const char* variable, std::string& value) {
+    const std::size_t length = std::strlen(variable);
+    for (const std::string& each : whole_environment()) {
+        if (each.size() <= length || each[length] != '=' || each.compare(0, length, variable) != 0) continue;
+        value = each.substr(length + 1);
+        return true;
+    }
+    return false;
+}
+
+bool is_ours(const char* variable) { return std::strncmp(variable, "LAZYCK_", 7) == 0; }
+
+const UserFile& user_file() {
+    return g_user_file.get([] {
+        std::string config_home, home;
+        find_in_environment("XDG_CONFIG_HOME", config_home);
+        find_in_environment("HOME", home);
+        return read_user_file(config_home, home);
+    });
+}
 
 }  // namespace
 
@@ -30,12 +54,22 @@ bool is_privileged() { return getauxval(AT_SECURE) != 0; }
 const Strings& whole_environment() { return g_environment.get(read_environment); }
 
 std::string environment(const char* variable) {
-    const std::size_t length = std::strlen(variable);
-    for (const std::string& each : whole_environment()) {
-        if (each.size() > length && each[length] == '=' && each.compare(0, length, variable) == 0)
-            return each.substr(length + 1);
-    }
-    return "";
+    std::string value;
+    if (find_in_environment(variable, value) || !is_ours(variable)) return value;
+    const auto found = user_file().values.find(variable);
+    return found == user_file().values.end() ? "" : found->second;
+}
+
+std::string origin_of(const char* variable) {
+    std::string value;
+    const bool is_in_file = !find_in_environment(variable, value) && user_file().values.count(variable) != 0;
+    return is_in_file ? user_file().path + ": " : "environment variable ";
+}
+
+Strings environment_problems() {
+    Strings problems = user_file().problems;
+    for (const std::string& each : unknown_variables(whole_environment(), user_file())) problems.push_back(each);
+    return problems;
 }
 
 std::string search_path(const std::string& path) {
@@ -55,6 +89,9 @@ std::string rank_name() {
     return "";
 }
 
-void forget_environment_in_child() { g_environment.forget(); }
+void forget_environment_in_child() {
+    g_environment.forget();
+    g_user_file.forget();
+}
 
 }  // namespace lazyck::rt

@@ -171,6 +171,7 @@ Library& Library::get() {
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         std::atexit(at_exit);  // or at its dlclose
         library->begin();
+        warn_of_environment();
     }
     return *library;
 }

@@ -31,7 +31,7 @@ struct Log {
     Level last = Level::info;
     bool is_json = false;
     std::string file;     // "": stderr
-    std::string problem;  // with the variables that say so
+    std::string problem;  // with the variable that says so, and where that is set
 };
 
 // The descriptor that a path names by its number, or -1. Opened by its path, as a link, it would be another one.
@@ -54,10 +54,13 @@ Log read_log() {
         log.last = static_cast<Level>(i);
         is_known = true;
     }
-    if (!is_known) log.problem = LAZYCK_ENV_LOG "=" + shell_quote(level) + ": must be error, warn, info or debug";
+    if (!is_known)
+        log.problem = origin_of(LAZYCK_ENV_LOG) + LAZYCK_ENV_LOG "=" + shell_quote(level) +
+                      ": must be error, warn, info or debug";
     log.is_json = format == "json";
     if (!format.empty() && format != "json" && format != "text") {
-        log.problem = LAZYCK_ENV_LOG_FORMAT "=" + shell_quote(format) + ": must be text or json";
+        log.problem = origin_of(LAZYCK_ENV_LOG_FORMAT) + LAZYCK_ENV_LOG_FORMAT "=" + shell_quote(format) +
+                      ": must be text or json";
     }
     log.file = environment(LAZYCK_ENV_LOG_FILE);
     if (descriptor_of(log.file) == 2) log.file.clear();
@@ -138,7 +141,7 @@ void silence() { g_silent.store(true, std::memory_order_relaxed); }
 
 void check_log_settings() {
     const Log& log = log_settings();
-    if (!log.problem.empty()) fail("lazyck: environment variable " + log.problem);
+    if (!log.problem.empty()) fail("lazyck: " + log.problem);
 }
 
 }  // namespace lazyck::rt

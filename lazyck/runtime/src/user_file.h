@@ -1,0 +1,25 @@
+// The user's file of settings, ~/.config/lazyck/lazyck.env: values of lazyck's variables that the environment lacks.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "text.h"
+
+namespace lazyck::rt {
+
+struct UserFile {
+    std::string path;                           // "": no directory is known for it
+    std::map<std::string, std::string> values;  // by variable
+    Strings problems;                           // why the file, or a line of it, was not read
+};
+
+// Reads the file below `config_home` (XDG_CONFIG_HOME), else below `home` (HOME). A file that is not there has no
+// values. One that others could have written is not read: LAZYCK_LAUNCHER in it would run their program.
+UserFile read_user_file(const std::string& config_home, const std::string& home);
+
+// Warnings about the variables of `environment` (NAME=value each) and of `file` that lazyck does not have. Each names
+// the variable that was probably meant.
+Strings unknown_variables(const Strings& environment, const UserFile& file);
+
+}  // namespace lazyck::rt
