@@ -158,7 +158,8 @@ def stages(block: Block) -> str:
 
 def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
     """Run the commands of a page in order, by one shell, having written the files that it shows; what is wrong."""
-    script, steps = ["exec 2>&1", f"step() {{ printf '\\n{_STEP}%s\\n' \"$1\"; }}", "set -e"], []
+    script = ["exec 2>&1", f"step() {{ printf '\\n{_STEP}%s\\n' \"$1\"; }}", "set -e"]
+    steps: list[Step] = []
     stage = home.parent / "shown"
     stage.mkdir(exist_ok=True)
     for block in page.blocks:

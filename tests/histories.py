@@ -49,7 +49,7 @@ def ranked_job(hosts: int = 2, ranks: int = 8, blobs: int = 46, seed: int = 1) -
     Lines by host."""
     dice = random.Random(seed)
     out: dict[str, list[dict[str, Any]]] = {}
-    names = []
+    names: list[tuple[str, float]] = []
     for i in range(blobs):
         direction, dim = dice.choice(["fwd", "fwd", "bwd"]), dice.choice([64, 128, 128, 192, 256])
         mask, bias = dice.choice(["nmask", "mc", "mg"]), dice.choice(["nbias", "alibi"])
@@ -139,7 +139,7 @@ def hostile_history(cache: Path) -> None:
     rows = []
     for i, text in enumerate(HOSTILE):
         where = {"library": text, "arch": text, "host": text, "what": text, "pid": i + 1, "rank": i}
-        rows += [line(text, s=9 - i, **where), line(text, "load", **where), line(text, failed=True, **where)]
+        rows += [row | where for row in (line(text, s=9 - i), line(text, "load"), line(text, failed=True))]
     write_history(cache, rows)
 
 

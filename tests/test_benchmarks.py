@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,12 @@ def test_figures_are_compared_with_the_record() -> None:
 
 def test_ways_are_measured_in_turns() -> None:
     order: list[str] = []
-    ways = {name: lambda name=name: float(order.append(name) or len(order)) for name in "ab"}  # type: ignore[misc]
-    taken = common.in_turns(ways, 8)
+
+    def way(name: str) -> float:
+        order.append(name)
+        return len(order)
+
+    taken = common.in_turns({name: partial(way, name) for name in "ab"}, 8)
     assert sorted(map(len, taken.values())) == [8, 8]
     assert all(set(order[i : i + 2]) == {"a", "b"} for i in range(0, 16, 2)), order
     assert order[:2] != order[2:4] or order[4:6] != order[6:8], "in an order that changes"

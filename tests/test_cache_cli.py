@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,11 @@ def bundle(tmp_path: Path) -> Bundle:
     return make_bundle(tmp_path / "b", ["one", "two"], archs=["gfx942", "gfx9-4-generic"])
 
 
-def said(lazyck: Lazyck, *words: str | Path, status: int = 0, **env: str) -> str:
+def said(lazyck: Lazyck, *words: str | Path, status: int = 0, env: Mapping[str, str] | None = None) -> str:
     done = lazyck("cache", *words, env=env)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr  # type: ignore[no-any-return]
+    return done.stdout + done.stderr
 
 
 # -- list and stats ------------------------------------------------------------------------------------
@@ -70,9 +71,9 @@ def test_list_has_a_row_for_each_entry_with_size_age_and_last_use(lazyck: Lazyck
 
 
 def test_an_absent_cache_is_an_empty_one(lazyck: Lazyck, tmp_path: Path) -> None:
-    assert said(lazyck, "list", LAZYCK_CACHE_DIR=str(tmp_path / "none")).splitlines()[-1] == "0 entries, 0 B"
-    assert "history   none" in said(lazyck, "stats", LAZYCK_CACHE_DIR=str(tmp_path / "none"))
-    assert "relative path is refused" in said(lazyck, "list", status=2, LAZYCK_CACHE_DIR="somewhere")
+    assert said(lazyck, "list", env={"LAZYCK_CACHE_DIR": str(tmp_path / "none")}).splitlines()[-1] == "0 entries, 0 B"
+    assert "history   none" in said(lazyck, "stats", env={"LAZYCK_CACHE_DIR": str(tmp_path / "none")})
+    assert "relative path is refused" in said(lazyck, "list", status=2, env={"LAZYCK_CACHE_DIR": "somewhere"})
 
 
 def write_history(cache: Path, *lines: dict[str, object] | str) -> None:
@@ -143,13 +144,13 @@ def test_explain_names_arch_and_extra_key(lazyck: Lazyck, bundle: Bundle) -> Non
     assert "one for gfx942: hit" in text
     assert "one for gfx9-4-generic: miss" in text
     assert "differs in  arch: wanted gfx9_4_generic, it has gfx942" in text
-    text = said(lazyck, "explain", bundle.file, "one", "--arch", "gfx942", LAZYCK_EXTRA_CACHE_KEY="x")
+    text = said(lazyck, "explain", bundle.file, "one", "--arch", "gfx942", env={"LAZYCK_EXTRA_CACHE_KEY": "x"})
     assert text.count("differs in") == 1
     assert "differs in  LAZYCK_EXTRA_CACHE_KEY: wanted set, it has none" in text
     build(lazyck, bundle, "two", "--arch", "gfx942", env={"LAZYCK_EXTRA_CACHE_KEY": "y"})
     text = said(lazyck, "explain", bundle.file, "two", "--arch", "gfx942")
     assert "differs in  LAZYCK_EXTRA_CACHE_KEY: wanted none, it has another (hash " in text
-    text = said(lazyck, "explain", bundle.file, "two", "--arch", "gfx942", LAZYCK_EXTRA_CACHE_KEY="x")
+    text = said(lazyck, "explain", bundle.file, "two", "--arch", "gfx942", env={"LAZYCK_EXTRA_CACHE_KEY": "x"})
     assert "wanted set, it has another (hash " in text
 
 
@@ -263,7 +264,7 @@ def stand_in(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
 
 
-def answer(where: Path, status: int, *rows: dict[str, object] | str) -> None:
+def answer(where: Path, status: int, *rows: Mapping[str, object] | str) -> None:
     (where / "answer").write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
     (where / "status").write_text(str(status))
 
@@ -272,14 +273,14 @@ def test_verify_names_the_damaged_and_ends_with_status_1(
     lazyck: Lazyck, tmp_path: Path, cache: Path, stand_in: dict[str, str]
 ) -> None:
     answer(tmp_path, 0, {"path": "/c/a.so", "problem": ""}, {"path": "/c/b.so", "problem": ""})
-    assert said(lazyck, "verify", **stand_in) == "2 entries, all whole\n"
+    assert said(lazyck, "verify", env=stand_in) == "2 entries, all whole\n"
     assert (tmp_path / "words").read_text() == f"verify {cache}\n"
     answer(tmp_path, 1, {"path": "/c/a.so", "problem": ""}, {"path": "/c/b.so", "problem": "cut short"})
-    assert said(lazyck, "verify", status=1, **stand_in) == "/c/b.so: cut short\n2 entries, 1 with a problem\n"
-    rows = json.loads(said(lazyck, "verify", "--json", status=1, **stand_in))
+    assert said(lazyck, "verify", status=1, env=stand_in) == "/c/b.so: cut short\n2 entries, 1 with a problem\n"
+    rows = json.loads(said(lazyck, "verify", "--json", status=1, env=stand_in))
     assert rows[1] == {"path": "/c/b.so", "problem": "cut short"}
     answer(tmp_path, 0)
-    assert said(lazyck, "verify", **stand_in) == "0 entries, all whole\n"
+    assert said(lazyck, "verify", env=stand_in) == "0 entries, all whole\n"
 
 
 @pytest.mark.parametrize(("status", "rows"), [(1, []), (2, ["usage: lazyck-rt"]), (0, ["not json"]), (1, ['"text"'])])
@@ -288,9 +289,9 @@ def test_a_tool_that_fails_is_not_taken_for_a_damaged_entry(
 ) -> None:
     answer(tmp_path, status, *rows)
     assert f"verifying the cache: the command ended with status {status}" in said(
-        lazyck, "verify", status=1, **stand_in
+        lazyck, "verify", status=1, env=stand_in
     )
-    assert "trimming the cache: the command ended" in said(lazyck, "trim", "--max-size", "1G", status=1, **stand_in)
+    assert "trimming the cache: the command ended" in said(lazyck, "trim", "--max-size", "1G", status=1, env=stand_in)
 
 
 def test_trim_hands_over_bytes_and_seconds_and_sums_up(
@@ -298,12 +299,12 @@ def test_trim_hands_over_bytes_and_seconds_and_sums_up(
 ) -> None:
     total = {"kept": 3, "kept_bytes": 3 << 20, "removed": 1, "removed_bytes": 2048}
     answer(tmp_path, 0, {"path": "/c/a.so", "bytes": 2048}, total)
-    text = said(lazyck, "trim", "--max-size", "1.5G", "--older-than", "30d", **stand_in)
+    text = said(lazyck, "trim", "--max-size", "1.5G", "--older-than", "30d", env=stand_in)
     assert text == "/c/a.so\n1 entry (2.0 KB) removed, 3 (3.0 MB) stay\n"
     assert (tmp_path / "words").read_text() == f"trim {cache} --max-size {3 << 29} --older-than {30 * 86400}\n"
-    assert "would be removed" in said(lazyck, "trim", "--older-than", "12h", "--dry-run", **stand_in)
+    assert "would be removed" in said(lazyck, "trim", "--older-than", "12h", "--dry-run", env=stand_in)
     assert (tmp_path / "words").read_text() == f"trim {cache} --older-than 43200 --dry-run\n"
-    as_json = json.loads(said(lazyck, "trim", "--max-size", "0", "--json", **stand_in))
+    as_json = json.loads(said(lazyck, "trim", "--max-size", "0", "--json", env=stand_in))
     assert as_json == {"paths": ["/c/a.so"], **total}
 
 

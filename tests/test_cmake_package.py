@@ -92,8 +92,8 @@ class Project:
         file.write_text(text.replace(old, new))
 
     def configure(self, *options: str, status: int = 0) -> str:
-        words = ["-G", self.generator, "-S", self.where, "-B", self.out, f"-DLAZYCK_PYTHON={sys.executable}"]
-        return run("cmake", *words, f"-Dlazyck_DIR={REPOSITORY / 'lazyck' / 'cmake'}", *options, status=status)
+        words = [f"-DLAZYCK_PYTHON={sys.executable}", f"-Dlazyck_DIR={REPOSITORY / 'lazyck' / 'cmake'}", *options]
+        return run("cmake", "-G", self.generator, "-S", self.where, "-B", self.out, *words, status=status)
 
     def build(self) -> str:
         """Build, and say what the build tool and lazyck said."""
@@ -206,7 +206,7 @@ def test_the_same_project_is_built_ahead_of_time_by_a_switch(project: Project, l
 
 
 def test_an_install_has_its_bundle_and_needs_no_build(project: Project, lazyck: Lazyck, tmp_path: Path) -> None:
-    words = ["--install", project.out, "--prefix", "/opt/attn", "--strip", "--component"]
+    words: list[str | Path] = ["--install", project.out, "--prefix", "/opt/attn", "--strip", "--component"]
     run("cmake", *words, "other", env={"DESTDIR": str(tmp_path)})
     assert not (tmp_path / "opt").exists()
     for _ in range(2):

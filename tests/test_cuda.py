@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
+from ops_library import inspect
 from support import REPOSITORY, Lazyck
 
 from lazyck import abi
@@ -28,11 +29,6 @@ def build(lazyck: Lazyck, work: Path, env: Mapping[str, str], *command: str, blo
     done = lazyck("build", "full", "--blobs", blobs, "--", *(command or ("./build.sh",)), cwd=work, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
-
-
-def inspected(lazyck: Lazyck, library: Path) -> dict[str, object]:
-    shown: dict[str, object] = json.loads(lazyck("inspect", library, "--json").stdout)
-    return shown
 
 
 def program(work: Path, library: Path) -> Path:
@@ -66,7 +62,7 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path,
     full = {**env, "NVCCFLAGS": flags, "NVCC_APPEND_FLAGS": "-gencode arch=compute_86,code=[sm_86,compute_86] -DN=1"}
     build(lazyck, work, full)
     library = work / "build/libcudaops.so"
-    shown = inspected(lazyck, library)
+    shown = inspect(lazyck, library)
     assert shown["archs"] == ["80", "75", "86"]
     main = program(work, library)
     # flags of the job's own environment reach no entry either
@@ -91,10 +87,10 @@ def test_flags_of_the_environment_are_part_of_the_key(tmp_path: Path, lazyck: La
 
     def recipe_and_keys(**flags: str) -> tuple[list[str], list[str]]:
         build(lazyck, work, {**env, **flags})
-        shown = inspected(lazyck, work / "build/libcudaops.so")
-        recipe, *_ = shown["recipes"]  # type: ignore[misc]
+        shown = inspect(lazyck, work / "build/libcudaops.so")
+        recipe, *_ = shown["recipes"]
         assert not [name for name in recipe["env"] if name.startswith("NVCC")]
-        return recipe["compile"], [b["digest"] for b in shown["blobs"]]  # type: ignore[attr-defined]
+        return recipe["compile"], [b["digest"] for b in shown["blobs"]]
 
     before, first = recipe_and_keys(NVCC_PREPEND_FLAGS="-DN=1")
     after, second = recipe_and_keys(NVCC_APPEND_FLAGS='-DN=1 -arch=sm_80 -DS="x y"')
@@ -114,7 +110,7 @@ def test_variables_that_nvcc_hands_to_its_passes_are_the_builds_own(tmp_path: Pa
     given["PTXAS_FLAGS"] = "-O1"
     build(lazyck, work, {**env, **given})
     library = work / "build/libcudaops.so"
-    recipe, *_ = inspected(lazyck, library)["recipes"]  # type: ignore[misc]
+    recipe, *_ = inspect(lazyck, library)["recipes"]
     assert recipe["env"].pop("INCLUDES").startswith(f"-DNAMED=1 -I{abi.PH_ROOT}/libcudaops/tree/")
     assert recipe["env"] == {name: value for name, value in given.items() if name != "INCLUDES"}
     shutil.rmtree(work / "more")
@@ -142,8 +138,8 @@ def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str)
     composed = json.loads((work / ".lazyck-build/settings.json").read_text())["composed"]
     for made, _ in composed:  # what was made for the build is not needed to compile
         shutil.rmtree(made)
-    shown = inspected(lazyck, work / "build/libcudaops.so")
-    assert {recipe["home"] for recipe in shown["recipes"]} == {str(home)}  # type: ignore[attr-defined]
+    shown = inspect(lazyck, work / "build/libcudaops.so")
+    assert {recipe["home"] for recipe in shown["recipes"]} == {str(home)}
     main = program(work, work / "build/libcudaops.so")
     assert call(main, {**env, "LAZYCK_ARCHS": "80"}) in REACHED_CUDA
     host, kernel = entries(env)
@@ -188,7 +184,7 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
     build(lazyck, work, env, "sh", "-c", script, "sh", *words)
     log = (work / ".lazyck-build/intercept.log").read_text()
     assert "try-compile" in log and log.count("defer\tblob\tnvcc") == 4
-    blobs: list[dict[str, str]] = inspected(lazyck, work / "b/libcudaops.so")["blobs"]  # type: ignore[assignment]
+    blobs = inspect(lazyck, work / "b/libcudaops.so")["blobs"]
     assert len([b for b in blobs if not b["kernel"]]) == 3
     assert call(work / "b/main", env) in REACHED_CUDA
     assert {code.split()[0] for entry in entries(env) for code in device_code(entry)} == {"elf"}

@@ -205,9 +205,9 @@ def test_device_data_is_local_in_the_objects_of_nvcc(tmp_path: Path) -> None:
         "__constant__ float a[4];\n__device__ int b = 3;\n__managed__ int c;\nextern __device__ int d;\n"
         'extern "C" { __constant__ int e; }\nnamespace ns { __device__ int f; __constant__ const int g[2] = {1, 2}; }\n'
     )
-    words = [cuda_home() / "bin/nvcc", "-w", *VISIBLE.split(), "-c", source, "-o", tmp_path / "data.o"]
-    subprocess.run(words, check=True)
-    image = open_image(tmp_path / "data.o")
+    made = tmp_path / "data.o"
+    subprocess.run([cuda_home() / "bin/nvcc", "-w", *VISIBLE.split(), "-c", source, "-o", made], check=True)
+    image = open_image(made)
     assert [s.name for s in image.symbols() if s.type == "OBJECT" and s.binding != "LOCAL"] == []
 
 
@@ -220,12 +220,12 @@ def test_an_object_s_kernels_are_told_from_its_functions(tmp_path: Path, flags: 
         "static __global__ void own() {}\nnamespace { __global__ void unnamed() {} }\n"
         "void run() { own<<<1, 1>>>(); unnamed<<<1, 1>>>(); K<2><<<1, 1>>>(nullptr); }\n"
     )
-    words = [cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", tmp_path / "kernels.o"]
-    subprocess.run(words, check=True)
+    made = tmp_path / "kernels.o"
+    subprocess.run([cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", made], check=True)
     own = instances(source.read_text())
-    judged = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True, own=own)
+    judged = judge(open_image(made), (), own_initializers=True, own=own)
     assert not judged.weak & set(judged.kernels)  # by its name, K<2> could be instantiated explicitly, as K<1> is
-    implicit = judge(open_image(tmp_path / "kernels.o"), (), own_initializers=True)
+    implicit = judge(open_image(made), (), own_initializers=True)
     assert implicit.weak & set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
     assert judged.reason == "" and "_Z3runv" in judged.symbols
     assert set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf", "plain", "_ZN2ns5innerEv"}

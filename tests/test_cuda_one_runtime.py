@@ -83,7 +83,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Bu
     (where / "blob/b.cu").write_text(DECLARED + BLOB)
     (where / "main.cu").write_text(DECLARED + MAIN)
     (where / "api.map").write_text("{ global: run; local: *; };\n")
-    driver = ["-Wl,-soname,libcuda.so.1", Path(__file__).parent / "cuda_driver.cpp", "-o", "driver/libcuda.so.1"]
+    driver = ["-Wl,-soname,libcuda.so.1", f"{Path(__file__).parent}/cuda_driver.cpp", "-o", "driver/libcuda.so.1"]
     subprocess.run(["c++", "-fPIC", "-shared", *driver], cwd=where, check=True)
     compile_all = "for f in main.cu blob/b.cu; do nvcc -arch=sm_80 -Xcompiler -fPIC -c $f -o $(basename $f .cu).o; done"
     links = [*(f"{words} -o lib{name}.so" for name, words in LINKS.items()), "nvcc main.o b.o -o program"]

@@ -37,9 +37,8 @@ from support import REPOSITORY
 from lazyck import abi
 from lazyck.cli import cli
 from lazyck.config import environment, tools_dir
-from lazyck.postbuild.relink import OBJECTS
 from lazyck.prebuild.entries import tool
-from lazyck.runtime.build import compile_objects
+from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.toolchains import HOST
 
 TUTORIAL = "docs/tutorial.md"

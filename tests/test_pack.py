@@ -29,7 +29,7 @@ def pack(lazyck: Lazyck, bundle: Bundle, *words: str | Path, status: int = 0, **
     done = lazyck("pack", "--manifest", bundle.file, *words, env=env)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr  # type: ignore[no-any-return]
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("suffix", [".tar.xz", ".tar.gz", ".tgz", ".tar"])

@@ -271,7 +271,7 @@ def base_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str
         (path / name).symlink_to(str(shutil.which(name)))
 
     def run(bundle: Bundle, packages: str) -> subprocess.CompletedProcess[str]:
-        argv = [python, "-m", "lazyck", "prebuild", "build", "--manifest", bundle.file, "--all"]
+        argv: list[str | Path] = [python, "-m", "lazyck", "prebuild", "build", "--manifest", bundle.file, "--all"]
         env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{packages}", "PATH": str(path)}
         return subprocess.run(argv, env=env, capture_output=True, text=True)
 
@@ -291,7 +291,7 @@ def test_ninja_is_found_where_pip_installs_to_a_target_and_named_where_it_is_not
 ) -> None:
     target = tmp_path / "target"
     for name in {file.parts[0] for file in files("ninja") or () if file.suffix == ".py" or file.name == "RECORD"}:
-        shutil.copytree(distribution("ninja").locate_file(name), target / name)
+        shutil.copytree(str(distribution("ninja").locate_file(name)), target / name)
     done = base_python(bundle, f"{target}:{OF_THIS_ENVIRONMENT}")
     assert done.returncode == 1
     assert f"no `ninja`: the Python package in {target}/ninja lacks it" in done.stderr

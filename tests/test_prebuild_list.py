@@ -18,7 +18,7 @@ def bundle(tmp_path: Path) -> Bundle:
 def names(lazyck: Lazyck, bundle: Bundle, *words: str) -> list[str]:
     done = lazyck("prebuild", "list", "--manifest", bundle.file, "--format", "blob-list", *words)
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()  # type: ignore[no-any-return]
+    return done.stdout.splitlines()
 
 
 def test_filters_by_what_is_cached_and_by_name(lazyck: Lazyck, bundle: Bundle) -> None:

@@ -33,7 +33,9 @@ SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
 
 def chromium(test: Callable[..., None]) -> Callable[..., None]:
     """For a test that needs the browser; one worker starts one for all of them."""
-    return pytest.mark.xdist_group("browser")(pytest.mark.skipif(bool(MISSING), reason=MISSING)(test))
+    skips = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+    marked: Callable[..., None] = pytest.mark.xdist_group("browser")(skips(test))
+    return marked
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +307,7 @@ def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_s
         source = project / "blob" / f"{blob}.cpp"
         source.write_text(source.read_text().replace("{", STEPS % steps, 1))
     ops = build_ops(lazyck, tmp_path)
-    runs = []
+    runs: list[Path] = []
     for calls in ("special(32, 0), instance('float', 2), special(64, 1)", "special(128, 0), plain(1), special(64, 1)"):
         runs.append(tmp_path / f"run{len(runs)}.profile")
         done = ops.call(f"print({calls})", {"LAZYCK_RECORD": str(runs[-1])})

@@ -278,7 +278,7 @@ def test_versions_are_read_as_nm_shows_them(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / "map").write_text("V1 { global: f; data; local: f1; f2; };\nV2 { global: f; } V1;\n")
     library = tmp_path / "libv.so"
-    link = ["cc", "-shared", "-fPIC", "v.c", "-o", library, "-Wl,--version-script=map", "-Wl,-z,now", "-Wl,-rpath,/r"]
+    link = ["cc", "-shared", "-fPIC", "v.c", "-o", "libv.so", "-Wl,--version-script=map", "-Wl,-z,now", "-Wl,-rpath,/r"]
     subprocess.run([*link, "-Wl,-soname,libv.so.1"], cwd=tmp_path, check=True)
     shown = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True)
     offered = read_offered(library)

@@ -97,7 +97,7 @@ def test_a_function_that_is_offered_otherwise_is_named_with_its_blob(lazily: Off
 def test_of_data_the_size_counts_and_of_functions_not() -> None:
     data = {"type": "OBJECT", "size": 4}
     blob = BlobObject("/p/d.cpp", "data", (defined("d", **data), defined("f")))
-    ahead = library(export("d", **data), export("f", size=100))
+    ahead = library(export("d", "", **data), export("f", size=100))
     comparison = found(ahead, library(export("d", type="OBJECT", size=8), export("f", size=10)), blob)
     assert kinds(comparison) == [("size", "d", "/p/d.cpp")]
     assert (comparison.differences[0].ahead, comparison.differences[0].lazily) == ("4 bytes", "8 bytes")

@@ -183,7 +183,7 @@ def warm_up(request: pytest.FixtureRequest, tmp_path: Path, lazyck: Lazyck) -> t
     if request.param == "python":
         return (sys.executable, str(WARM_UP / "warm_up.py"))
     include = lazyck("--include-dir").stdout.strip()
-    argv = [
+    argv: list[str | Path] = [
         "cc",
         "-Wall",
         "-Wextra",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bundles import Bundle, archive_sources, build, entries
@@ -51,10 +52,9 @@ def bundle(tmp_path: Path) -> Bundle:
 
 def farm(
     lazyck: Lazyck, cluster: Cluster, bundle: Bundle, *words: str | Path, env: Mapping[str, str] | None = None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     own = {"LAZYCK_REMOTE": cluster.remote, **(env or {})}
-    done: dict[str, object] = build(lazyck, bundle, *words, "--executor", cluster.url, env=own)
-    return done
+    return build(lazyck, bundle, *words, "--executor", cluster.url, env=own)
 
 
 def dynamic_symbols(path: Path) -> list[tuple[str, str, str]]:
@@ -120,7 +120,7 @@ def test_a_blob_that_does_not_compile_is_reported_as_by_a_local_build(
     bundle.source("blob3").write_text("#error broken on purpose\n")
     done = farm(lazyck, cluster, bundle, "--all")
     assert (done["status"], done["compiled"]) == (1, 5)
-    (failed,) = done["failed"]  # type: ignore[misc]
+    (failed,) = done["failed"]
     assert failed["blob"] == "blob3"
     assert "#error broken on purpose" in failed["error"]
     assert Path(failed["log"]).is_relative_to(tmp_path / "lazyck-cache")

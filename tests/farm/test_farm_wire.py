@@ -21,7 +21,7 @@ from lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
 
 RUN, KEY, BUNDLE = "0123456789abcdef", "0" * 32, "a" * 64
 MADE = Made("node7", 1, "no\nspace \udcff", "log", (1.5, 2048), "", False, 2.5)
-MESSAGES = [
+MESSAGES: list[Made | Order | Report | Visit] = [
     Visit(RUN, bytes(range(256)), {"LAZYCK_TRUST": "/keys"}),
     Report("node7", "d1gest", {0: "gcc-14", 12: "clang"}, {3: "no toolchain"}),
     Order(RUN, BUNDLE, "libk", "k1", ("gfx942", "gfx90a"), KEY, {}, "0"),

@@ -71,13 +71,14 @@ def test_entry_of_another_hosts_file_system_is_loaded_by_way_of_memory(patient: 
 def version(tmp_path: Path, objects_dir: Path) -> Build:
     """Builds version `number` of a library: its `add` gives the sum and `number`."""
 
-    def build(number: int, name: str = "demo", **more: object) -> LazyLibrary:
+    def build(number: int, name: str = "demo", links_library: bool = True) -> LazyLibrary:
         directory = tmp_path / f"version-{number}"
         directory.mkdir()
         blobs = {**BLOBS, "add": f'#include "demo.h"\nint add(int a, int b) {{ return a + b + {number}; }}\n'}
         return build_lazy_library(
-            directory, objects_dir, blobs, MAIN, header=HEADER, symbols=SYMBOLS, name=name, **more
-        )  # type: ignore[arg-type]
+            directory, objects_dir, blobs, MAIN,
+            header=HEADER, symbols=SYMBOLS, name=name, links_library=links_library,
+        )  # fmt: skip
 
     return build
 

@@ -169,10 +169,10 @@ def corpus(directory: Path) -> None:
 
 def conf(file: Path) -> None:
     shim = ShimConf("nvcc", by_name("cuda"), ("/bin/false",), ("/bin/false",), "x86_64-linux-gnu")
-    paths = {k: f"/nonexistent/{k}" for k in ("log", "compiles", "headers", "links", "python")}
     shared = SharedConf(
         blobs=("*/blob/*",), bootstrap="", path_map=(("/nonexistent/shim", "/bin"),), env_names=(), restore=(),
-        shim_dirs=(), **paths,
+        shim_dirs=(), log="/nonexistent/log", compiles="/nonexistent/compiles", headers="/nonexistent/headers",
+        links="/nonexistent/links", python="/nonexistent/python",
     )  # fmt: skip
     file.write_bytes(render(shim, shared))
 

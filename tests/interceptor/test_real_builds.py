@@ -121,8 +121,8 @@ def test_sccache_before_a_shim_keeps_no_deferred_object(make_project: MakeProjec
             assert project.last.action == "defer"
             project.compile("k.o")
         real = {**env, "PATH": SYSTEM_PATH}
-        words = [*(f"{k}={v}" for k, v in real.items()), sccache, "g++", "-c", "blob/k.cpp", "-o", "r.o"]
-        project.ok("env", "-i", *words)
+        words = (f"{k}={v}" for k, v in real.items())
+        project.ok("env", "-i", *words, sccache, "g++", "-c", "blob/k.cpp", "-o", "r.o")
         assert "k()" in project.ok("nm", "-C", "r.o")
     finally:
         project.run(sccache, "--stop-server")

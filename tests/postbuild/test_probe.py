@@ -681,7 +681,7 @@ def test_a_kernel_of_which_a_header_declares_the_instance_is_no_function(tmp_pat
     compiler = shutil.which("nvcc" if toolchain == "cuda" else "clang++-19")
     if compiler is None or (toolchain == "rocm" and not Path("/usr/include/hip/hip_runtime.h").exists()):
         pytest.skip(f"no compiler for {toolchain}")
-    flags = ("-device-entity-has-hidden-visibility=false", "-static-global-template-stub=false")
+    flags: tuple[str, ...] = ("-device-entity-has-hidden-visibility=false", "-static-global-template-stub=false")
     if toolchain == "rocm":
         flags = ("-x", "hip", "--rocm-path=/usr", "-nogpulib", "-D__HIP_PLATFORM_AMD__=1", "--offload-arch=gfx90a")
     bench = Bench(tmp_path, (compiler, *flags), toolchain, ".cu")

@@ -137,7 +137,7 @@ class Host:
         argv = [sys.executable, "-m", "lazyck.remote.helper", "entry", "--key", key, "--name", name, "--cache",
                 str(self.cache), *words]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": python_path(), **self.env, **(env or {})}
-        process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=theirs)
+        process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=theirs.fileno())
         theirs.close()
         return Runtime(cwd, process, ours)
 

@@ -279,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _unpack(self, body: bytes) -> None:
         import gzip
 
-        self._say(200, gzip.compress(b"[" * (50 << 20)), **{"Content-Encoding": "gzip"})
+        self._say(200, gzip.compress(b"[" * (50 << 20)), None, **{"Content-Encoding": "gzip"})
 
 
 @contextmanager

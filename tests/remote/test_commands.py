@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bundles import Bundle, build, entries, make_bundle
@@ -53,14 +55,16 @@ def bundle(compiled: tuple[Bundle, Path], cache: Path) -> Bundle:
     return compiled[0]
 
 
-def said(lazyck: Lazyck, *words: str | Path, status: int = 0, **env: str) -> str:
+def said(lazyck: Lazyck, *words: str | Path, status: int = 0, env: Mapping[str, str] | None = None) -> str:
     done = lazyck("cache", *words, env=env)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr  # type: ignore[no-any-return]
+    return done.stdout + done.stderr
 
 
-def as_json(lazyck: Lazyck, *words: str | Path, status: int = 0, **env: str) -> dict:  # type: ignore[type-arg]
+def as_json(
+    lazyck: Lazyck, *words: str | Path, status: int = 0, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     done = lazyck("cache", *words, "--json", env=env)
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -92,16 +96,16 @@ def test_what_is_pushed_can_be_pulled_and_is_a_hit(lazyck: Lazyck, bundle: Bundl
 
 def test_what_is_there_is_not_transferred_again(lazyck: Lazyck, bundle: Bundle, cache: Path, hostile: Hostile) -> None:
     env = {"LAZYCK_REMOTE": f"{hostile.url}|trusted"}
-    assert "2 entries" in said(lazyck, "push", "t*", **env)
-    done = as_json(lazyck, "push", **env)
+    assert "2 entries" in said(lazyck, "push", "t*", env=env)
+    done = as_json(lazyck, "push", env=env)
     assert ([n.split("/")[2][:3] for n in done["pushed"]], done["there"]) == (["one"], 2)
     hostile.asked.clear()
-    done = as_json(lazyck, "push", **env)
+    done = as_json(lazyck, "push", env=env)
     assert (done["pushed"], done["there"]) == ([], 3)
     assert sorted(method for method, _ in hostile.asked) == ["GET"] * 3 + ["HEAD"] * 3
     entries(cache)["gfx942/one"].unlink()
     hostile.asked.clear()
-    done = as_json(lazyck, "pull", "--manifest", bundle.file, **env)
+    done = as_json(lazyck, "pull", "--manifest", bundle.file, env=env)
     assert ([n.split("/")[2][:3] for n in done["pulled"]], done["there"]) == (["one"], 2)
     assert [method for method, _ in hostile.asked] == ["GET", "GET"]
 
@@ -159,7 +163,7 @@ def test_what_is_pulled_must_be_signed_and_whole(
 ) -> None:
     said(lazyck, "push", "one")
     env = {"LAZYCK_REMOTE": str(shared), "LAZYCK_SIGN_KEY": str(key[0])}
-    said(lazyck, "push", "two", **env)
+    said(lazyck, "push", "two", env=env)
     # Signed, and not what the runtime would load: only its own digest tells.
     bad = entries(cache)["gfx942/three"]
     data = bytearray(bad.read_bytes())
@@ -188,14 +192,14 @@ def test_a_remote_that_is_down_ends_it_soon_and_leaves_the_rest(
     hostile.mood = "stall"
     env = {"LAZYCK_REMOTE": f"{hostile.url}|trusted", "LAZYCK_REMOTE_TIMEOUT": "0.5"}
     began = time.monotonic()
-    text = said(lazyck, "push", status=1, **env)
+    text = said(lazyck, "push", status=1, env=env)
     assert "no answer within 0.5 s" in text and "3 left" in text
     shutil.rmtree(cache)
-    text = said(lazyck, "pull", "--manifest", bundle.file, status=1, **env)
+    text = said(lazyck, "pull", "--manifest", bundle.file, status=1, env=env)
     assert "3 left" in text
     assert time.monotonic() - began < 6
     hostile.mood = ""  # and is asked again at once, whatever was remembered
-    assert "3 in no remote" in said(lazyck, "pull", "--manifest", bundle.file, **env)
+    assert "3 in no remote" in said(lazyck, "pull", "--manifest", bundle.file, env=env)
 
 
 def test_a_cache_that_others_can_write_gets_nothing(lazyck: Lazyck, bundle: Bundle, cache: Path, shared: Path) -> None:
@@ -209,10 +213,10 @@ def test_a_cache_that_others_can_write_gets_nothing(lazyck: Lazyck, bundle: Bund
 def test_without_a_remote_or_one_to_write_it_says_what_to_set(
     lazyck: Lazyck, bundle: Bundle, shared: Path, tmp_path: Path
 ) -> None:
-    assert "set LAZYCK_REMOTE" in said(lazyck, "push", status=2, LAZYCK_REMOTE="")
-    text = said(lazyck, "push", status=1, LAZYCK_REMOTE=str(shared))
+    assert "set LAZYCK_REMOTE" in said(lazyck, "push", status=2, env={"LAZYCK_REMOTE": ""})
+    text = said(lazyck, "push", status=1, env={"LAZYCK_REMOTE": str(shared)})
     assert "no tier of LAZYCK_REMOTE may be written" in text and "LAZYCK_SIGN_KEY" in text
-    assert "no tier" in said(lazyck, "push", status=1, LAZYCK_REMOTE=f"{shared}|trusted|read-only")
+    assert "no tier" in said(lazyck, "push", status=1, env={"LAZYCK_REMOTE": f"{shared}|trusted|read-only"})
 
 
 def test_keygen_makes_a_private_file_and_prints_what_trust_takes(lazyck: Lazyck, tmp_path: Path, shared: Path) -> None:
@@ -228,7 +232,7 @@ def test_an_interrupted_pull_leaves_whole_entries_and_nothing_else(
     lazyck: Lazyck, bundle: Bundle, hostile: Hostile, cache: Path
 ) -> None:
     env = {"LAZYCK_REMOTE": f"{hostile.url}|trusted", "LAZYCK_REMOTE_TIMEOUT": "0.8"}
-    said(lazyck, "push", **env)
+    said(lazyck, "push", env=env)
     shutil.rmtree(cache)
     hostile.mood, hostile.only = "stall", "cas/"
     hostile.asked.clear()
@@ -251,7 +255,7 @@ def test_an_interrupted_pull_leaves_whole_entries_and_nothing_else(
     assert not list((cache / ".staging").iterdir())
     assert not entries(cache)
     hostile.mood = ""
-    assert "3 entries" in said(lazyck, "pull", "--manifest", bundle.file, **env)
+    assert "3 entries" in said(lazyck, "pull", "--manifest", bundle.file, env=env)
 
 
 def test_a_missing_library_is_named_with_the_line_that_installs_it(

@@ -207,7 +207,7 @@ def test_one_is_made_after_what_calls_wait_for(lib: LazyLibrary) -> None:
 
 @pytest.mark.parametrize("more", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_PREAMBLES": "0"}, {"LAZYCK_LAUNCHER": "env"}])
 def test_first_calls_make_none_where_it_would_cost_them_or_was_forbidden(
-    lib: LazyLibrary, more: Mapping[str, str]
+    lib: LazyLibrary, more: dict[str, str]
 ) -> None:
     assert lib.call(lib.program(CALL_ALL), env=BACKGROUND | more).stdout == RIGHT
     assert "pch" not in lib.calls.read_text()

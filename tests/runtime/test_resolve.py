@@ -43,9 +43,8 @@ def make(tmp_path: Path, objects_dir: Path, machine: Machine) -> Make:
     def build(directory: str = "lib", **changes: object) -> LazyLibrary:
         where = tmp_path / directory
         where.mkdir()
-        arguments = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS}
-        arguments |= {"machine": machine, **changes}
-        return build_lazy_library(where, objects_dir, **arguments)  # type: ignore[arg-type]
+        plain = {"blobs": BLOBS, "main": MAIN, "header": HEADER, "symbols": SYMBOLS, "machine": machine}
+        return build_lazy_library(where, objects_dir, **{**plain, **changes})  # type: ignore[arg-type]
 
     return build
 

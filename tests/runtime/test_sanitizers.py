@@ -14,7 +14,7 @@ import test_record
 import test_remote
 from bundles import archive_sources
 from lazylib import CXX, LazyLibrary, build_lazy_library
-from support import HERE
+from support import HERE, wait_until
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
 PROGRAM = r"""
@@ -78,7 +78,7 @@ def test_runtime_is_clean_under(tmp_path: Path, objects_dir: Path, sanitizer: st
         done = lib.call(program, env={**remote, "LAZYCK_CACHE_DIR": str(tmp_path / host)})
         assert (done.returncode, "Sanitizer" in done.stderr) == (0, False), done.stderr
         assert lib.compiles("add") + lib.compiles("sub") - before == expected
-        test_remote.wait_until(lambda: not test_remote.helpers(tmp_path))
+        wait_until(lambda: not test_remote.helpers(tmp_path))
 
 
 def unpacking_by_threads_and_processes(lib: LazyLibrary) -> None:

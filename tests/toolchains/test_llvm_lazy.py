@@ -30,8 +30,8 @@ def call(library: Path, *names: str, **env: str) -> subprocess.CompletedProcess[
 def to_bitcode(kind: str, project: Path) -> None:
     """Every module of the project as bitcode in place of its text."""
     for source in (project / "blob").iterdir():
-        argv = [compiler(kind, project.parent), "-w", "-emit-llvm", "-c", source, "-o", source.with_suffix(".bc")]
-        subprocess.run(argv, check=True)
+        made = source.with_suffix(".bc")
+        subprocess.run([compiler(kind, project.parent), "-w", "-emit-llvm", "-c", source, "-o", made], check=True)
         source.unlink()
 
 
@@ -57,7 +57,10 @@ def test_a_library_of_ir_is_lazy(kind: str, form: str, lazyck: Lazyck, tmp_path:
     assert [r["toolchain"] for r in shown["recipes"]] == ["llvm"]
     first = call(library, "add3", "data", "initialized", "quiet")
     assert first.stdout == "8 42 12 8\n", first.stderr
-    cached = lambda: sorted(p.stem.split("-")[0] for p in (tmp_path / "lazyck-cache").rglob("*.so"))  # noqa: E731
+
+    def cached() -> list[str]:
+        return sorted(p.stem.split("-")[0] for p in (tmp_path / "lazyck-cache").rglob("*.so"))
+
     assert cached() == ["add3"]
     # a blob that calls blobs, which call the library
     assert call(library, "chain", "other_name").stdout == "1600 10\n"
@@ -151,7 +154,7 @@ def test_doctor_says_which_compiler_of_ir_works(lazyck: Lazyck, tmp_path: Path) 
 
     def asked(path: str) -> dict[str, Any]:
         report = json.loads(lazyck("doctor", "--json", env={"PATH": path}).stdout)
-        return next(t for t in report["toolchains"] if t["name"] == "llvm")  # type: ignore[no-any-return]
+        return next(t for t in report["toolchains"] if t["name"] == "llvm")
 
     without_clang = asked(f"{tmp_path}/bin:{program.parent}")
     assert without_clang["usable"] and without_clang["compiler"] == [str(program)]

@@ -97,7 +97,7 @@ def test_archs_in_all_spellings_of_nvcc_are_read_and_left_out(line: str, archs: 
 
 
 def test_words_of_option_variables_are_words_of_the_command() -> None:
-    env = (
+    env: tuple[tuple[str, str], ...] = (
         ("CPATH", "/x"),
         ("NVCC_APPEND_FLAGS", '-arch=sm_80 -DA="b c" -DQ=it\\\'s'),
         ("NVCC_PREPEND_FLAGS", "-O1 -DP"),
@@ -229,7 +229,10 @@ def test_a_cuda_blob_follows_the_library_s_runtime(tmp_path: Path, tool: str, li
 def test_a_recipe_compiles_links_and_loads(tmp_path: Path) -> None:
     (tmp_path / "main.cpp").write_text("int helper() { return 41; }\n")
     (tmp_path / "k.cpp").write_text("int helper();\nint k() { return helper() + 1; }\n")
-    run = lambda *argv: subprocess.run(argv, cwd=tmp_path, check=True)  # noqa: E731
+
+    def run(*argv: str) -> None:
+        subprocess.run(argv, cwd=tmp_path, check=True)
+
     run("g++", "-shared", "-fPIC", "main.cpp", "-o", "libmain.so")
     first = ("/usr/bin/g++", "-O1", "-fvisibility=hidden", "-Wall", "-Werror")
     run(*HOST.recipe_words(first), "-c", "k.cpp", "-o", "k.o")

@@ -16,7 +16,7 @@ def compiled(once: Once, name: str) -> Path:
 
     def make(where: Path) -> Path:
         made = where / f"{name}.so"
-        words = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", TESTS / f"{name}.cpp", "-o", made]
+        words = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", f"{TESTS / name}.cpp", "-o", str(made)]
         subprocess.run(words, check=True)
         return made
 

@@ -128,17 +128,23 @@ def test_the_only_kernel_of_a_source_is_compiled_as_its_source_is(lazy: Built, h
     assert [line.split()[0] for line in lines] == ["host", "whole"]
 
 
+def data_of(image: ELFFile, name: str) -> bytes:
+    section = image.get_section_by_name(name)
+    assert section is not None, name
+    return section.data()
+
+
 def code_of(built: Built, name: str) -> list[bytes]:
     """The machine code and the constants of blob `name`'s entry: the host's, and those of each code object in it."""
     (entry,) = [p for p in built.units if p.name.rpartition("-")[0] == name]
     with entry.open("rb") as f:
         image = ELFFile(f)
-        found = [image.get_section_by_name(".text").data()]
-        bundle = image.get_section_by_name(".hip_fatbin").data()
+        found = [data_of(image, ".text")]
+        bundle = data_of(image, ".hip_fatbin")
     at = bundle.find(b"\x7fELF")
     while at >= 0:
         object_file = ELFFile(io.BytesIO(bundle[at:]))
-        found += [object_file.get_section_by_name(n).data() for n in (".text", ".rodata")]
+        found += [data_of(object_file, n) for n in (".text", ".rodata")]
         at = bundle.find(b"\x7fELF", at + 4)
     assert len(found) > 1
     return found

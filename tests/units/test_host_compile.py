@@ -52,7 +52,7 @@ def started(tmp_path: Path, program: Path) -> Started:
 
 def test_it_has_all_stubs(started: Started, tmp_path: Path) -> None:
     process = started(MANY, "")
-    assert process.communicate(timeout=200) == (None, "") and process.returncode == 0
+    assert process.communicate(timeout=200)[1] == "" and process.returncode == 0
     assert (tmp_path / "made.o").read_bytes().count(b"kernelILi39EEEvPf") > 0
 
 
