@@ -221,8 +221,8 @@ def test_a_name_that_fits_nothing_is_an_error_with_the_nearest(
 ) -> None:
     names = tmp_path / "names"
     names.write_text("fwd_a\nfwd_aa\n")
-    words = {"argument": ["fwd_a", "fwd_aa"], "pattern": ["fwd_a", "fwdd_*"], "list": ["--blob-list", names]}[way]
-    done = lazyck("prebuild", "build", "--manifest", bundle.file, *words)
+    words = {"argument": "fwd_a fwd_aa", "pattern": "fwd_a fwdd_*", "list": f"--blob-list {names}"}[way]
+    done = lazyck("prebuild", "build", "--manifest", bundle.file, *words.split())
     assert done.returncode == 1
     assert ("fwd_aa (did you mean fwd_a?)" if way != "pattern" else "fwdd_*") in done.stderr
     assert bundle.compiled() == []
