@@ -127,7 +127,7 @@ def test_commands_and_runtime_judge_values_alike(
     variable: str, good: list[str], bad: list[str], bundle: Bundle, rt_tool: Path
 ) -> None:
     def runtime_takes(value: str) -> bool:
-        argv = [rt_tool, "path", "--quiet", "--from", bundle.file]
+        argv: list[str | Path] = [rt_tool, "path", "--quiet", "--from", bundle.file]
         done = subprocess.run(argv, env={**os.environ, variable: value}, capture_output=True, text=True)
         assert done.returncode == 0 or variable in done.stderr
         return done.returncode == 0
