@@ -19,6 +19,8 @@ COLUMNS = 10  # and one more for kernels
 _VERSION = re.compile(r"# lazyck profile (\d+)\b")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*|")
 _MERGED = "merged"  # what stands for the process in a merged line: its figures are those of several
+# What no blob's name, path or pattern holds, and lines of most other files do.
+_NO_NAME = re.compile(r"[:$(){}\"'`;<>|&]")
 _REMEDY = "give a file that LAZYCK_RECORD named, one of `lazyck profile merge`, or a list of names"
 
 
@@ -107,6 +109,10 @@ def decode(data: bytes, where: str) -> Profile:
             use = _decode_row(line) if is_ended else None  # what lacks its end may lack a digit too
             lines.append(Line(line, use, is_torn=use is None))
         elif name := line.split("\t")[0].strip():
+            if not is_recorded and _NO_NAME.search(name):
+                raise FormatError(
+                    f"{where}: neither a profile nor a list of blobs: {visible(name)!r} is not the name of one", _REMEDY
+                )
             names += 1
             lines.append(Line(line, Use(name, order=names)))
         else:

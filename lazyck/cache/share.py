@@ -12,7 +12,7 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.cache.entries import read_entries
 from lazyck.cache.transfer import Item, Reporter
-from lazyck.errors import FormatError, UsageError
+from lazyck.errors import FormatError, LazyckError, UsageError
 from lazyck.manifest import Manifest
 from lazyck.prebuild import names
 from lazyck.prebuild.entries import Entry
@@ -44,7 +44,7 @@ def items_of(found: Sequence[Entry]) -> list[Item]:
 
 
 def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[Item]:
-    """The entries of the cache, whichever libraries', whose blobs fit. Raises `UsageError` for a pattern that fits
+    """The entries of the cache, whichever libraries', whose blobs fit. Raises `LazyckError` for a pattern that fits
     none."""
     wanted = {(library, u.blob) for p in profiles for u in p.uses for library in (u.library, abi.PROGRAMS)}
     unused = set(patterns)
@@ -56,7 +56,8 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
             with contextlib.suppress(FormatError, OSError):  # damaged: `cache verify` says so
                 items.append(Item(EntryName.of_file(cache, e.path), e.path))
     if unused:
-        raise UsageError(f"no entry of {cache} is of a blob {sorted(unused)[0]!r}", "`lazyck cache list` has the names")
+        problem = f"no entry of {cache} is of a blob {sorted(unused)[0]!r}"
+        raise LazyckError(problem, "`lazyck cache list` has the names")
     return items
 
 

@@ -293,16 +293,28 @@ def test_on_error_abort_ends_the_process(lib: LazyLibrary) -> None:
     assert "cannot compile blob 'add'" in done.stderr
 
 
-def test_disabled_jit_names_the_command_that_builds_the_entry(lib: LazyLibrary) -> None:
-    program = lib.program(CALL_CAUGHT)
-    done = lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"})
+CALL_FORBIDDEN = CALL_CAUGHT.replace("try {", "lazyck_forbid_jit(1); try {").replace(
+    '#include "error.hpp"', '#include "error.hpp"\n#include "lazyck.h"'
+)
+
+
+@pytest.mark.parametrize("by", ["LAZYCK_DISABLE_JIT", "the program (lazyck_forbid_jit)"])
+def test_a_forbidden_compile_is_an_error_with_the_command_that_makes_up_for_it(make: Make, by: str) -> None:
+    lib = make("with blanks")
+    is_variable = by == "LAZYCK_DISABLE_JIT"
+    program = lib.program(CALL_CAUGHT if is_variable else CALL_FORBIDDEN)
+    env = {"LAZYCK_DISABLE_JIT": "1"} if is_variable else {}
+    done = lib.call(program, env=env)
     assert done.returncode == 3
-    assert f"lazyck prebuild build --manifest {lib.library}" in done.stdout
-    assert done.stdout.rstrip().endswith(" add")
+    assert f"and {by} forbids compiling it" in done.stdout
     assert lib.compiles() == 0
     assert not lib.cache.exists()
-    assert lib.call(program).returncode == 0
-    assert lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"}).stdout == "8\n"
+    line = done.stdout.partition("to build it: ")[2]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    pasted = lib.call("sh", "-c", line, env={**env, "PATH": path, "LAZYCK_CACHE_DIR": ""})
+    assert pasted.returncode == 0, pasted.stderr
+    assert lib.compiles() == 1
+    assert lib.call(program, env=env).stdout == "8\n"
 
 
 @pytest.mark.parametrize("disposition", ["SIG_IGN", "reaper"])

@@ -23,7 +23,7 @@ LATE_PROJECT = TESTS / "gpu" / "programs" / "late"
 ARCH = "arch=compute_80,code=sm_80"
 CALLS = ("ordinary", "double", "triple", "look up", "copy", "attribute", "reversed")
 NO_DEVICE = 100  # cudaErrorNoDevice
-FORBIDDEN = "LAZYCK_DISABLE_JIT forbids compiling it"
+FORBIDDEN = "forbids compiling it"
 # `call` in a process: what the call returns, or what it throws
 CALL = """
 import ctypes, subprocess

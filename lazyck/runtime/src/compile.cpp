@@ -227,7 +227,8 @@ class Compilation {
         if (!outcome.has_started) {
             const bool is_launcher = !m_request.launcher.empty() && argv[0] == m_request.launcher[0];
             fail_here(reason + (is_launcher
-                                    ? "; " LAZYCK_ENV_LAUNCHER " names it: install it, or unset that variable"
+                                    ? "; it is the launcher that " LAZYCK_ENV_LAUNCHER
+                                      " or --launcher names: install it, or do without"
                                     : "; install that compiler, or fill the cache ahead of time with `lazyck prebuild "
                                       "build`"),
                       "");

@@ -18,6 +18,7 @@
 #include "files.h"
 #include "lazyck_abi.h"
 #include "lock.h"
+#include "machine.h"
 #include "messages.h"
 #include "places.h"
 #include "preamble.h"
@@ -701,12 +702,14 @@ void Store::bound(Cache& cache) {
 void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const {
     const EntryLookup found = look_up_entry(cache, key, {});
     Strings command = {"lazyck", "prebuild", "build", "--manifest", m_places.library};
-    if (!key.archs.empty()) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
+    const bool is_for_gpus = !key.archs.empty() && key.archs != Strings{machine_name(key.machine)};
+    if (is_for_gpus) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
              cache.root() + (m_config.has_remote ? "' and in the remote caches, and " : "', and ") +
-             LAZYCK_ENV_DISABLE_JIT " forbids compiling it\n  looked for: " + cache.entry_path(key) +
+             (m_config.is_jit_disabled ? LAZYCK_ENV_DISABLE_JIT : "the program (lazyck_forbid_jit)") +
+             " forbids compiling it\n  looked for: " + cache.entry_path(key) +
              "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),
          {blob.name, "", ""});
 }
