@@ -21,6 +21,7 @@ def test_wheel_is_pure_python_and_carries_the_sources_of_runtime_and_shim(tmp_pa
         f"lazyck/{p.relative_to(REPOSITORY / 'lazyck')}" for p in (REPOSITORY / "lazyck").rglob("*") if p.is_file()
     }
     wanted = {n for n in shipped if not n.endswith(".pyc")}
+    wanted |= {f"lazyck/docs/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
     assert wanted <= set(names), sorted(wanted - set(names))
     assert not [n for n in names if n.endswith((".so", ".o")) or n.startswith(("tests", "examples"))]
 

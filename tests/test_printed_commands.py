@@ -14,6 +14,7 @@ from bundles import Bundle, make_bundle
 from support import REPOSITORY, Lazyck
 
 from lazyck.cli import cli
+from lazyck.commands.help import topics
 
 PACKAGE = REPOSITORY / "lazyck"
 IN_BACKQUOTES = re.compile(r"`(lazyck [^`]*)`")
@@ -21,11 +22,14 @@ STATUSES = {"0", "1", "2", "130", "the build's"}
 
 
 def strings_of(path: Path) -> Iterator[str]:
-    """The texts in a source that may reach a user: its string literals, with `{}` for what is filled in."""
+    """The texts in a source that may reach a user: its string literals, with `{}` for what is filled in. Of docstrings
+    those of commands do."""
     text = path.read_text()
     if path.suffix == ".py":
         tree = ast.parse(text)
         inner = {id(v) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for v in node.values}
+        if path.parent.name != "commands":
+            inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)
@@ -71,6 +75,13 @@ def test_every_command_that_a_text_names_is_one() -> None:
         options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)} | {"--help", "--version"}
         unknown = [w for w in rest if w.startswith("-") and w != "--" and w.partition("=")[0] not in options]
         assert not unknown, f"{file}: `{line}` has {unknown}"
+        assert command.name != "help" or not rest or rest[0] in {*topics(), "TOPIC", "{}"}, f"{file}: `{line}`"
+
+
+def test_no_text_sends_a_user_to_a_file_that_is_not_installed() -> None:
+    said = [text for path in PACKAGE.rglob("*") if path.suffix in (".py", ".c", ".cpp") for text in strings_of(path)]
+    hints = [text for text in said if "docs/" in text and ".md" in text and "\n" not in text]
+    assert not hints
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
     # What first calls remember of tiers that were down is not for a user who asks now.
     remote = Remote.from_environment(env, None, listener, remembers=False)
     if remote is None:
-        raise UsageError("no remote", f"set {abi.ENV_REMOTE} (docs/remote.md)")
+        raise UsageError("no remote", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
     for place in remote.places:
         place.open()
     return remote

@@ -47,7 +47,7 @@ def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str
     if number:
         lines.append(
             f"  {number} differences, each a fault of lazyck: please report it. A source that is behind one can be "
-            "left out of --blobs; it is then compiled ahead of time. docs/check.md says more of each kind"
+            "left out of --blobs; it is then compiled ahead of time. `lazyck help check` says more of each kind"
         )
     else:
         lines.append("  the same as ahead of time")

@@ -22,7 +22,7 @@ from lazyck.remote.sign import Keys, read_signer, read_trusted
 from lazyck.remote.store import UNKNOWN_SIZE
 from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
 
-_HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trusted (docs/remote.md)"
+_HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trusted (`lazyck help remote`)"
 
 _ABSENT = "there are no such contents"
 

@@ -130,5 +130,5 @@ def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | 
     return found
 
 
-def _wrong(number: int, why: str, hint: str = "write URL|attribute|…,URL|… (docs/remote.md)") -> UsageError:
+def _wrong(number: int, why: str, hint: str = "write URL|attribute|…,URL|… (`lazyck help remote`)") -> UsageError:
     return UsageError(f"{abi.ENV_REMOTE}, tier {number}: {why}", hint)

@@ -72,7 +72,7 @@ def test_a_client_is_refused_that_has_no_certificate_or_another_authoritys(
     remote = {"LAZYCK_REMOTE": cluster.remote}
     none = lazyck(*words, env=remote)
     assert (none.returncode, "dask's configuration names no certificates" in none.stderr) == (2, True), none.stderr
-    assert "ca-file, client.cert and client.key (docs/scale.md)" in none.stderr
+    assert "ca-file, client.cert and client.key (`lazyck help scale`)" in none.stderr
     # it believes the scheduler, which does not believe it
     foreign = lazyck(*words, env={**remote, **others.settings(authority=ours.certificate)})
     assert (foreign.returncode, "no scheduler answers there" in foreign.stderr) == (1, True), foreign.stderr
@@ -126,7 +126,7 @@ def test_a_scheduler_elsewhere_without_tls_is_warned_of(
         cluster.stop()
     assert done.returncode == 0, done.stderr
     assert (OPEN in done.stderr) == (protocol == "tcp"), done.stderr
-    assert ("use TLS and dask+tls:// (docs/scale.md)" in done.stderr) == (protocol == "tcp")
+    assert ("use TLS and dask+tls:// (`lazyck help scale`)" in done.stderr) == (protocol == "tcp")
 
 
 def test_loopback_is_not_on_anybodys_way(lazyck: Lazyck, cluster: Cluster, bundle: Bundle) -> None:

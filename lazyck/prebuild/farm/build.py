@@ -90,7 +90,7 @@ def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
     if remote is None:
         raise UsageError(
             f"--executor: {abi.ENV_REMOTE} is not set, and what the workers make comes back by that cache",
-            f"set {abi.ENV_REMOTE}=URL to one that they can write and this machine can read (docs/remote.md)",
+            f"set {abi.ENV_REMOTE}=URL to one that they can write and this machine can read (`lazyck help remote`)",
         )
     return remote
 
@@ -211,7 +211,9 @@ class Farm:
             return
         told = [f"  {visible(address)}: {why}" for address, why in sorted(crew.refused.items())]
         text = "all workers of the cluster are refused:" if told else "the cluster has no workers"
-        raise BuildError("\n".join([text, *told]), "start workers that have the library's toolchain (docs/scale.md)")
+        raise BuildError(
+            "\n".join([text, *told]), "start workers that have the library's toolchain (`lazyck help scale`)"
+        )
 
     def _give(self, client: Any, crew: Crew, digest: str) -> None:
         run = self._run

@@ -22,7 +22,7 @@ _SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 _CONNECT_SECONDS = 20
 # Results are asked for as what cannot run code. dask heeds that for answers only: guard.py sees to the rest.
 _DESERIALIZERS = ("msgpack", "error")
-_TLS_HINT = "set dask's distributed.comm.tls: ca-file, client.cert and client.key (docs/scale.md)"
+_TLS_HINT = "set dask's distributed.comm.tls: ca-file, client.cert and client.key (`lazyck help scale`)"
 
 
 def scheduler_address(executor: str) -> str:
@@ -50,7 +50,7 @@ def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, 
     if is_in_the_open(address, _find_peer(executor, address)):
         say(
             f"--executor {executor} is not encrypted: whoever is on the way can read and change orders and answers, and"
-            " run code on the workers; use TLS and dask+tls:// (docs/scale.md)"
+            " run code on the workers; use TLS and dask+tls:// (`lazyck help scale`)"
         )
     # no message may name a module to import
     no_imports = import_module("dask").config.set({"distributed.scheduler.allowed-imports": []})
@@ -122,7 +122,7 @@ def _no_scheduler(executor: str, address: str, e: BaseException) -> LazyckError:
     why = f"{e}: {e.__cause__}" if e.__cause__ else str(e)
     return BuildError(
         f"--executor {executor}: no scheduler answers there: {visible(why)}",
-        "is it one with TLS, and are its certificates of the same ca-file? (docs/scale.md)"
+        "is it one with TLS, and are its certificates of the same ca-file? (`lazyck help scale`)"
         if is_refused
-        else "start one by `dask scheduler`, and workers by `dask worker HOST:8786` (docs/scale.md)",
+        else "start one by `dask scheduler`, and workers by `dask worker HOST:8786` (`lazyck help scale`)",
     )

@@ -28,7 +28,7 @@ def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
     return settings, (
         f"{abi.ENV_REMOTE} has a password or token in its URL ({', '.join(secret)}), and stays on this machine: set"
         f" {abi.ENV_REMOTE} in each worker's own environment, or name a file that workers have, by |token-file=/PATH"
-        " (docs/scale.md)"
+        " (`lazyck help scale`)"
     )
 
 
