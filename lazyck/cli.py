@@ -12,10 +12,9 @@ from typing import NoReturn
 
 import click
 
-from lazyck import __version__, abi
+from lazyck import __version__, abi, terminal
 from lazyck.config import environment, environment_problems
 from lazyck.errors import LazyckError, of_unexpected
-from lazyck.visible import visible
 
 PACKAGE = Path(__file__).parent
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -102,7 +101,7 @@ def cli(context: click.Context) -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
     if context.invoked_subcommand != "config":  # which tells more of them
         for problem in environment_problems():
-            click.echo(f"lazyck: warning: {visible(problem)}", err=True)
+            terminal.warn(problem)
 
 
 def main() -> NoReturn:
@@ -111,7 +110,7 @@ def main() -> NoReturn:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)
     except LazyckError as e:
-        sys.stderr.write(f"lazyck: error: {e.render()}\n")
+        terminal.tell_error(e.render())
         sys.exit(e.exit_code)
     except click.UsageError as e:
         e.show()
@@ -128,5 +127,5 @@ def main() -> NoReturn:
     except Exception as e:  # no traceback reaches a user who did not ask for it
         if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
-        sys.stderr.write(f"lazyck: error: {of_unexpected(e).render()}\n")
+        terminal.tell_error(of_unexpected(e).render())
         sys.exit(1)

@@ -8,14 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lazyck import abi
-from lazyck.config import environment
+from lazyck.terminal import is_quiet
 
 FIRST = 2.0  # seconds until the first line
 INTERVAL = 30.0  # seconds between lines where they do not replace each other
 _REDRAW = 1.0
 _WIPE = "\r\x1b[K"
-_QUIET = frozenset({"error", "warn"})  # levels of LAZYCK_LOG that leave out such lines
 
 
 @contextmanager
@@ -25,7 +23,7 @@ def saying(what: str) -> Iterator[None]:
     On a terminal that is a line which renews itself and goes away at the end, elsewhere one every half minute and one
     when it is done. A block within such a block speaks in its place. LAZYCK_LOG=warn silences it.
     """
-    if environment().get(abi.ENV_LOG) in _QUIET:
+    if is_quiet():
         yield
         return
     speaker = _Speaker(what)

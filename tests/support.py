@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 import pickle
 import platform
+import pty
 import shutil
+import struct
 import subprocess
+import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +25,23 @@ Made = TypeVar("Made")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
+
+
+def on_terminal(*words: str | Path, columns: int = 80, **env: str) -> tuple[int, str]:
+    """The status of a `lazyck` command whose stderr is a terminal of so many columns (0: it does not know), and what
+    it wrote there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    argv = [sys.executable, "-m", "lazyck", *map(str, words)]
+    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", **env}
+    process = subprocess.Popen(argv, env=full, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # of a terminal that nobody writes to any more
+        while part := os.read(ours, 65536):
+            seen += part
+    os.close(ours)
+    return process.wait(), seen.decode()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.remote import EntryName
+from lazyck.terminal import is_quiet
 from lazyck.visible import visible
 
 _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
@@ -126,8 +127,9 @@ class Bar:
 class Lines:
     """For logs: a line every few seconds at most."""
 
-    def __init__(self, stream: TextIO, total: int) -> None:
+    def __init__(self, stream: TextIO, total: int, *, shows: bool = True) -> None:
         self._stream = stream
+        self._shows = shows
         self._total = total
         self._count = self._bytes = 0
         self._lock = threading.Lock()
@@ -138,7 +140,7 @@ class Lines:
         self._bytes += outcome.bytes
 
     def show(self) -> None:
-        if time.monotonic() >= self._next:
+        if self._shows and time.monotonic() >= self._next:
             self._next = time.monotonic() + _PLAIN_INTERVAL
             self.note(f"lazyck: [{self._count}/{self._total}] {show_size(self._bytes)}")
 
@@ -169,7 +171,9 @@ class Quiet:
 
 def reporter(total: int) -> Reporter:
     """The one that suits stderr."""
-    return Bar(sys.stderr, total) if sys.stderr.isatty() else Lines(sys.stderr, total)
+    if sys.stderr.isatty() and not is_quiet():
+        return Bar(sys.stderr, total)
+    return Lines(sys.stderr, total, shows=not is_quiet())
 
 
 def render(outcome: Outcome, seconds: float, dry_run: bool) -> str:

@@ -14,11 +14,13 @@ from lazyck import abi, aiter, build, toolchains
 from lazyck.check.library import Request
 from lazyck.commands.check import parse_sample
 from lazyck.commands.check import run as run_check
+from lazyck.commands.quiet import QUIET
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
 from lazyck.postbuild.quick import quick
 from lazyck.project_file import read_project
 from lazyck.settings import BuildSettings, load_settings
+from lazyck.terminal import is_quiet, warn
 
 
 @click.group("build")
@@ -121,6 +123,7 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     metavar="N|SECONDSs",
     help="Check, but compile so many blobs only, or for so long: 40, 90s, 10m.",
 )
+@QUIET
 @click.option("--verbose", is_flag=True, help="Say what each step does.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def full_command(
@@ -159,10 +162,7 @@ def full_command(
         commands = aiter.commands(aiter_dir, env)
         blobs = blobs or aiter.BLOBS
         for lock in aiter.locks(aiter_dir, env):
-            click.echo(
-                f"lazyck: warning: {lock} is there: aiter waits for whoever made it; remove it if that build is dead",
-                err=True,
-            )
+            warn(f"{lock} is there: aiter waits for whoever made it; remove it if that build is dead")
         extra.update(aiter.environment(ck_tile_bf16))
     elif ck_tile_bf16 is not None:
         raise UsageError("--ck-tile-bf16 goes with --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
@@ -192,8 +192,11 @@ def full_command(
         require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
     )
     outcome = build.full(request, env)
-    if outcome.report:
-        click.echo(outcome.report, err=True)
+    report = outcome.report.splitlines()
+    if is_quiet() and outcome.status == 0:
+        report = [line for line in report if "warning: " in line]
+    if report:
+        click.echo("\n".join(report), err=True)
     if outcome.status == 0 and outcome.libraries and (check or check_sample):
         outputs = tuple(library.output for library in outcome.libraries)
         if not run_check(settings.tmp, outputs, Request(sample, settings.jobs, keeps=verbose), env, as_json=False):
@@ -204,6 +207,7 @@ def full_command(
 @group.command("quick")
 @click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
 @click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
+@QUIET
 @click.option("--verbose", is_flag=True, help="Say which command links.")
 def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
     """Compile only lazyck's runtime again and link again, reusing everything else.
@@ -217,6 +221,8 @@ def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> Non
             click.echo(f"lazyck: {line}", err=True)
 
     for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
+        if is_quiet():
+            continue
         if done.linked:
             click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
         else:

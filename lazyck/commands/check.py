@@ -15,9 +15,11 @@ from lazyck import abi
 from lazyck.check.ahead import Sample
 from lazyck.check.library import Request, check_library, directories
 from lazyck.check.report import render, to_json
+from lazyck.commands.quiet import QUIET
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
 from lazyck.settings import load_settings
+from lazyck.terminal import is_quiet, say
 
 
 def parse_sample(text: str) -> Sample:
@@ -33,14 +35,10 @@ def parse_sample(text: str) -> Sample:
 
 def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, str], *, as_json: bool) -> bool:
     """Check libraries of `tmp` and say what was found; whether all are the same. Raises `LazyckError`."""
-
-    def say(line: str) -> None:
-        click.echo(f"lazyck: {line}", err=True)
-
     found = [check_library(directory, request, env, say) for directory in directories(tmp, wanted)]
     if as_json:
         click.echo(json.dumps(to_json(found, env), indent=1))
-    else:
+    elif not is_quiet() or not all(c.is_same for c in found):
         click.echo(render(found, env, verbose=request.keeps), err=True)
     return all(c.is_same for c in found)
 
@@ -54,6 +52,7 @@ def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, 
     "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@QUIET
 @click.option("--verbose", is_flag=True, help="List everything, and keep what was made ahead of time.")
 @click.argument("libraries", nargs=-1, metavar="[LIB]...")
 def command(

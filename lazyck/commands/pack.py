@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lazyck.commands.prebuild import JOBS, blob_options, finish, parallel_compiles, read_known_costs, run, selection
+from lazyck.commands.quiet import QUIET
 from lazyck.config import environment
 from lazyck.errors import UsageError
 from lazyck.manifest import Manifest
@@ -18,6 +19,7 @@ from lazyck.prebuild.build import BuildOptions
 from lazyck.prebuild.entries import all_entries, tool
 from lazyck.prebuild.plan import make_plan
 from lazyck.quantities import counted, show_size
+from lazyck.terminal import is_quiet
 
 
 @click.command("pack")
@@ -42,6 +44,7 @@ from lazyck.quantities import counted, show_size
 @click.option("--per-arch", is_flag=True, help="One file for each arch, with the arch in its name.")
 @click.option("--no-build", is_flag=True, help="Do not compile what is not cached: an error then.")
 @JOBS
+@QUIET
 def command(
     manifest_file: Path,
     blob_list: tuple[str, ...],
@@ -98,7 +101,8 @@ def command(
         sizes = (
             f"{show_size(sum(i.source.stat().st_size for i in pack.items))}, packed {show_size(made.stat().st_size)}"
         )
-        click.echo(f"lazyck: {made}: {describe(pack, chosen.manifest)}, {sizes}")
+        if not is_quiet():
+            click.echo(f"lazyck: {made}: {describe(pack, chosen.manifest)}, {sizes}")
 
 
 def describe(pack: Pack, manifest: Manifest) -> str:

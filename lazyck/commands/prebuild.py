@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from lazyck import abi
+from lazyck.commands.quiet import QUIET
 from lazyck.config import cache_dir, environment, number
 from lazyck.costs import Costs, read_costs, write_shipped
 from lazyck.errors import BuildError, UsageError
@@ -23,6 +24,7 @@ from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.schedule import Fleet
 from lazyck.quantities import parse_size
+from lazyck.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
@@ -75,11 +77,6 @@ def selection(
     return names.select(manifest, given, every, kernels=kernels)
 
 
-def say(line: str) -> None:
-    """A line about what happens, for people."""
-    click.echo(f"lazyck: {line}", err=True)
-
-
 def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
     """--jobs, else LAZYCK_JOBS, else the cores that this process may use."""
     return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
@@ -129,6 +126,7 @@ def list_command(
 @group.command("build")
 @blob_options
 @JOBS
+@QUIET
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be compiled and about how long it takes; compile nothing."
 )

@@ -15,6 +15,7 @@ from lazyck.files import write_atomic
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.names import Names
 from lazyck.quantities import counted
+from lazyck.terminal import warn
 from lazyck.visible import visible
 
 FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
@@ -30,7 +31,7 @@ def read(path: Path) -> profile.Profile:
     """The profile; lines that a crash cut short are passed over, with a warning."""
     found = profile.read_profile(path)
     if found.torn:
-        click.echo(f"lazyck: warning: {path}: {counted(found.torn, 'line')} cut short, passed over", err=True)
+        warn(f"{path}: {counted(found.torn, 'line')} cut short, passed over")
     return found
 
 

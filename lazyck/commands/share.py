@@ -14,11 +14,13 @@ import click
 from lazyck.cache import entries, pull, push, transfer
 from lazyck.cache.share import Share, items_of, local_items, select_blobs
 from lazyck.cache.transfer import Outcome
+from lazyck.commands.quiet import QUIET
 from lazyck.config import environment
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.entries import Entry, all_entries, tool
 from lazyck.profile import Profile, read_profile
 from lazyck.remote.sign import make_key, read_signer
+from lazyck.terminal import is_quiet
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)
@@ -40,6 +42,7 @@ def share_options(command: F) -> F:
         ),
         click.option("--dry-run", is_flag=True, help="Name what would be transferred; transfer nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        QUIET,
         click.argument("blobs", nargs=-1, metavar="[BLOB]..."),
     ]  # fmt: skip
     for decorate in reversed(decorators):
@@ -136,6 +139,7 @@ def _finish(outcomes: Sequence[Outcome], began: float, dry_run: bool, as_json: b
         click.echo(json.dumps(rows[0] if len(rows) == 1 else dict(zip(("pull", "push"), rows, strict=True)), indent=1))
     else:
         for outcome in outcomes:
-            click.echo(transfer.render(outcome, seconds, dry_run))
+            if not (is_quiet() and outcome.is_good):
+                click.echo(transfer.render(outcome, seconds, dry_run))
     if not all(o.is_good for o in outcomes):
         sys.exit(1)

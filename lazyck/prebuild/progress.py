@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
@@ -11,9 +10,11 @@ from tqdm import tqdm
 
 from lazyck.prebuild.plan import Plan
 from lazyck.quantities import show_kib, show_seconds
+from lazyck.terminal import is_quiet, width_of
 
 _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
 _BAR_INTERVAL = 1.0  # seconds between two looks of a bar when nothing ends: the figures are those of all jobs
+_LEAST_BAR = 8  # columns
 _EARLY = 3.0  # seconds after which what has been done says something of the speed
 
 
@@ -61,18 +62,28 @@ def time_left(state: State, now: float) -> float | None:
     return max(left / max(speed, 1e-6), longest, 0.0)
 
 
-def describe(state: State, now: float, used_kib: int) -> str:
-    """`3 failed, 12 running, 0.8/s, 2.1 GB, 4 m 20 s left`."""
+def describe(state: State, now: float, used_kib: int, room: int | None = None) -> str:
+    """`3 failed, 4 m 20 s left, 12 running, 0.8/s, 2.1 GB; fwd_d128 43 s`: as much of it as `room` columns hold, the
+    first parts first. At the end is what runs now, and has for longest."""
     parts = [f"{len(state.failed)} failed"] if state.failed else []
+    left = time_left(state, now)
+    parts += [f"{show_seconds(round(left))} left".replace(".0 s", " s")] if left is not None else []
     parts += [f"{len(state.running)} running"] if state.running else []
     spent = now - state.start
     if state.done and spent > 0:
         rate = state.done / spent
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
     parts += [show_kib(used_kib)] if used_kib else []
-    left = time_left(state, now)
-    parts += [f"{show_seconds(round(left))} left".replace(".0 s", " s")] if left is not None else []
-    return ", ".join(parts)
+    if room is None:
+        return ", ".join(parts)
+    while parts and len(", ".join(parts)) > room:
+        parts.pop()
+    text = ", ".join(parts)
+    if state.running:
+        number, since = min(state.running.items(), key=lambda item: item[1])
+        longest = f"; {state.plan.jobs[number].title} {now - since:.0f} s"
+        text += longest if len(text) + len(longest) <= room else ""
+    return text
 
 
 class Reporter(Protocol):
@@ -101,7 +112,7 @@ class Bar:
             total=total,
             file=stream,
             desc="lazyck",
-            ncols=self._width(),
+            ncols=width_of(stream),
             leave=False,
             mininterval=0,
             bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}",
@@ -116,15 +127,10 @@ class Bar:
             return
         self._next = now + _BAR_INTERVAL
         self._bar.n = state.done
-        self._bar.ncols = self._width()
-        self._bar.set_postfix_str(describe(state, now, used_kib), refresh=True)
-
-    def _width(self) -> int:
-        try:
-            columns = os.get_terminal_size(self._stream.fileno()).columns
-        except OSError:
-            columns = 0
-        return columns or 80  # some terminals do not know how wide they are
+        self._bar.ncols = width = width_of(self._stream)
+        counts = f"lazyck: {state.done}/{len(state.plan.jobs)} "
+        room = width - len(counts) - _LEAST_BAR - len("||, ")
+        self._bar.set_postfix_str(describe(state, now, used_kib, room), refresh=True)
 
     def note(self, line: str) -> None:
         self._bar.write(line, file=self._stream)
@@ -136,8 +142,9 @@ class Bar:
 class Lines:
     """For logs: a line about the blob that ended last, every few seconds at most; each failure at once."""
 
-    def __init__(self, stream: TextIO, total: int) -> None:
+    def __init__(self, stream: TextIO, total: int, *, shows: bool = True) -> None:
         self._stream = stream
+        self._shows = shows
         self._next = 0.0
         self._waiting = ""  # the line about a blob that ended since
 
@@ -146,7 +153,8 @@ class Lines:
         if error:
             self.note(f"lazyck: {count} failed: {job.title}: {error}")
             return
-        self._waiting = f"lazyck: {count} compiled {job.title} in {show_seconds(state.took[number])}"
+        if self._shows:
+            self._waiting = f"lazyck: {count} compiled {job.title} in {show_seconds(state.took[number])}"
 
     def show(self, state: State, now: float, used_kib: int) -> None:
         if not self._waiting or now < self._next:
@@ -167,4 +175,6 @@ class Lines:
 
 def reporter(total: int) -> Reporter:
     """The one that suits stderr."""
-    return Bar(sys.stderr, total) if sys.stderr.isatty() else Lines(sys.stderr, total)
+    if sys.stderr.isatty() and not is_quiet():
+        return Bar(sys.stderr, total)
+    return Lines(sys.stderr, total, shows=not is_quiet())

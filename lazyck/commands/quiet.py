@@ -1,0 +1,20 @@
+"""The option `--quiet` of commands that say what they do."""
+
+from __future__ import annotations
+
+import click
+
+from lazyck import abi
+from lazyck.config import setting
+from lazyck.terminal import is_quiet
+
+
+def _silence(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
+    """For the time of the command, and for what it starts."""
+    if is_given and not is_quiet():
+        context.with_resource(setting(abi.ENV_LOG, "warn"))
+
+
+QUIET = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_silence, help="Say only what is wrong."
+)
