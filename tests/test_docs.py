@@ -33,11 +33,25 @@ reference = load_reference()
 DOCS = {p.name: p.read_text() for p in (REPOSITORY / "docs").glob("*.md")}
 
 
-def test_every_environment_variable_is_in_the_table_and_in_the_readme() -> None:
-    for name, variable in vars(abi).items():
-        if name.startswith("ENV_"):
-            assert f"`{variable}" in DOCS["environment.md"], variable
-            assert variable in README, variable
+def test_the_readme_is_read_in_a_minute() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_figures_of_the_readme_are_the_measured_ones() -> None:
+    measured = DOCS["projects.md"].partition("## Composable Kernel")[2]
+    files, minutes, hours = re.findall(r"deferring (\d+) of|files: (\d+) s wall|: ([\d.]+) core-hours", measured)
+    calls = dict(re.findall(r"\| fwd d128, (first|second) process \| ([\d.]+) \|", measured))
+    text = " ".join(README.split())
+    for claim in (
+        f"{int(minutes[0]):,} generated files",
+        f"cost {float(hours[2]):.0f} core-hours",
+        f"one kernel's compile ({float(calls['first']):.0f} s)",
+        f"of any later process {1000 * float(calls['second']):.0f} ms",
+    ):
+        assert claim in text, claim
+    assert "in three minutes on two cores" in text and 150 <= int(files[1]) <= 200
 
 
 def test_every_variable_of_the_table_is_one() -> None:
