@@ -48,7 +48,7 @@ def make_site(where: Path) -> Path:
 def test_a_reader_finds_the_answer_in_three_clicks(tab: Browser, once: Once, reader: str) -> None:
     clicks, answer = READERS[reader]
     assert len(clicks) <= 3
-    site = once(make_site)
+    site = once("site", make_site)
     page = site / "index.html"
     for text in clicks:
         tab.open(page, 1280)
