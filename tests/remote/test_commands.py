@@ -197,7 +197,7 @@ def test_a_remote_that_is_down_ends_it_soon_and_leaves_the_rest(
     shutil.rmtree(cache)
     text = said(lazyck, "pull", "--manifest", bundle.file, status=1, env=env)
     assert "3 left" in text
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 30
     hostile.mood = ""  # and is asked again at once, whatever was remembered
     assert "3 in no remote" in said(lazyck, "pull", "--manifest", bundle.file, env=env)
 
