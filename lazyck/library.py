@@ -201,7 +201,8 @@ class Library:
 
         `what` is a list of names, the `Path` of a profile, or one shell pattern for names. With `wait`, returns when
         all are ready, and calls `on_progress` now and then; raises `CompileError` with the first failure then. A name
-        that no blob has is left out, with a warning in the log; a pattern that fits none is an error.
+        or pattern that fits no blob is an error; blobs of a profile that the library does not have are left out, with a
+        warning in the log.
         """
         job: int | None
         if isinstance(what, os.PathLike):

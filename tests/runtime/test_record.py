@@ -238,6 +238,21 @@ def test_a_profile_that_no_longer_fits_is_said_once_and_calls_are_lazy(lib: Lazy
     assert missing.stderr.count("cannot read the profile '/nonexistent'") == 1
 
 
+@pytest.mark.parametrize("what", ['["one", "onee"]', '"onee*"'])
+def test_names_that_fit_no_blob_are_an_error_and_nothing_is_compiled(lib: LazyLibrary, what: str) -> None:
+    text = f"""
+lib = lazyck.load(path)
+try:
+    lib.prefetch({what})
+except lazyck.CompileError as e:
+    print(e)
+"""
+    done = python(lib, text)
+    assert done.returncode == 0, done
+    assert "no blob" in done.stdout and "onee" in done.stdout
+    assert lib.compiles() == 0
+
+
 def test_a_call_waits_for_the_blob_that_it_needs_only(lib: LazyLibrary) -> None:
     slow_compiler(lib, 'case " $* " in *one.cpp*) sleep 4 ;; *) sleep 1 ;; esac;')
     text = f"""

@@ -133,9 +133,7 @@ struct lazyck_job {
 LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
     auto job = std::make_unique<lazyck_job>();
     const int status = guarded([&] {
-        std::vector<lazyck::rt::ProfileRow> rows(count);
-        for (size_t i = 0; i < count; ++i) rows[i].blob = blobs[i];
-        job->prefetch = Library::get().prefetch_later(rows, workers);
+        job->prefetch = Library::get().prefetch_later(lazyck::rt::Strings(blobs, blobs + count), workers);
         return 0;
     });
     return status == 0 ? job.release() : nullptr;

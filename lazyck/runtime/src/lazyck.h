@@ -80,12 +80,12 @@ typedef struct lazyck_progress {
     uint64_t is_over;
 } lazyck_progress;
 
-/* Begins a job for these blobs, what is cached first, in this order; `workers` threads, 0: LAZYCK_JOBS. Names that no
- * blob has are left out, with a warning. NULL on failure. */
+/* Begins a job for these blobs, what is cached first, in this order; `workers` threads, 0: LAZYCK_JOBS. NULL on
+ * failure, such as a name that no blob has. */
 lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers);
 
-/* The same for the blobs of a profile: what is to be compiled begins with what took longest. NULL when it cannot be
- * read. */
+/* Begins a job for the blobs of a profile: what is to be compiled begins with what took longest. Blobs that the library
+ * does not have are left out, with a warning. NULL when the profile cannot be read. */
 lazyck_job* lazyck_job_replay(const char* profile, unsigned workers);
 
 /* Waits until the job is over, at most so many seconds (0: only looks, negative: for ever), and tells how far it is

@@ -635,10 +635,20 @@ void Library::make_expected_ready() {
 }
 
 std::unique_ptr<Prefetch> Library::prefetch_later(const std::string& profile, unsigned workers) {
-    return prefetch_later(read_profile(profile, row(first_blob()).manifest.library()), workers);
+    return prefetch_rows(read_profile(profile, row(first_blob()).manifest.library()), workers);
 }
 
-std::unique_ptr<Prefetch> Library::prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers) {
+std::unique_ptr<Prefetch> Library::prefetch_later(const Strings& names, unsigned workers) {
+    const std::unordered_map<std::string, BlobId> ids = ids_by_name();
+    std::vector<ProfileRow> rows(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (!wanted_by_name(names[i], ids)) fail("lazyck: " + m_path + " has no blob '" + visible(names[i]) + "'");
+        rows[i].blob = names[i];
+    }
+    return prefetch_rows(rows, workers);
+}
+
+std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& rows, unsigned workers) {
     const std::unordered_map<std::string, BlobId> ids = ids_by_name();
     std::vector<Wanted> chosen;
     std::vector<BlobId> blobs;

@@ -48,10 +48,11 @@ class Library {
     int prefetch(const char* pattern);
 
     // Makes the blobs of these names ready in the background, what is cached first and in this order, then what is to
-    // be compiled, the longest first as far as `rows` or the cache know. Those that the library does not have are left
-    // out, with a warning. `workers` 0: LAZYCK_JOBS.
-    std::unique_ptr<Prefetch> prefetch_later(const std::vector<ProfileRow>& rows, unsigned workers);
-    // The same for a profile. Throws CompileError when it cannot be read.
+    // be compiled, the longest first as far as the cache knows. `workers` 0: LAZYCK_JOBS. Throws CompileError for a
+    // name that no blob has.
+    std::unique_ptr<Prefetch> prefetch_later(const Strings& names, unsigned workers);
+    // Makes the blobs of a profile ready. Those that the library does not have, since it was built anew, are left out,
+    // with a warning. Throws CompileError when the profile cannot be read.
     std::unique_ptr<Prefetch> prefetch_later(const std::string& profile, unsigned workers);
 
     std::uint32_t blob_count() const;
@@ -147,6 +148,7 @@ class Library {
     const HostUnit* loaded_host_unit(BlobId blob);
     void make_part_ready(const Wanted& wanted);
     void load_parts(BlobId blob);
+    std::unique_ptr<Prefetch> prefetch_rows(const std::vector<ProfileRow>& rows, unsigned workers);
     std::optional<Wanted> wanted_by_name(const std::string& name, const std::unordered_map<std::string, BlobId>& ids);
     void forget(BlobId blob, const Entry& entry);
     void* function_for_call(BlobId blob, std::uint32_t function);
