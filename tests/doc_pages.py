@@ -156,26 +156,38 @@ def stages(block: Block) -> str:
     return "\n".join([*script, ")"])
 
 
-def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
-    """Run the commands of a page in order, by one shell, having written the files that it shows; what is wrong."""
+def script_of(page: Page, stage: Path, seen_as: Path) -> tuple[str, list[Step]]:
+    """A script of bash that runs the commands of a page in order, having written the files that it shows, which are
+    put into `stage`; the shell sees that as `seen_as`. Its output is for `outputs_of`."""
     script = ["exec 2>&1", f"step() {{ printf '\\n{_STEP}%s\\n' \"$1\"; }}", "set -e"]
     steps: list[Step] = []
-    stage = home.parent / "shown"
     stage.mkdir(exist_ok=True)
     for block in page.blocks:
         if block.title and not block.why_not:
-            shown = stage / f"{page.name.replace('/', '_')}.{block.line}"
-            shown.write_text(block.text)
-            script.append(f"cp {shlex.quote(str(shown))} {shlex.quote(block.title)}")
+            shown = f"{page.name.replace('/', '_')}.{block.line}"
+            (stage / shown).write_text(block.text)
+            script.append(f"cp {shlex.quote(str(seen_as / shown))} {shlex.quote(block.title)}")
         for step in steps_of(block) if block.is_run else ():
             script += [f"step {len(steps)}", step.command.rstrip("\n")]
             steps.append(step)
     script.append(f"step {len(steps)}")
-    status, stdout = run_shell("\n".join(script).replace(PORT, free_port()), home, env)
-    outputs = [part.partition("\n") for part in stdout.split(f"\n{_STEP}")[1:]]
+    return "\n".join(script).replace(PORT, free_port()), steps
+
+
+def outputs_of(stdout: str) -> list[str]:
+    """What each step printed that was begun, and one more at the end if all were done."""
+    return [part.partition("\n")[2] for part in stdout.split(f"\n{_STEP}")[1:]]
+
+
+def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
+    """Run the commands of a page in order, by one shell; what is wrong."""
+    stage = home.parent / "shown"
+    script, steps = script_of(page, stage, stage)
+    status, stdout = run_shell(script, home, env)
+    outputs = outputs_of(stdout)
     problems = [
         f"{step.block}: $ {step.command}\nprinted\n{text}\nnot\n{step.expected}"
-        for step, (_, _, text) in zip(steps, outputs, strict=False)
+        for step, text in zip(steps, outputs, strict=False)
         if step.expected is not None and not is_as_shown(text.replace(str(home), "~"), step.expected)
     ]
     if len(outputs) != len(steps) + 1:
