@@ -118,6 +118,8 @@ OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ L
 # a variable by which the runtime tells lazyck-unit that its standard input is a socket to ask on
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
 DEFAULT_CACHE_NAME = "lazyck"
+# What ENV_CACHE_MAXSIZE is where it is not set.
+DEFAULT_CACHE_MAX_KIB = 20 << 20
 # the program that speaks with remote caches, looked for in PATH
 REMOTE_HELPER = "lazyck-remote"
 

@@ -14,11 +14,11 @@ from lazyck import __version__, abi, proc
 from lazyck.config import cache_dir, tools_dir
 from lazyck.errors import LazyckError, ToolchainError
 from lazyck.interceptor.shims import c_compiler
+from lazyck.quantities import show_size
 from lazyck.toolchains import ALL, HOST, Found, Toolchain
 from lazyck.toolchains.check import Check, State, install_line
 
-_MIB = 1 << 20
-_LEAST_FREE = 512 * _MIB
+_LEAST_FREE = 512 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
         if info.st_uid not in (0, os.getuid()) or stat.S_IMODE(info.st_mode) & 0o022:
             return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
     free = shutil.disk_usage(place).free
-    shown = f"{path} ({free // _MIB} MiB free)"
+    shown = f"{path} ({show_size(free)} free)"
     return Check(name, State.OK if free >= _LEAST_FREE else State.NOTE, shown)
 
 

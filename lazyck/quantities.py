@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lazyck.errors import UsageError
 
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+\.?\d*|\.\d+)( ?(?:([KMGT])(?:i?B)?|B))?", re.ASCII | re.IGNORECASE)
+_TOO_MANY_BYTES = 1024e12
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
+def size_of(text: str) -> int | None:
+    """The bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`; None for anything else.
+
+    All units but B are powers of 1024, in either case. The runtime reads the same grammar (`size_in` of
+    runtime/src/numbers.h).
+    """
+    found = _SIZE.fullmatch(text)
+    if not found or (not found[2] and float(found[1]) != 0):  # 20 alone could mean anything
+        return None
+    size = float(found[1]) * 1024 ** " KMGT".index((found[3] or " ").upper())
+    return int(size) if size < _TOO_MANY_BYTES else None
+
+
 def parse_size(text: str, what: str) -> int:
-    """`20G`, `500M`, `1.5T` or a number of bytes. Raises `UsageError` that begins with `what`."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not found:
-        raise UsageError(f"{what} {text!r}: not a size", "write 20G, 500M, or a number of bytes")
-    return int(float(found[1]) * _SIZES[found[2].upper()])
+    """The bytes of a size, as `size_of` reads it. Raises `UsageError` that begins with `what`."""
+    size = size_of(text)
+    if size is None:
+        raise UsageError(f"{what} {text!r}: not a size", "write 20G, 500MB, 1.5GiB, 4096B, or 0")
+    return size
 
 
 def parse_age(text: str, what: str) -> int:
@@ -27,12 +42,17 @@ def parse_age(text: str, what: str) -> int:
 
 
 def show_size(count: float) -> str:
-    """`1.5 GB`, in powers of 1024 as `ls -h` and `du -h` count."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+    """`1.5 GB`, in powers of 1024 as `ls -h` and `du -h` count.
+
+    The runtime's messages (`size_text` of runtime/src/numbers.h) and the report's page (`bytes` of report/page.js) show
+    sizes in the same way.
+    """
+    unit = 0
+    while count >= 999.5 and unit < 4:
         count /= 1024
-    return f"{count:.1f} TB"
+        unit += 1
+    digits = 1 if unit and count < 99.95 else 0
+    return f"{math.floor(count * 10**digits + 0.5) / 10**digits:.{digits}f} {('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
 
 
 def show_kib(kib: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lazyck import abi
+from lazyck.quantities import size_of
 from lazyck.user_file import is_variable
 
 _SWITCH = frozenset(("1", "true", "yes", "on", "0", "false", "no", "off"))
@@ -63,7 +64,7 @@ def _is_archs(value: str) -> bool:
 
 
 def _is_size(value: str) -> bool:
-    return re.fullmatch(r"0|\d{1,15}(\.\d+)?[KMGT]", value, re.ASCII) is not None
+    return size_of(value) is not None
 
 
 def _one_of(*words: str) -> tuple[str, Callable[[str], bool]]:
@@ -99,7 +100,7 @@ VARIABLES = (
         abi.ENV_CACHE_PATH, "none", f"paths separated by `:`, each {_CACHE}",
         lambda value: all(_is_cache(part) for part in value.split(":") if part),
     ),
-    Variable(abi.ENV_CACHE_MAXSIZE, "20G", *_SIZE),
+    Variable(abi.ENV_CACHE_MAXSIZE, f"{abi.DEFAULT_CACHE_MAX_KIB >> 20}G", *_SIZE),
     Variable(abi.ENV_RECORD, "none", *_PATH),
     Variable(abi.ENV_PREFETCH, "none", *_PATH),
     Variable(abi.ENV_SPECULATE, "none", *_PATH),

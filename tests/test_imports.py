@@ -30,6 +30,7 @@ WITHIN_RANK = {
     ("user_file", "variables"),
     ("variables", "config"),
     ("terminal", "waiting"),
+    ("quantities", "variables"),
     ("files", "settings"),
     ("files", "manifest"),
     ("manifest", "files"),

@@ -18,7 +18,7 @@ from lazyck.errors import UsageError
 from lazyck.history import Event
 from lazyck.report import figures
 from lazyck.report.gather import since_time
-from lazyck.report.words import duration, middle, size_text
+from lazyck.report.words import duration, middle
 
 
 def report_json(lazyck: Lazyck, cache: Path, *words: str | Path) -> dict[str, Any]:
@@ -142,7 +142,6 @@ def test_words() -> None:
     assert [duration(s) for s in (0, 0.0123, 3.21, 45.67, 200, 7200)] == [
         "0 s", "12 ms", "3.21 s", "45.7 s", "3.3 min", "2.0 h",
     ]  # fmt: skip
-    assert [size_text(n) for n in (0, 999, 1000, 2_345_678, 12e12)] == ["0 B", "999 B", "1.0 kB", "2.3 MB", "12 TB"]
     assert middle("x" * 300).startswith("xxx")
     assert len(middle("x" * 300)) <= 160
 

@@ -26,7 +26,8 @@ from histories import (
     write_manifest,
 )
 from ops_library import build_ops, copy_project
-from support import Lazyck
+from support import REPOSITORY, Lazyck
+from test_quantities import SHOWN
 
 SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
 
@@ -222,6 +223,19 @@ def test_pointing_at_a_bar_says_what_it_is(tab: Browser, job: Path, shots: Path)
         assert "fmha_" in tip
         assert not [w for w in words if w not in tip], tip
     tab.screenshot(shots / "report-tip.png", whole=False)
+
+
+@chromium
+def test_the_script_shows_sizes_as_the_commands_do(tab: Browser, job: Path) -> None:
+    tab.open(job, 1280)
+    script = (REPOSITORY / "lazyck" / "report" / "page.js").read_text()
+    function = re.search(r"^function bytes\(n\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)
+    assert function
+    assert tab.evaluate(f"{list(SHOWN)}.map({function[0]})") == list(SHOWN.values())
+    marks = tab.evaluate("[...document.querySelectorAll('#growth text')].map(e => e.textContent)")
+    sizes = [text for text in marks if text.endswith("B")]
+    assert len(sizes) >= 3 and sizes[0] == "0 B"
+    assert all(re.fullmatch(r"\d+\.[05] [KMG]B|\d+ [KMG]?B", text) for text in sizes), sizes
 
 
 @chromium

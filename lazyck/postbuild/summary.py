@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
+from lazyck.quantities import show_size
 from lazyck.visible import visible, visible_lines
 
 NAME = "summary.json"  # in the library's directory: what a link of the build that runs, or ran last, did
@@ -117,7 +118,7 @@ def library_lines(s: LinkSummary) -> list[str]:
     lines.append(
         f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
         f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "
-        f"library {s.library_bytes / 1e6:.1f} MB, bundle {s.bundle_bytes / 1e6:.1f} MB"
+        f"library {show_size(s.library_bytes)}, bundle {show_size(s.bundle_bytes)}"
     )
     lines += [f"lazyck:   warning: {visible_lines(w)}" for w in s.warnings]
     lines.append(f"lazyck:   {visible(s.installed or s.output)}")

@@ -31,10 +31,10 @@ function duration(s) {
   if (s < 5970) return `${(s / 60).toFixed(1)} min`;
   return `${(s / 3600).toFixed(1)} h`;
 }
-function bytes(n) {
+function bytes(n) {  // as show_size of quantities.py
   let unit = 0;
-  while (n >= 1000 && unit < 4) { n /= 1000; ++unit; }
-  return `${unit && n < 10 ? n.toFixed(1) : Math.round(n)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+  while (n >= 999.5 && unit < 4) { n /= 1024; ++unit; }
+  return `${n.toFixed(unit && n < 99.95 ? 1 : 0)} ${["B", "KB", "MB", "GB", "TB"][unit]}`;
 }
 
 // ---- theme -------------------------------------------------------------------------------------
@@ -263,8 +263,7 @@ function drawGrowth() {
   const chart = $("growth"), width = Math.max(chart.clientWidth, 120), height = 190, left = 54, floor = height - 24;
   const steps = data.growth, top = steps[steps.length - 1][1];
   const start = data.span[0], end = Math.max(data.span[1], start + 1);
-  const power = 10 ** Math.floor(Math.log10(top / 2));
-  const unit = [1, 2, 5, 10].map((n) => n * power).find((n) => top / n <= 4) || 10 * power;
+  const unit = 2 ** Math.ceil(Math.log2(top / 4));
   const inner = width - left - 4;
   const x = (t) => left + (t - start) / (end - start) * inner, y = (n) => floor - n / top * (floor - 14);
   chart.setAttribute("viewBox", `0 0 ${width} ${height}`);

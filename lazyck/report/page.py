@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lazyck import __version__
+from lazyck.quantities import show_size
 from lazyck.report.figures import BlobCost, Coverage, Failure
 from lazyck.report.gather import Report
 from lazyck.report.timeline import render_timeline, script_data
@@ -27,7 +28,6 @@ from lazyck.report.words import (
     middle,
     name_html,
     percent,
-    size_text,
     time_text,
 )
 
@@ -99,7 +99,7 @@ def _cards(report: Report) -> str:
         (
             "",
             "Cache size",
-            size_text(s.cache_bytes),
+            show_size(s.cache_bytes),
             f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}, now",
         ),
     ]
@@ -157,8 +157,8 @@ def _row(index: int, b: BlobCost, longest: float) -> str:
         + f'<td class="share" data-value="{b.share}">{bar}{percent(b.share)}</td>'
         + number(b.compiles, f"{b.compiles:,}")
         + number(b.loads, f"{b.loads:,}")
-        + number(b.peak_kib, size_text(1024 * b.peak_kib) if b.peak_kib else "–")
-        + number(b.size, size_text(b.size) if b.size else "–")
+        + number(b.peak_kib, show_size(1024 * b.peak_kib) if b.peak_kib else "–")
+        + number(b.size, show_size(b.size) if b.size else "–")
         + text(b.arch, html_text(middle(b.arch)))
         + text(b.library, html_text(middle(b.library)))
         + "</tr>"
@@ -209,10 +209,10 @@ def _core_hours(seconds: float) -> str:
 def _growth(report: Report) -> str:
     if not report.growth:
         return '<p class="quiet">No entry was published in this period.</p>'
-    total = size_text(report.growth[-1][1])
+    total = show_size(report.growth[-1][1])
     return (
         f"<p>Entries published in this period, added up: {total}. What was removed since is not taken off; the cache "
-        f"holds {size_text(report.summary.cache_bytes)} now.</p>"
+        f"holds {show_size(report.summary.cache_bytes)} now.</p>"
         f'<svg id="growth" role="img" aria-label="bytes published over time, {total} at the end"></svg>'
     )
 

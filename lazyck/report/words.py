@@ -38,15 +38,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} h"
 
 
-def size_text(size: float) -> str:
-    """Bytes as people say them, in powers of 1000."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while size >= 999.5 and len(units) > 1:
-        size /= 1000
-        units.pop(0)
-    return f"{size:.1f} {units[0]}" if units[0] != "B" and size < 9.95 else f"{size:.0f} {units[0]}"
-
-
 def time_text(seconds: float) -> str:
     """Seconds since 1970 in local time."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")

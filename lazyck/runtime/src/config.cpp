@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "failure.h"
@@ -21,7 +21,6 @@ namespace {
 
 constexpr unsigned k_most_jobs = 4096;
 constexpr double k_longest_time = 1e9;  // seconds
-constexpr double k_most_memory_kib = 1e12;
 
 [[noreturn]] void fail_variable(const std::string& variable, const std::string& value, const std::string& wanted) {
     fail("lazyck: " + origin_of(variable.c_str()) + variable + "=" + shell_quote(value) + ": " + wanted);
@@ -70,22 +69,13 @@ double read_seconds(const char* variable, double by_default) {
     return *seconds;
 }
 
-// A size such as 4G, 512M or 800000K, in kilobytes.
+// A size such as 4G or 512MB, in KiB.
 long read_size_kib(const char* variable, long by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
-    std::string_view unit = value;
-    const double number = take_number(unit).value_or(-1);
-    const std::string_view units = "KMGT";
-    double kib = number;
-    if (unit.size() == 1 && units.find(unit[0]) != std::string::npos) {
-        for (std::size_t i = 0; i < units.find(unit[0]); ++i) kib *= 1024;
-    } else if (number != 0 || !unit.empty()) {
-        kib = -1;
-    }
-    if (!(kib >= 0 && kib < k_most_memory_kib))
-        fail_variable(variable, value, "must be a size such as 4G or 512M, or 0");
-    return static_cast<long>(kib);
+    const std::optional<double> bytes = size_in(value);
+    if (!bytes) fail_variable(variable, value, "must be a size such as 4G or 512M, or 0");
+    return static_cast<long>(std::ceil(*bytes / 1024));  // 0 means something else than little
 }
 
 std::string read_name() {

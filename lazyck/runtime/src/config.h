@@ -4,6 +4,7 @@
 #include <string>
 
 #include "environment.h"
+#include "lazyck_abi.h"
 #include "text.h"
 
 namespace lazyck::rt {
@@ -30,12 +31,13 @@ struct Config {
     double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by what compiles took
     double compile_timeout = 3600;   // seconds; 0: none
     Strings cache_path;              // caches to look in after the user's own
-    long cache_max_kib = 20L << 20;  // size that the user's own cache is trimmed to; 0: never
     std::string record;              // profile to append to; "": none
     std::string prefetch;            // profile to make ready; "": none
     std::string speculate;           // profile to learn from what follows what; "": none
     std::string trace;               // file for trace events; "": none
     long mem_per_job_kib = -1;       // of one compile; negative: by what compiles took; 0: memory is not looked at
+    // Size that the user's own cache is trimmed to; 0: never.
+    long cache_max_kib = LAZYCK_DEFAULT_CACHE_MAX_KIB;
 };
 
 // Warns of variables that lazyck does not have, and of what was not read of the user's file.

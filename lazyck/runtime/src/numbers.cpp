@@ -3,10 +3,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 namespace lazyck::rt {
 
 namespace {
+
+constexpr double k_too_many_bytes = 1024e12;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -63,6 +66,32 @@ std::optional<double> number_in(std::string_view text) {
     if (text.empty() || text[0] == ' ' || text[0] == '\t') return std::nullopt;
     const std::optional<double> value = take_number(text);
     return text.empty() ? value : std::nullopt;
+}
+
+std::optional<double> size_in(std::string_view text) {
+    if (text.empty() || text[0] == ' ' || text[0] == '\t') return std::nullopt;
+    const std::optional<double> number = take_number(text);
+    if (!number) return std::nullopt;
+    if (text.empty()) return *number == 0 ? number : std::nullopt;  // 20 alone could mean anything
+    std::string unit;
+    for (const char c : text[0] == ' ' ? text.substr(1) : text) {
+        unit += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+    double bytes = *number;
+    if (unit != "b") {
+        const std::size_t power = unit.empty() ? std::string::npos : std::string_view("kmgt").find(unit[0]);
+        const std::string rest = unit.substr(unit.empty() ? 0 : 1);
+        if (power == std::string::npos || (!rest.empty() && rest != "b" && rest != "ib")) return std::nullopt;
+        for (std::size_t i = 0; i <= power; ++i) bytes *= 1024;
+    }
+    return bytes < k_too_many_bytes ? std::optional<double>(bytes) : std::nullopt;
+}
+
+std::string size_text(double bytes) {
+    constexpr const char* units[] = {" B", " KB", " MB", " GB", " TB"};
+    std::size_t unit = 0;
+    for (; bytes >= 999.5 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+    return decimal(bytes, unit > 0 && bytes < 99.95 ? 1 : 0) + units[unit];
 }
 
 }  // namespace lazyck::rt

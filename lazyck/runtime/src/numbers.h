@@ -18,4 +18,11 @@ std::optional<double> number_in(std::string_view text);
 std::optional<double> take_number(std::string_view& text);
 std::optional<long> take_integer(std::string_view& text);
 
+// The bytes of a size such as "20G", "1.5 GB", "512MiB", "7B" or "0"; nullopt for anything else. `size_of` of
+// quantities.py has the same grammar: all units but B are powers of 1024, in either case.
+std::optional<double> size_in(std::string_view text);
+
+// "1.5 GB", in powers of 1024, as `show_size` of quantities.py.
+std::string size_text(double bytes);
+
 }  // namespace lazyck::rt

@@ -54,8 +54,6 @@ long cgroup_room_kib() {
     return room;
 }
 
-std::string gigabytes(long kib) { return decimal(static_cast<double>(kib) / (1024.0 * 1024.0), 1) + " GB"; }
-
 }  // namespace
 
 long free_memory_kib() {
@@ -77,9 +75,10 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
         if (wanting == Wanting::nothing) return;
         if (notice.is_due()) {
             const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
-            const std::string wanted =
-                wanting == Wanting::slot ? "a compile slot: " + others
-                                         : gigabytes(m_request.needed_kib) + " of memory: " + others + " on this host";
+            const std::string wanted = wanting == Wanting::slot
+                                           ? "a compile slot: " + others
+                                           : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
+                                                 " of memory: " + others + " on this host";
             say(Level::info, m_request.what + " waits (" + seconds_text(notice.waited()) + ") for " + wanted);
         }
         std::this_thread::sleep_for(pause);

@@ -24,6 +24,7 @@
 #include "files.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "numbers.h"
 #include "preamble.h"
 #include "text.h"
 #include "texts.h"
@@ -192,10 +193,10 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     request.most_bytes = most_bytes / 10 * 9;
     const TrimOutcome outcome = trim_in(directory, request, [](const TrimmedEntry&) {});
     remove_unused_texts(directory);
-    say(Level::info, "the cache '" + root + "' was larger than " + std::to_string(most_bytes >> 20) +
-                         " MB: removed the " + std::to_string(outcome.removed) +
-                         " blobs that were not used for longest, " + std::to_string(outcome.removed_bytes >> 20) +
-                         " MB (" LAZYCK_ENV_CACHE_MAXSIZE ")");
+    say(Level::info, "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) +
+                         ": removed the " + std::to_string(outcome.removed) +
+                         " blobs that were not used for longest, " +
+                         size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")");
 }
 
 }  // namespace lazyck::rt
