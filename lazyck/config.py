@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lazyck import abi
@@ -73,7 +74,11 @@ def cache_dir(env: Mapping[str, str]) -> Path | None:
     """Where the runtime caches blobs of libraries that bake in no name of their own; None if nothing says where."""
     if env.get(abi.ENV_CACHE_DIR):
         return Path(env[abi.ENV_CACHE_DIR])
-    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    xdg, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
+    if not home.startswith("/"):
+        with suppress(KeyError):
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+    base = xdg if xdg.startswith("/") else f"{home}/.cache" if home.startswith("/") else ""
     return Path(base) / (env.get(abi.ENV_NAME) or abi.DEFAULT_CACHE_NAME) if base else None
 
 

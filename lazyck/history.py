@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lazyck.directory import Directory, find_root
+from lazyck.directory import Directory, find_root, opened_in
 from lazyck.errors import FormatError
 from lazyck.visible import visible
 
 HISTORY_DIRECTORY = ".history"
+ZEROED = ".zeroed"  # a file of a cache: when its counters were set to zero, in seconds since 1970
 KINDS = ("compile", "wait", "load")
 
 _LONGEST_LINE = 64 * 1024
@@ -84,6 +85,24 @@ def read_history(cache: Path) -> History:
         else:
             found.append(event)
     return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
+
+
+def zero(cache: Path, now: float) -> None:
+    """Have the counters of `cache` begin at `now` (seconds since 1970). The history itself stays as it is: processes
+    append to it at any moment. Raises `RefusedError`, `OSError`."""
+    with Directory.open(cache) as root:
+        root.write(ZEROED, f"{now:.3f}\n".encode(), 0o600)
+
+
+def read_zeroed(cache: Path) -> float:
+    """When the counters of `cache` were set to zero, in seconds since 1970; 0 if never. Raises `RefusedError`,
+    `OSError`."""
+    try:
+        with opened_in(cache, cache / ZEROED) as file:
+            raw = json.loads(file.read(_LONGEST_LINE))
+    except (FileNotFoundError, ValueError):
+        return 0.0
+    return _number(raw, _LAST_TIME) or 0.0
 
 
 def decode_event(line: bytes, host: str = "") -> Event | None:

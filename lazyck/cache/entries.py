@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import abi
+from lazyck import abi, terminal
 from lazyck.config import cache_dir
 from lazyck.directory import Directory, find_root, read_leaves
-from lazyck.errors import UsageError
+from lazyck.errors import LazyckError, UsageError
 from lazyck.quantities import counted, show_seconds, show_size
+from lazyck.variables import BY_NAME
 from lazyck.visible import visible
 
 _ENTRY = re.compile(r"(?P<blob>.+)-(?P<digest>[0-9a-f]{16})\.so")
+_ENDS = (".so", ".log", ".so.seen")  # of the files of an entry
+
+# What entries can be sorted by, and how.
+ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
+    "name": lambda e: (e.blob, e.library, e.archs),
+    "size": lambda e: (-e.size, e.blob),
+    "age": lambda e: (e.made, e.blob),
+    "used": lambda e: (e.used, e.blob),
+}
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,37 @@ class CacheEntry:
 
 def cache_of(env: Mapping[str, str]) -> Path:
     """The cache that the environment names, as the runtime would take it. Raises `UsageError`."""
+    for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
+        if problem := BY_NAME[name].problem(env.get(name, "")):
+            raise UsageError(f"{name}={env[name]!r}: {problem}", f"unset {name} or give it such a value")
     found = cache_dir(env)
     if found is None:
         raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")
-    if not found.is_absolute():
-        raise UsageError(f"the cache {found}: a relative path is refused", f"give {abi.ENV_CACHE_DIR} an absolute one")
     return found
+
+
+def is_there(cache: Path) -> bool:
+    """Whether there is a cache yet. Raises `RefusedError` for one that the runtime refuses, `LazyckError` for one that
+    cannot be read."""
+    try:
+        root = find_root(cache)
+        if root is not None:
+            with root:
+                root.names()
+        return root is not None
+    except OSError as e:
+        hint = f"run this as the user whose cache it is, or set {abi.ENV_CACHE_DIR} to a directory of your own"
+        raise LazyckError(f"the cache {cache} cannot be read: {e.strerror}", hint) from e
+
+
+def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
+    """The cache that `env` names, and whether it is there; that it is not is said. Raises as `cache_of` and `is_there`
+    do."""
+    cache = cache_of(env)
+    found = is_there(cache)
+    if not found:
+        terminal.say(f"there is no cache at {visible(str(cache))} yet")
+    return cache, found
 
 
 def parse(path: Path) -> tuple[str, str, str, str, str] | None:
@@ -59,25 +95,60 @@ def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str,
     return (library, archs, build, found["blob"], found["digest"]) if found and dash else None
 
 
+@dataclass(frozen=True)
+class Holdings:
+    """What a cache holds. `used_bytes` are those on the disk that the runtime bounds: of entries with all that lies
+    beside them, of logs of failures, and of precompiled preambles, whose own are `preambles`."""
+
+    entries: list[CacheEntry]
+    preambles: list[int]
+    used_bytes: int
+
+
 def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
     """The entries below `v1` ("": of any blob), sorted by path. One that is removed at this moment is not there, and
     directories that are refused are passed over, which is said. Raises `RefusedError` for a refused root."""
     for leaf in read_leaves(cache):
-        for name in leaf.names():
-            names = _parse(leaf.path.parent.name, leaf.path.name, name) if name.startswith(blob) else None
-            info = leaf.status(name) if names and blob in ("", names[3]) else None
-            if names is None or info is None or not stat.S_ISREG(info.st_mode):
-                continue
-            seen = leaf.status(f"{name}.seen")
-            used = max(seen.st_mtime if seen else 0.0, info.st_mtime)
-            yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, used)
+        yield from _entries_in(leaf, _statuses(leaf, blob), blob)
 
 
-def read_preambles(cache: Path) -> list[int]:
-    """The bytes on the disk of each precompiled preamble. Raises `RefusedError` for a refused root."""
+def read_holdings(cache: Path) -> Holdings:
+    """All that a cache holds. Raises `RefusedError` for a refused root."""
+    found: list[CacheEntry] = []
+    blocks, preambles = 0, _read_preambles(cache)
+    for leaf in read_leaves(cache):
+        statuses = _statuses(leaf)
+        blocks += sum(info.st_blocks for info in statuses.values())
+        found += _entries_in(leaf, statuses)
+    return Holdings(found, preambles, blocks * 512 + sum(preambles))
+
+
+def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
+    """Of the files of entries in `leaf`, those of `blob` ("": of any), by name, sorted."""
+    names = (n for n in leaf.names() if n.startswith(blob) and (n.endswith(_ENDS) or ".so.bad-" in n))
+    return {name: info for name in names if (info := leaf.status(name))}
+
+
+def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: str = "") -> Iterator[CacheEntry]:
+    for name, info in statuses.items():
+        names = _parse(leaf.path.parent.name, leaf.path.name, name)
+        if names is None or blob not in ("", names[3]) or not stat.S_ISREG(info.st_mode):
+            continue
+        seen = statuses.get(f"{name}.seen", info)
+        yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, max(seen.st_mtime, info.st_mtime))
+
+
+def _read_preambles(cache: Path) -> list[int]:
     root = find_root(cache)
     found = root.find(".preambles") if root else None
     return [_bytes_in(found, name) for name in found.names()] if found else []
+
+
+def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
+    """The paths of the directories that hold the entries of a library and for an arch, as `choose` takes them. Raises
+    `RefusedError` for a refused root."""
+    paths = (leaf.path for leaf in read_leaves(cache))
+    return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(p.name.partition("-")[0], arch)]
 
 
 def _bytes_in(directory: Directory, name: str) -> int:
@@ -89,12 +160,11 @@ def _bytes_in(directory: Directory, name: str) -> int:
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
     """Those of a library and for an arch; "" is any."""
-    wanted = abi.archs_in_name(arch)
-    return [
-        e
-        for e in entries
-        if (not library or e.library == library) and (not wanted or wanted in (e.archs, *e.archs.split("+")))
-    ]
+    return [e for e in entries if library in ("", e.library) and _is_for(e.archs, arch)]
+
+
+def _is_for(archs: str, arch: str) -> bool:
+    return abi.archs_in_name(arch) in ("", archs, *archs.split("+"))
 
 
 def render(entries: Sequence[CacheEntry], now: float) -> str:

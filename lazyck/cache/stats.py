@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from lazyck.cache.entries import CacheEntry
+from lazyck.abi import archs_in_name
+from lazyck.cache.entries import Holdings
 from lazyck.costs import Costs
 from lazyck.history import Event
 from lazyck.quantities import counted, show_seconds, show_size
@@ -13,25 +14,12 @@ from lazyck.visible import visible
 
 
 @dataclass(frozen=True)
-class Share:
-    """The entries of a library for an arch."""
-
-    library: str
-    arch: str
-    entries: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Stats:
-    """`bytes` are those of entries, `preamble_bytes` of precompiled preambles. `hits` are loads out of the cache,
-    `fetched` those that a remote cache had, `misses` compiles that succeeded, of whichever process."""
+class Sums:
+    """Entries and their bytes, and what happened. `hits` are loads out of the cache, `fetched` those that a remote
+    cache had, `misses` compiles that succeeded, of whichever process."""
 
     entries: int
     bytes: int
-    preambles: int
-    preamble_bytes: int
-    shares: tuple[Share, ...]
     hits: int
     fetched: int
     misses: int
@@ -40,65 +28,103 @@ class Stats:
     seconds_spent: float
     seconds_saved: float
     seconds_waited: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """`shares` are the sums by library and arch, as file names spell them. `used_bytes` is what the runtime compares
+    with the limit `max_bytes` (0: there is none). `since` is when the counters began: at the oldest event that is still
+    known, or when they were set to zero (0: no event is known)."""
+
+    total: Sums
+    shares: tuple[tuple[str, str, Sums], ...]
+    preambles: int
+    preamble_bytes: int
+    used_bytes: int
+    max_bytes: int
     since: float
 
 
-def add_up(entries: Iterable[CacheEntry], preambles: Sequence[int], events: Sequence[Event], known: Costs) -> Stats:
-    """The sums; `preambles` are the bytes of each. What a hit saved is what that blob's last compile took, by the
-    history, else by `known`."""
-    shares: dict[tuple[str, str], tuple[int, int]] = {}
-    for entry in entries:
-        count, size = shares.get((entry.library, entry.archs), (0, 0))
-        shares[entry.library, entry.archs] = (count + 1, size + entry.size)
-    compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
+def add_up(
+    holdings: Holdings,
+    max_bytes: int,
+    events: Sequence[Event],
+    known: Costs,
+    zeroed: float = 0.0,
+) -> Stats:
+    """The sums. Events that had ended when the counters were `zeroed` do not count.
+    What a hit saved is what that blob's last compile took, by the history, else by `known`."""
     took = known.with_events(events)
+    counting = [e for e in events if e.start + e.seconds >= zeroed]
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for entry in holdings.entries:
+        sizes.setdefault((entry.library, entry.archs), []).append(entry.size)
+    happened: dict[tuple[str, str], list[Event]] = {}
+    for event in counting:
+        happened.setdefault((event.library, archs_in_name(event.arch)), []).append(event)
+    keys = sorted({*sizes, *happened})
+    return Stats(
+        total=_sums([size for each in sizes.values() for size in each], counting, took),
+        shares=tuple((*key, _sums(sizes.get(key, ()), happened.get(key, ()), took)) for key in keys),
+        preambles=len(holdings.preambles),
+        preamble_bytes=sum(holdings.preambles),
+        used_bytes=holdings.used_bytes,
+        max_bytes=max_bytes,
+        since=max(zeroed, min((e.start for e in events), default=0.0)),
+    )
+
+
+def _sums(sizes: Sequence[int], events: Sequence[Event], took: Costs) -> Sums:
     loads = [e for e in events if e.kind == "load" and not e.has_failed]
     hits = [e for e in loads if e.what.startswith("cache")]
     fetched = [e for e in loads if e.what.startswith("remote ")]
     waits = [e for e in events if e.kind == "wait"]
-    saved = (took.of(e.library, e.blob, e.arch) or 0.0 for e in [*hits, *fetched])
-    return Stats(
-        entries=sum(count for count, _ in shares.values()),
-        bytes=sum(size for _, size in shares.values()),
-        preambles=len(preambles),
-        preamble_bytes=sum(preambles),
-        shares=tuple(Share(*key, *shares[key]) for key in sorted(shares)),
+    return Sums(
+        entries=len(sizes),
+        bytes=sum(sizes),
         hits=len(hits),
         fetched=len(fetched),
-        misses=len(compiles),
+        misses=sum(e.kind == "compile" and not e.has_failed for e in events),
         failures=sum(e.has_failed for e in events),
         waits=len(waits),
         seconds_spent=sum(e.seconds for e in events if e.kind == "compile"),
-        seconds_saved=sum(saved),
+        seconds_saved=sum(took.of(e.library, e.blob, e.arch) or 0.0 for e in [*hits, *fetched]),
         seconds_waited=sum(e.seconds for e in waits),
-        since=min((e.start for e in events), default=0.0),
     )
 
 
 def render(stats: Stats, now: float) -> str:
     """The sums for people."""
-    lines = [f"entries   {stats.entries}, {show_size(stats.bytes)}"]
-    for s in stats.shares:
-        where = f"{visible(s.library)} for {visible(s.arch)}"
-        lines.append(f"  {where}: {counted(s.entries, 'entry', 'entries')}, {show_size(s.bytes)}")
+    total = stats.total
+    lines = [f"entries   {total.entries}, {show_size(total.bytes)}"]
+    for library, arch, s in stats.shares:
+        if s.entries:
+            count = counted(s.entries, "entry", "entries")
+            lines.append(f"  {visible(library)} for {visible(arch)}: {count}, {show_size(s.bytes)}")
     if stats.preambles:
         lines.append(f"preambles {stats.preambles}, {show_size(stats.preamble_bytes)}")
+    share = (
+        f"{100 * stats.used_bytes / stats.max_bytes:.0f} % of {show_size(stats.max_bytes)}" if stats.max_bytes else ""
+    )
+    lines.append(f"limit     {share or 'none'}, {show_size(stats.used_bytes)} used, logs included")
     if not stats.since:
         return "\n".join([*lines, "history   none"])
-    asked = stats.hits + stats.fetched + stats.misses
-    rate = f" ({100 * stats.hits / asked:.0f} % of {asked})" if asked else ""
+    asked = total.hits + total.fetched + total.misses
+    rate = f" ({100 * total.hits / asked:.0f} % of {asked})" if asked else ""
     return "\n".join([
         *lines,
         f"history   of the last {show_seconds(max(0, round(now - stats.since)))}",
-        f"hits      {stats.hits}{rate}",
-        *([f"fetched   {stats.fetched} from remote caches"] if stats.fetched else []),
-        f"misses    {stats.misses} compiled",
-        f"failures  {stats.failures}",
-        f"waits     {stats.waits}, {show_seconds(stats.seconds_waited)}",
-        f"compiles  {show_seconds(stats.seconds_spent)} spent, {show_seconds(stats.seconds_saved)} saved by hits",
+        f"hits      {total.hits}{rate}",
+        *([f"fetched   {total.fetched} from remote caches"] if total.fetched else []),
+        f"misses    {total.misses} compiled",
+        f"failures  {total.failures}",
+        f"waits     {total.waits}, {show_seconds(total.seconds_waited)}",
+        f"compiles  {show_seconds(total.seconds_spent)} spent, {show_seconds(total.seconds_saved)} saved by hits",
     ])  # fmt: skip
 
 
 def to_json(stats: Stats) -> dict[str, object]:
     """The sums for programs."""
-    return asdict(stats)
+    raw = asdict(stats)
+    shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
+    return {**raw.pop("total"), **raw, "shares": shares}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import CommandError, LazyckError
 from lazyck.manifest import Manifest
 from lazyck.postbuild.elf import read_shared
 from lazyck.prebuild import names
-from lazyck.prebuild.entries import all_entries
+from lazyck.prebuild.entries import all_entries, listed
 from lazyck.quantities import counted, show_size
 from lazyck.visible import visible
 
@@ -30,16 +32,24 @@ class Verified:
         """Those with which something is wrong."""
         return [(path, problem) for path, problem in self.entries if problem]
 
+    @property
+    def damaged(self) -> list[str]:
+        """The entries among those: not directories that were passed over."""
+        return [path for path, _ in self.problems if path.endswith(".so")]
+
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What was removed, or would be, and what stays."""
+    """What was removed, or would be, and what stays: entries and bytes. `removed_logs` counts those of failures."""
 
-    paths: tuple[str, ...]
-    kept: int
-    kept_bytes: int
-    removed: int
-    removed_bytes: int
+    paths: tuple[str, ...] = ()
+    kept: int = 0
+    kept_bytes: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    removed_logs: int = 0
+    removed_preambles: int = 0
+    removed_texts: int = 0
 
 
 def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
@@ -92,19 +102,28 @@ def check_symbols(verified: Verified, expected: Iterable[Expected]) -> Verified:
 
 
 def trim(
-    rt: Path, cache: Path, max_size: int | None, older_than: int | None, dry_run: bool, env: Mapping[str, str]
+    rt: Path,
+    cache: Path,
+    max_size: int | None,
+    older_than: int | None,
+    dry_run: bool,
+    env: Mapping[str, str],
+    only: Iterable[str] | None = None,
 ) -> Trimmed:
-    """Remove entries that were not used for so many seconds, then those longest unused until what is left fits."""
+    """Remove entries that were not used for so many seconds, then those longest unused until what is left fits; all if
+    that is nothing. With `only` just the entries, and those in the directories, of these paths."""
     what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
     argv += ["--dry-run"] if dry_run else []
-    result = proc.run(argv, env=env)
+    with contextlib.ExitStack() as stack:
+        argv += stack.enter_context(listed(only, "--only")) if only is not None else []
+        result = proc.run(argv, env=env)
     rows = _rows(what, argv, result)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr)
     sys.stderr.write(result.stderr)  # which directories were passed over
-    total = {k: int(rows[-1].get(k, 0)) for k in ("kept", "kept_bytes", "removed", "removed_bytes")}
+    total = {f.name: int(rows[-1].get(f.name, 0)) for f in fields(Trimmed)[1:]}
     return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
 
 
@@ -118,12 +137,33 @@ def _rows(what: str, argv: Sequence[str], result: proc.Result) -> list[dict[str,
     return rows
 
 
-def render_verified(verified: Verified) -> str:
-    """Each problem, and how many entries there are."""
+def render_verified(verified: Verified, removed: Sequence[str]) -> str:
+    """Each problem, and how many entries there are; of those with a problem some may be `removed` by now."""
     problems = verified.problems
     lines = [f"{visible(path)}: {visible(problem)}" for path, problem in problems]
     count = counted(len(verified.entries), "entry", "entries")
-    return "\n".join([*lines, f"{count}, {len(problems)} with a problem" if problems else f"{count}, all whole"])
+    gone = f", {len(removed)} removed" if removed else ""
+    return "\n".join([*lines, f"{count}, {len(problems)} with a problem{gone}" if problems else f"{count}, all whole"])
+
+
+def removal(cache: Path, libraries: Iterable[Path]) -> str:
+    """The command that removes what verifying `cache` against these libraries finds, as a line of shell."""
+    words = [word for library in libraries for word in ("--manifest", str(library.absolute()))]
+    command = shlex.join(["lazyck", "cache", "verify", "--remove", *words])
+    return f"{abi.ENV_CACHE_DIR}={shlex.quote(str(cache))} {command}"
+
+
+def render_cleared(cleared: Trimmed, cache: Path) -> str:
+    """What is gone, and what stays."""
+    gone = [f"{counted(cleared.removed, 'entry', 'entries')} ({show_size(cleared.removed_bytes)})"]
+    for count, one, many in (
+        (cleared.removed_logs, "log of a failure", "logs of failures"),
+        (cleared.removed_preambles, "precompiled preamble", ""),
+        (cleared.removed_texts, "text", ""),
+    ):
+        gone += [counted(count, one, many)] if count else []
+    stays = f"; {cleared.kept} ({show_size(cleared.kept_bytes)}) stay" if cleared.kept_bytes else ""
+    return f"{visible(str(cache))}: {', '.join(gone)} removed{stays}"
 
 
 def render_trimmed(trimmed: Trimmed, dry_run: bool) -> str:

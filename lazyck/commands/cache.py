@@ -1,4 +1,4 @@
-"""`lazyck cache`: what is in a cache, what it was good for, and looking after it."""
+"""`lazyck cache`: where a cache is, what is in it, what it was good for, and looking after it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from pathlib import Path
 
 import click
 
-from lazyck import abi
+from lazyck import abi, history, terminal
 from lazyck.cache import entries, explain, stats, sweep
 from lazyck.commands import share
 from lazyck.config import environment
 from lazyck.costs import read_costs
 from lazyck.errors import UsageError
-from lazyck.history import read_history
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild import names
 from lazyck.prebuild.entries import all_entries, tool
-from lazyck.quantities import parse_age, parse_size
+from lazyck.quantities import counted, parse_age, parse_size, show_size
+from lazyck.visible import visible
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+LIBRARY = click.option("--library", default="", metavar="NAME", help="Only of this library.")
+ARCH = click.option("--arch", default="", metavar="ARCH", help="Only for this arch.")
 
 
 @click.group("cache")
@@ -30,26 +32,85 @@ def group() -> None:
     """Look into the cache, and after it: the one that LAZYCK_CACHE_DIR (or LAZYCK_NAME) names."""
 
 
+@group.command("dir")
+@click.option(
+    "--manifest", "library", type=click.Path(path_type=Path), metavar="LIBRARY",
+    help="The cache of this lazy library (or its manifest), which may have a name of its own for it.",
+)  # fmt: skip
+def dir_command(library: Path | None) -> None:
+    """Print the directory of the cache, which need not be there yet."""
+    own_name = read_manifest(library).cache_name if library else ""
+    env = {abi.ENV_NAME: own_name, **{k: v for k, v in environment().items() if v}}
+    click.echo(str(entries.cache_of(env)))
+
+
 @group.command("list")
 @AS_JSON
-@click.option("--library", default="", metavar="NAME", help="Only of this library.")
-@click.option("--arch", default="", metavar="ARCH", help="Only for this arch.")
-def list_command(as_json: bool, library: str, arch: str) -> None:
+@LIBRARY
+@ARCH
+@click.option(
+    "--sort", "order", type=click.Choice(list(entries.ORDERS)),
+    help="By blob's name, size (the largest first), age (the oldest first) or last use (the longest ago first). "
+    "[default: by path]",
+)  # fmt: skip
+@click.option("--reverse", is_flag=True, help="The other way round.")
+def list_command(as_json: bool, library: str, arch: str, order: str | None, reverse: bool) -> None:
     """List the entries: size, age, last use, arch, library, blob."""
-    found = entries.choose(entries.read_entries(entries.cache_of(environment())), library, arch)
+    cache, _ = entries.cache_to_read(environment())
+    found = entries.choose(entries.read_entries(cache), library, arch)
+    if order:
+        found.sort(key=entries.ORDERS[order])
+    if reverse:
+        found.reverse()
     now = time.time()
     click.echo(json.dumps(entries.to_json(found, now), indent=1) if as_json else entries.render(found, now))
 
 
 @group.command("stats")
 @AS_JSON
-def stats_command(as_json: bool) -> None:
+@click.option("--zero", is_flag=True, help="Have what is counted begin now; entries and history stay.")
+def stats_command(as_json: bool, zero: bool) -> None:
     """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent and saved."""
-    cache = entries.cache_of(environment())
-    found = entries.read_entries(cache), entries.read_preambles(cache)
-    summed = stats.add_up(*found, read_history(cache).events, read_costs([cache]))
-    text = json.dumps(stats.to_json(summed), indent=1) if as_json else stats.render(summed, time.time())
-    click.echo(text if as_json else f"cache     {cache}\n{text}")
+    env = environment()
+    limit = env.get(abi.ENV_CACHE_MAXSIZE, "")
+    most = parse_size(limit, abi.ENV_CACHE_MAXSIZE) if limit else abi.DEFAULT_CACHE_MAX_KIB * 1024
+    cache, is_there = entries.cache_to_read(env)
+    if zero and is_there:
+        history.zero(cache, time.time())
+    holdings, events, costs = entries.read_holdings(cache), history.read_history(cache).events, read_costs([cache])
+    summed = stats.add_up(holdings, most, events, costs, history.read_zeroed(cache))
+    if as_json:
+        click.echo(json.dumps(stats.to_json(summed), indent=1))
+    else:
+        click.echo(f"cache     {visible(str(cache))}\n{stats.render(summed, time.time())}")
+
+
+@group.command("clear")
+@AS_JSON
+@LIBRARY
+@ARCH
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
+    """Remove all entries with their logs, and precompiled preambles and texts (which say what an entry was made of).
+
+    With --library or --arch only entries of these, and preambles stay. What is removed is compiled again when it is
+    called. The history, and what compiles took, stay.
+    """
+    env = environment()
+    cache, is_there = entries.cache_to_read(env)
+    if not is_there:
+        done = sweep.Trimmed()
+    else:
+        rt, only = tool(env), entries.leaves_of(cache, library, arch) if library or arch else None
+        if not yes:
+            would = sweep.trim(rt, cache, 0, None, True, env, only)
+            what = f"{counted(would.removed, 'entry', 'entries')} ({show_size(would.removed_bytes)})"
+            if not sys.stdin.isatty():
+                raise UsageError(f"{what} of {cache} would be removed, and there is no terminal to ask", "add --yes")
+            if not click.confirm(f"Remove {what} from {visible(str(cache))}?"):
+                sys.exit(1)
+        done = sweep.trim(rt, cache, 0, None, False, env, only)
+    click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_cleared(done, cache))
 
 
 @group.command("verify")
@@ -62,15 +123,23 @@ def stats_command(as_json: bool) -> None:
     metavar="LIBRARY",
     help="Also see that the entries of this lazy library (or its manifest) define what it calls; may be repeated.",
 )
-def verify_command(as_json: bool, libraries: tuple[Path, ...]) -> None:
-    """Read every entry whole and name those that are damaged; status 1 if any is."""
+@click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
+def verify_command(as_json: bool, libraries: tuple[Path, ...], remove: bool) -> None:
+    """Read every entry whole and name those that are damaged; status 1 if any is left."""
     env = environment()
+    cache, is_there = entries.cache_to_read(env)
     rt = tool(env)
     expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, read_manifest(library), env)]
-    found = sweep.check_symbols(sweep.verify(rt, entries.cache_of(env), env), expected)
-    rows = [{"path": path, "problem": problem} for path, problem in found.entries]
-    click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found))
-    sys.exit(1 if found.problems else 0)
+    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else sweep.Verified(()), expected)
+    removed: tuple[str, ...] = ()
+    if remove and found.damaged:
+        removed = sweep.trim(rt, cache, 0, None, False, env, found.damaged).paths
+    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.entries]
+    click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found, removed))
+    if found.damaged and not remove:
+        what = "to remove these entries, which are then compiled again when they are called"
+        terminal.say(f"{what}:\n  {sweep.removal(cache, libraries)}")
+    sys.exit(0 if {path for path, _ in found.problems} <= set(removed) else 1)
 
 
 @group.command("trim")
@@ -85,7 +154,8 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
     size = parse_size(max_size, "--max-size") if max_size else None
     age = parse_age(older_than, "--older-than") if older_than else None
     env = environment()
-    done = sweep.trim(tool(env), entries.cache_of(env), size, age, dry_run, env)
+    cache, is_there = entries.cache_to_read(env)
+    done = sweep.trim(tool(env), cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_trimmed(done, dry_run))
 
 
@@ -98,6 +168,7 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
 def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and what of the key differs."""
     env = environment()
+    entries.cache_to_read(env)
     manifest = read_manifest(library)
     chosen = names.select(manifest, [blob], False)
     now = time.time()

@@ -69,7 +69,7 @@ def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **
     share, profiles = _prepare(how)
     began = time.monotonic()
     if library is None:
-        cache = entries.cache_of(share.env)
+        cache, _ = entries.cache_to_read(share.env)
         done = push.push(share, local_items(cache, blobs, profiles), cache)
     else:
         done = _push_of(share, _entries_of(share, library, blobs, profiles, how))
@@ -116,6 +116,7 @@ COMMANDS = (push_command, pull_command, sync_command, keygen_command)
 
 def _prepare(how: dict[str, Any]) -> tuple[Share, list[Profile]]:
     env = environment()
+    entries.is_there(entries.cache_of(env))  # or an error says why it cannot be used
     share = Share(env, how["jobs"], how["dry_run"], lambda: tool(env), transfer.reporter)
     return share, [read_profile(path) for path in how["profiles"]]
 

@@ -88,7 +88,7 @@ def entries(
             f"{manifest_file}: a blob is called '{broken[0]}', and a name is one line",
             "the manifest is damaged, or not written by lazyck",
         )
-    with blob_list(names) as words:
+    with listed(names) as words:
         argv = [*rt_words(rt, "status", manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
@@ -101,7 +101,7 @@ def known_kernels(
     """The kernels of the selected blobs, each behind its blob's name, as far as the blobs' host units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
     for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
-        with blob_list(blobs) as words:
+        with listed(blobs) as words:
             argv = [*rt_words(rt, "kernels", manifest_file, archs), *words]
             out = proc.check("reading the cache", argv, env=env).stdout
         for row in map(json.loads, out.splitlines()):
@@ -121,12 +121,12 @@ def all_entries(
 
 
 @contextlib.contextmanager
-def blob_list(names: Iterable[str]) -> Iterator[list[str]]:
-    """Words of a `lazyck-rt` command that name many blobs, by way of a file."""
+def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[str]]:
+    """Words of a `lazyck-rt` command that name many blobs, or what else `option` takes, by way of a file."""
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
-        f.write("".join(f"{n}\n" for n in names))
+        f.write("".join(f"{line}\n" for line in lines))
         f.flush()
-        yield ["--blob-list", f.name]
+        yield [option, f.name]
 
 
 def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> list[str]:

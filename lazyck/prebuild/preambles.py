@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError
-from lazyck.prebuild.entries import blob_list, rt_words
+from lazyck.prebuild.entries import listed, rt_words
 from lazyck.prebuild.plan import Job
 
 # What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
@@ -33,7 +33,7 @@ def find_preambles(
         by_archs[job.entry.archs].append(number)
     groups: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for archs, numbers in by_archs.items():
-        with blob_list(jobs[n].entry.name for n in numbers) as words:
+        with listed(jobs[n].entry.name for n in numbers) as words:
             done = proc.run([*rt_words(rt, "preambles", manifest_file, archs), *words], env=env)
         if done.status != 0:
             return []  # what is wrong, the compiles will say

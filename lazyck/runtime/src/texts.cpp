@@ -71,16 +71,18 @@ void keep_text(const Cache& cache, const EntryKey& text, const EntryKey& key) {
     }
 }
 
-void remove_unused_texts(const Directory& root) {
+std::size_t remove_unused_texts(const Directory& root) {
     const auto texts = root.find(k_texts);
     const auto version = texts ? root.find(LAZYCK_CACHE_VERSION) : std::nullopt;
-    if (!version) return;
+    if (!version) return 0;
+    std::size_t removed = 0;
     for (const std::string& name : texts->names()) {
         const std::string entry = entry_in(texts->fd(), name);
         struct stat st;
         if (entry.empty() || (fstatat(version->fd(), entry.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT))
-            texts->remove_file(name);
+            removed += texts->remove_file(name) == 0 ? 1 : 0;
     }
+    return removed;
 }
 
 }  // namespace lazyck::rt

@@ -4,6 +4,7 @@
 // directory of entries; the digits are those of the text's own key. The entry has half of them in its trailer.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "cache.h"
@@ -24,7 +25,7 @@ UniqueFd find_text(const Cache& cache, const EntryKey& text, const Strings& symb
 // Has the entry of `key` found by its text from now on. That this cannot be written is no error.
 void keep_text(const Cache& cache, const EntryKey& text, const EntryKey& key);
 
-// Removes what names an entry that is gone.
-void remove_unused_texts(const Directory& root);
+// Removes what names an entry that is gone, and returns how many that were.
+std::size_t remove_unused_texts(const Directory& root);
 
 }  // namespace lazyck::rt

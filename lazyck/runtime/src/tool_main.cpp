@@ -44,8 +44,9 @@ constexpr char k_usage[] =
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
     "  there is one\n"
-    "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--dry-run]\n"
-    "  removes what was not used for longest; a JSON line for each removed entry, and one that sums up\n";
+    "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--only FILE] [--dry-run]\n"
+    "  removes what was not used for longest; a JSON line for each removed entry, and one that sums up.\n"
+    "  FILE lists the paths of the entries, or of the directories of entries, that may go, one a line\n";
 
 struct Options {
     std::string verb;
@@ -311,6 +312,9 @@ int run_trim(const Strings& words) {
             const std::optional<double> seconds = number_in(words[++i]);
             if (!seconds) fail(k_usage);
             request.oldest_seconds = *seconds;
+        } else if (words[i] == "--only" && has_value) {
+            const Strings paths = split(read_text(words[++i]), "\n");
+            request.only.emplace(paths.begin(), paths.end());
         } else {
             fail(k_usage);
         }
@@ -323,7 +327,10 @@ int run_trim(const Strings& words) {
     const std::string sum = "{\"kept\": " + std::to_string(outcome.kept) +
                             ", \"kept_bytes\": " + std::to_string(outcome.kept_bytes) +
                             ", \"removed\": " + std::to_string(outcome.removed) +
-                            ", \"removed_bytes\": " + std::to_string(outcome.removed_bytes) + "}\n";
+                            ", \"removed_bytes\": " + std::to_string(outcome.removed_bytes) +
+                            ", \"removed_logs\": " + std::to_string(outcome.removed_logs) +
+                            ", \"removed_preambles\": " + std::to_string(outcome.removed_preambles) +
+                            ", \"removed_texts\": " + std::to_string(outcome.removed_texts) + "}\n";
     return write_all(1, sum) ? 0 : 1;
 }
 

@@ -111,6 +111,12 @@ std::string entry_path(const Directory& root, const Group& group) {
     return root.path() + "/" LAZYCK_CACHE_VERSION "/" + group.library + "/" + group.leaf + "/" + group.stem + ".so";
 }
 
+bool may_go(const Directory& root, const Group& group, const TrimRequest& request) {
+    if (!request.only) return true;
+    const std::string path = entry_path(root, group);
+    return group.preamble.empty() && (request.only->count(path) || request.only->count(directory_of(path)));
+}
+
 // Whether the entry is gone. The directory is opened anew from the root's descriptor on: to keep all of them open since
 // the listing would take the program's descriptors.
 bool remove_group(const Directory& root, const Group& group) {
@@ -140,14 +146,17 @@ TrimOutcome trim_in(const Directory& root, const TrimRequest& request,
         const double age = now - group.last_use;
         const bool is_too_old = request.oldest_seconds >= 0 && age > request.oldest_seconds;
         const bool is_left_over = !group.has_entry && age > k_failure_kept;
-        const bool is_wanted = outcome.kept_bytes <= request.most_bytes && !is_too_old && !is_left_over;
-        if (is_wanted || (!request.is_dry && !remove_group(root, group))) {
+        const bool is_too_much = outcome.kept_bytes > request.most_bytes || request.most_bytes == 0;
+        const bool is_wanted = !is_too_much && !is_too_old && !is_left_over;
+        if (is_wanted || !may_go(root, group, request) || (!request.is_dry && !remove_group(root, group))) {
             outcome.kept += group.has_entry ? 1 : 0;
             continue;
         }
         outcome.kept_bytes -= group.bytes;
         outcome.removed_bytes += group.bytes;
-        outcome.removed += group.has_entry ? 1 : 0;
+        ++(group.has_entry          ? outcome.removed
+           : group.preamble.empty() ? outcome.removed_logs
+                                    : outcome.removed_preambles);
         if (group.has_entry) removed({entry_path(root, group), group.bytes, group.last_use});
     }
     return outcome;
@@ -170,8 +179,8 @@ void for_each_entry(const std::string& root, const std::function<void(const Dire
 TrimOutcome trim(const std::string& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed) {
     const Directory directory = Directory::open(root);
-    const TrimOutcome outcome = trim_in(directory, request, removed);
-    if (!request.is_dry) remove_unused_texts(directory);
+    TrimOutcome outcome = trim_in(directory, request, removed);
+    if (!request.is_dry) outcome.removed_texts = remove_unused_texts(directory);
     return outcome;
 }
 

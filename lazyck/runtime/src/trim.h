@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "directory.h"
@@ -19,10 +21,13 @@ struct TrimRequest {
     std::uint64_t most_bytes = UINT64_MAX;  // that may stay
     double oldest_seconds = -1;             // since its last use that an entry may stay; negative: any
     bool is_dry = false;                    // only tell what would go
+    // Paths of entries, or of the directories that hold them: nothing else may go. Not set: anything may.
+    std::optional<std::set<std::string>> only;
 };
 
 struct TrimOutcome {
-    std::uint64_t kept = 0, kept_bytes = 0, removed = 0, removed_bytes = 0;
+    std::uint64_t kept = 0, kept_bytes = 0, removed = 0, removed_bytes = 0;  // entries; bytes of logs and preambles too
+    std::uint64_t removed_logs = 0, removed_preambles = 0, removed_texts = 0;  // logs of failures
 };
 
 struct TrimmedEntry {
@@ -31,10 +36,10 @@ struct TrimmedEntry {
     double last_use = 0;      // seconds since 1970; exact to some hours
 };
 
-// Removes entries, with their logs, notes and damaged copies, the longest unused first. Jobs that have one loaded keep
-// it, and those that look for one meanwhile find it or compile it. An entry that cannot be removed is kept. A directory
-// below `root` that is refused is passed over and named. Throws CompileError when `root` itself cannot be read or is
-// refused.
+// Removes entries, with their logs, notes and damaged copies, the longest unused first; all of them where no byte may
+// stay. Jobs that have one loaded keep it, and those that look for one meanwhile find it or compile it. An entry that
+// cannot be removed is kept. A directory below `root` that is refused is passed over and named. Throws CompileError
+// when `root` itself cannot be read or is refused.
 TrimOutcome trim(const std::string& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed);
 
