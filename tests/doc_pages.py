@@ -248,12 +248,14 @@ def lines_of(block: Block) -> list[str]:
 
 
 def commands_of(line: str) -> list[list[str]]:
-    """The commands of a line of shell, as words; assignments before them are left out."""
+    """The commands of a line of shell, as words; assignments before them, and where output goes, are left out."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
     for word in lexer:
-        if word and set(word) <= set(";&|()"):
+        if re.fullmatch(r"\d?>>?", word):
+            next(lexer)
+        elif word and set(word) <= set(";&|()"):
             found.append([])
         elif found[-1] or not re.match(r"\w+=", word):
             found[-1].append(word)

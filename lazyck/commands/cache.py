@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from lazyck import abi, history, terminal
-from lazyck.cache import entries, explain, stats, sweep
+from lazyck.cache import entries, explain, metrics, stats, sweep
 from lazyck.commands import share
 from lazyck.config import environment
 from lazyck.costs import read_costs
@@ -68,9 +68,12 @@ def list_command(as_json: bool, library: str, arch: str, order: str | None, reve
 
 @group.command("stats")
 @AS_JSON
+@click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
 @click.option("--zero", is_flag=True, help="Have what is counted begin now; entries and history stay.")
-def stats_command(as_json: bool, zero: bool) -> None:
+def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
     """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent and saved."""
+    if as_json and prometheus:
+        raise UsageError("--json and --prometheus are two formats", "give one of them")
     env = environment()
     limit = env.get(abi.ENV_CACHE_MAXSIZE, "")
     most = parse_size(limit, abi.ENV_CACHE_MAXSIZE) if limit else abi.DEFAULT_CACHE_MAX_KIB * 1024
@@ -79,7 +82,9 @@ def stats_command(as_json: bool, zero: bool) -> None:
         history.zero(cache, time.time())
     holdings, events, costs = entries.read_holdings(cache), history.read_history(cache).events, read_costs([cache])
     summed = stats.add_up(holdings, most, events, costs, history.read_zeroed(cache))
-    if as_json:
+    if prometheus:
+        click.echo(metrics.render(summed, cache))
+    elif as_json:
         click.echo(json.dumps(stats.to_json(summed), indent=1))
     else:
         click.echo(f"cache     {visible(str(cache))}\n{stats.render(summed, time.time())}")

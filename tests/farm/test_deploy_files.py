@@ -26,6 +26,7 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 def test_every_file_is_looked_at_here() -> None:
     known = {"nginx.conf", "nginx-rack.conf", "redis.conf", "kubernetes-cache.yaml", "kubernetes-farm.yaml"}
     known |= {"slurm_farm.py", "slurm_farm.sh"}
+    known |= {"prometheus-rules.yaml", "grafana-lazyck.json"}  # tests/test_cache_metrics.py looks at these
     assert {p.name for p in DEPLOY.iterdir() if p.is_file()} == known
 
 
