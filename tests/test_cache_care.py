@@ -144,6 +144,8 @@ def full(lazyck: Lazyck, bundle: Bundle, cache: Path) -> Path:
     build(lazyck, make_bundle(bundle.directory.with_name("o"), ["three"], name="libother"), "--all")
     one = entries(cache)["gfx942/one"]
     (one.parent / "failed-0123456789abcdef.log").write_text("error: no\n")
+    (one.parent / "empty-0123456789abcdef.log").write_text("")  # no bytes on the disk, and the last one by its date
+    os.utime(one.parent / "empty-0123456789abcdef.log", (time.time() + 9,) * 2)
     (private(cache / ".preambles" / ("0" * 32)) / "host.pch").write_bytes(bytes(300_000))
     (private(cache / ".texts") / ("1" * 32)).write_text(str(one.relative_to(cache / "v1")))
     return cache
@@ -152,7 +154,7 @@ def full(lazyck: Lazyck, bundle: Bundle, cache: Path) -> Path:
 def test_clear_removes_all_that_can_be_made_again(lazyck: Lazyck, full: Path) -> None:
     text = said(lazyck, "clear", "--yes")
     assert text.startswith(f"{full}: 5 entries (")
-    assert text.endswith("), 1 log of a failure, 1 precompiled preamble, 1 text removed\n")
+    assert text.endswith("), 2 logs of failures, 1 precompiled preamble, 1 text removed\n")
     left = [p for place in ("v1", ".preambles", ".texts") for p in (full / place).rglob("*") if p.is_file()]
     assert left == []
     assert list((full / ".history").iterdir()) and list((full / ".costs").iterdir())
