@@ -111,10 +111,11 @@ std::string entry_path(const Directory& root, const Group& group) {
     return root.path() + "/" LAZYCK_CACHE_VERSION "/" + group.library + "/" + group.leaf + "/" + group.stem + ".so";
 }
 
+// Preambles belong to no entry, so no list of these names one.
 bool may_go(const Directory& root, const Group& group, const TrimRequest& request) {
     if (!request.only) return true;
     const std::string path = entry_path(root, group);
-    return group.preamble.empty() && (request.only->count(path) || request.only->count(directory_of(path)));
+    return request.only->count(path) > 0 || request.only->count(directory_of(path)) > 0;
 }
 
 // Whether the entry is gone. The directory is opened anew from the root's descriptor on: to keep all of them open since
