@@ -28,8 +28,9 @@ It is read in place by the C++ runtime, so all tables have fixed-size rows:
     S       := u32, offset of a NUL-terminated string in the string pool
     L       := u32, index of a list in the list pool: count:u32, then that many S
 
-Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` and `eager`
-alternate name and value. Offsets (`*_at`) count from the start of the header.
+Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` alternates name and
+value, `eager` a source and the reasons why it is eager (see postbuild/reasons.py). Offsets (`*_at`) count from the
+start of the header.
 
 `kernel` is "" for a blob. Rows of device code come behind the blobs: theirs is the name of the host unit, a tab, and a
 line of that one's table, which begins with a kernel's symbol, or with `*` for all kernels (units/src/units.h).

@@ -26,7 +26,7 @@ class BuildSettings:
     commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
     mirrors, `composed` a home that lazyck made for the build to the real one that recipes name. `beside`: the build has
     the bundle beside each library, as an install dir has. `says_links`: each link says what it did, since nobody sums
-    up at the end.
+    up at the end. `project_dir`: the directory from which users write the paths of sources.
     """
 
     tmp_dir: str
@@ -44,6 +44,7 @@ class BuildSettings:
     composed: tuple[tuple[str, str], ...] = ()
     beside: bool = False
     says_links: bool = False
+    project_dir: str = ""
     version: int = SETTINGS_VERSION
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -29,3 +30,17 @@ class CountingCompiler:
 
     def forget(self) -> None:
         self._log.write_text("")
+
+
+class CountingProgram:
+    """NAME in a directory of its own below `at`, which does what the one on PATH does; `env` has it found first."""
+
+    def __init__(self, at: Path, name: str) -> None:
+        directory, self._log = at / "counting", at / f"{name}.log"
+        directory.mkdir()
+        (directory / name).write_text(f'#!/bin/sh\necho called >> {self._log}\nexec {shutil.which(name)} "$@"\n')
+        (directory / name).chmod(0o755)
+        self.env = {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+    def calls(self) -> int:
+        return self._log.read_text().count("called\n") if self._log.exists() else 0

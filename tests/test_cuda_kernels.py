@@ -103,7 +103,7 @@ class Library:
     env: Mapping[str, str]
 
     def by_kernel(self) -> set[str]:
-        lines = (line.partition("by kernel, ")[2] for line in self.report.splitlines())
+        lines = (line.partition("by kernel: ")[2] for line in self.report.splitlines())
         return {line for line in lines if line}
 
 
@@ -152,11 +152,10 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
 
 def test_a_blob_whose_kernel_another_file_names_is_by_kernel_and_says_which(visible: Library) -> None:
     assert visible.by_kernel() == {
-        "its kernel K<1> is launched from main.cu: 1 (launched)",
-        "its kernel K<2> is launched from main.cu: 1 (asked)",
-        "its kernel K<3> is launched from caller.cu: 1 (called)",
-        "its kernel plain is launched from main.cu: 1 (c_name)",
-        "defines nothing but kernels, which no stub can stand for: 1 (alone)",
+        "4 sources, each of which has a kernel that another file launches, or takes the address of: blob/asked.cu "
+        "(K<2>, in main.cu); blob/c_name.cu (plain, in main.cu); blob/called.cu (K<3>, in caller.cu); "
+        "blob/launched.cu (K<1>, in main.cu)",
+        "blob/alone.cu defines nothing but kernels, which no stub can stand for",
     }
     assert "8 blobs deferred, 3 lazy with 3 symbols, 0 eager" in visible.report
 
@@ -192,8 +191,8 @@ extern "C" int run(int n, float* x) {
 """
     library = build(lazyck, tmp_path, {**files, "main.cu": main}, "")
     assert library.by_kernel() == {
-        "its kernel plain is launched from main.cu: 1 (c_name)",
-        "defines kernels launched from other files, which nvcc hides: 1 (alone)",
+        "blob/c_name.cu has a kernel that another file launches, or takes the address of: plain, in main.cu",
+        "blob/alone.cu defines kernels for other files, which nvcc hides",
     }
     assert run(library, spy, 5) == ("0", ["launch plain"])
     assert run(library, spy, 4)[1] == ["ask table", "launch _Z1KILi4EEvPf", "launch _Z10with_tablePf"]

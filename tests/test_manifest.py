@@ -31,7 +31,7 @@ MANIFEST = Manifest(
         BlobRecord("one", ODD, 0, "ab" * 32, ("_Z1av", "_Z1bv")),
         BlobRecord("two", "libx/tree/two.cpp", 1, "cd" * 32, ("c_name",)),
     ),
-    eager=(("three", "defines data: x"),),
+    eager=(("three.cpp", "DATA\tx"),),
     creator="lazyck test",
     digest="ef",
 )

@@ -163,8 +163,8 @@ def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str,
         f"{name}: {built['kernels']} kernels of {built['units']} files, {len(built['eager'])} eager, "
         f"{built['seconds']:.0f} s for host code"
     )
-    for blob, reason in built["eager"]:
-        say(f"{name}: eager: {blob}: {reason}")
+    for one in built["eager"]:
+        say(f"{name}: eager: {one['source']} " + "; it ".join(reason["text"] for reason in one["reasons"]))
     for summary in summaries(place.tmp).values():
         if found := device_code(Path(str(summary["output"]))):
             sys.exit(f"{summary['output']} has device code: {', '.join(found)}")

@@ -203,8 +203,8 @@ function(_lazyck_prepare target directory blobs)
   get_property(root GLOBAL PROPERTY _LAZYCK_ROOT)
   string(REPLACE ";" "\n" lines "${blobs}")
   file(WRITE "${directory}/blobs.txt" "${lines}\n")
-  set(words --tmp-dir "${directory}" --programs-dir "${CMAKE_BINARY_DIR}/.lazyck-build" --sources-from
-            "${directory}/blobs.txt")
+  set(words --tmp-dir "${directory}" --programs-dir "${CMAKE_BINARY_DIR}/.lazyck-build" --project-dir
+            "${PROJECT_SOURCE_DIR}" --sources-from "${directory}/blobs.txt")
   if(arg_TOOLCHAIN)
     list(APPEND words --toolchain "${arg_TOOLCHAIN}")
   endif()

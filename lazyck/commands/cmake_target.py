@@ -17,13 +17,20 @@ from lazyck.toolchains import ALL
 @click.command("cmake-target", hidden=True)
 @click.option("--tmp-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The target's own.")
 @click.option("--programs-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The project's.")
+@click.option("--project-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Its sources.")
 @click.option("--toolchain", type=click.Choice(["auto", *(t.name for t in ALL)]), default="auto", show_default=True)
 @click.option("--gpu-archs", default="", metavar="LIST", help="As of `lazyck build full`.")
 @click.option("--compiler", "compilers", multiple=True, metavar="VARIABLE=PATH", help="A compiler of the project.")
 @click.option("--sources-from", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               metavar="FILE", help="The sources to defer, absolute paths, a line each.")  # fmt: skip
 def command(
-    tmp_dir: Path, programs_dir: Path, toolchain: str, gpu_archs: str, compilers: tuple[str, ...], sources_from: Path
+    tmp_dir: Path,
+    programs_dir: Path,
+    project_dir: Path,
+    toolchain: str,
+    gpu_archs: str,
+    compilers: tuple[str, ...],
+    sources_from: Path,
 ) -> None:
     """Make the launcher by which one target of a CMake project is compiled and linked lazily."""
     env = environment()
@@ -32,6 +39,7 @@ def command(
         jobs=number(env, abi.ENV_JOBS, os.cpu_count() or 1),
         beside=True,
         says_links=True,
+        project_dir=str(project_dir.absolute()),
     )
     named = dict(pair.partition("=")[::2] for pair in compilers)
     sources = tuple(os.fsdecode(line) for line in sources_from.read_bytes().split(b"\n") if line)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lazyck.postbuild.reasons import Reason
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -17,7 +19,7 @@ class Answer:
     compiled: str = ""
     weak: frozenset[str] = frozenset()
     needs: frozenset[str] | None = None
-    eager: str = ""
+    eager: Reason | None = None
     merged: frozenset[str] = frozenset()
     weak_data: frozenset[str] = frozenset()
     private: frozenset[str] = frozenset()
@@ -33,12 +35,14 @@ class Answer:
     def as_json(self) -> dict[str, Any]:
         """For the store: fields that say nothing are left out."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        if self.eager:
+            said["eager"] = self.eager.as_line()
         return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in said.items()}
 
 
 _TYPES: dict[str, Callable[[Any], Any]] = {
     f.name: frozenset if f.default is None else type(f.default) for f in fields(Answer)
-}
+} | {"eager": Reason.of_line}
 
 
 def from_json(found: Any) -> Answer | None:

@@ -27,9 +27,6 @@ from lazyck.postbuild import elf
 from lazyck.postbuild.inputs import LinkInputs
 
 ARCHIVE = "libcudart_static.a"
-NOT_FOUND = f"the link takes the static CUDA runtime, and its {ARCHIVE} was not found"
-NO_WAY = "the link's version script keeps lazyck_cudart_* from it, by which it reaches the library's CUDA runtime"
-NOT_EXPORTED = "it shares the library's static CUDA runtime, which the link's version script keeps from it"
 _WRAP = "__wrap_"
 _FUNCTION = re.compile(r"(?:__)?cuda[A-Z]\w*")
 _SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')

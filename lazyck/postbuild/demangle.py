@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -13,15 +14,15 @@ _MANGLED = re.compile(r"(?<![\w.$])_Z\w+")
 
 def readable(text: str, env: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> str:
     """`text` with each mangled name in it demangled, where binutils' `c++filt` is there to do it."""
-    names = list(dict.fromkeys(_MANGLED.findall(text)))
-    if not names:
-        return text
-    try:
-        shown = proc.run(["c++filt", *options, *names], env=env).stdout.splitlines()
-    except ToolchainError:
-        return text
-    plain = dict(zip(names, shown, strict=False))
-    return _MANGLED.sub(lambda m: plain.get(m[0]) or m[0], text)
+    return readable_lines([text], env, options)[0]
+
+
+def readable_lines(
+    texts: Sequence[str], env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> list[str]:
+    """The same of many texts, by one call of `c++filt`."""
+    plain = all_readable([name for text in texts for name in _MANGLED.findall(text)], env, options)
+    return [_MANGLED.sub(lambda m: plain[m[0]], text) for text in texts]
 
 
 def name(symbol: str, env: Mapping[str, str]) -> str:
@@ -29,11 +30,15 @@ def name(symbol: str, env: Mapping[str, str]) -> str:
     return readable(symbol, env, ["--no-params"])
 
 
-def all_readable(symbols: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+def all_readable(
+    symbols: Sequence[str], env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> dict[str, str]:
     """Each of `symbols` demangled, by one call of `c++filt`."""
-    distinct = list(dict.fromkeys(symbols))
-    try:
-        lines = proc.run(["c++filt"], env=env, stdin="\n".join([*distinct, ""])).stdout.splitlines() if distinct else []
-    except ToolchainError:
-        lines = []
-    return dict(zip(distinct, lines, strict=True)) if len(lines) == len(distinct) else {s: s for s in distinct}
+    mangled = list(dict.fromkeys(s for s in symbols if s.startswith("_Z") and "\n" not in s))
+    lines: list[str] = []
+    if mangled:
+        with contextlib.suppress(ToolchainError):
+            text = "\n".join([*mangled, ""])
+            lines = proc.run(["c++filt", *options], env=env, stdin=text).stdout.split("\n")[:-1]
+    shown = dict(zip(mangled, lines, strict=True)) if len(lines) == len(mangled) else {}
+    return {s: shown.get(s, s) for s in symbols}

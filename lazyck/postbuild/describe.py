@@ -21,6 +21,7 @@ from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.probe import Probed
+from lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import Role
@@ -142,13 +143,18 @@ def describe(
         archs=settings.archs or archs_of(every, settings, environment()),
         recipes=recipes.all(),
         blobs=blobs,
-        eager=tuple((e.blob.stem, e.reason) for e in eager_objects if e.error is None and e.unit is None),
+        eager=tuple(to_pair(unlazy(e, settings)) for e in eager_objects if e.error is None and e.unit is None),
         creator=f"lazyck {__version__}",
         digest=digest(*(b.digest.encode() for b in blobs)),
         machine=target.machine,
         private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
     return Description(made, files, places, tuple(rows))
+
+
+def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
+    """What to say of a blob that was compiled ahead of time, or by kernel."""
+    return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
 
 
 def has_units(blob: CompileCommand) -> bool:

@@ -12,16 +12,17 @@ from lazyck.errors import CommandError
 from lazyck.files import digest, encode
 from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits
 from lazyck.postbuild.own_command import compile_one, writing_to
+from lazyck.postbuild.reasons import Reason, readable, sentence
 from lazyck.postbuild.store import Store
 
 
 @dataclass(frozen=True)
 class EagerObject:
-    """A blob compiled ahead of time: `error` is the compiler's failure, or None. With a `unit` the object is the blob's
-    host unit, and its kernels are compiled when they are first used."""
+    """A blob compiled ahead of time, and why: `error` is the compiler's failure, or None. With a `unit` the object is
+    the blob's host unit, and its kernels are compiled when they are first used."""
 
     blob: CompileCommand
-    reason: str
+    reasons: tuple[Reason, ...]
     object: Path
     error: CommandError | None
     unit: HostUnit | None = None
@@ -34,7 +35,7 @@ def object_key(blob: CompileCommand, content: str) -> str:
 
 
 def compile_eagerly(
-    blobs: Sequence[tuple[CompileCommand, str]],
+    blobs: Sequence[tuple[CompileCommand, Reason]],
     into: Path,
     env: Mapping[str, str],
     jobs: int,
@@ -46,28 +47,27 @@ def compile_eagerly(
     `store` has are taken from there; `keys` are those of what compiling the blobs reads. A blob that has a host unit is
     compiled to that."""
     into.mkdir(parents=True, exist_ok=True)
+    shown = readable([reason for _, reason in blobs], env)
 
-    def one(pair: tuple[CompileCommand, str]) -> EagerObject:
-        blob, reason = pair
+    def one(blob: CompileCommand, reason: Reason) -> EagerObject:
         tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
         target = into / f"{blob.stem[:150]}-{tag}.o"
         if units and (unit := units.make(blob, target)):
-            return EagerObject(blob, reason, target, None, unit)
-        if units and (refused := units.refused.get(blob)):
-            lead = "" if reason == BY_KERNEL else f"{reason}; "
-            reason = f"{lead}it cannot be compiled by kernel: {refused}"
+            return EagerObject(blob, (reason,), target, None, unit)
+        refused = units.refused.get(blob) if units else None
+        reasons = tuple(dict.fromkeys(r for r in (reason, refused) if r and (not refused or r != BY_KERNEL)))
         key = object_key(blob, keys[blob]) if blob in keys else ""
         with store.turns([key] if key else []):
             if key and store.take_object(key, target):
-                return EagerObject(blob, reason, target, None)
+                return EagerObject(blob, reasons, target, None)
             result = compile_one(blob, target, env)
             if key and result.status == 0:
                 store.keep_object(key, target)
         if result.status == 0:
-            return EagerObject(blob, reason, target, None)
-        what = f"{blob.source}: compiled eagerly ({reason}), and"
+            return EagerObject(blob, reasons, target, None)
+        what = f"{blob.source} {sentence(reasons)}, so it is compiled with the library"
         error = CommandError(what, writing_to(blob, target), result.status, result.stdout + result.stderr)
-        return EagerObject(blob, reason, target, error)
+        return EagerObject(blob, reasons, target, error)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return list(pool.map(one, blobs))
+        return list(pool.map(one, (blob for blob, _ in blobs), shown))

@@ -16,15 +16,16 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.command import CompileCommand
 from lazyck.files import digest, encode
-from lazyck.postbuild import elf
+from lazyck.postbuild import demangle, elf
 from lazyck.postbuild.group import first_error
 from lazyck.postbuild.own_command import writing_to
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.store import Store
 from lazyck.toolchains import by_name
 from lazyck.toolchains.options import join
 
 _OWN_NAME = re.compile(f"{abi.MODULE_ID}[0-9a-f]{{{abi.MODULE_ID_DIGITS}}}")
-BY_KERNEL = "its kernels are compiled one by one"  # as the build asks for
+BY_KERNEL = Reason(Kind.BY_KERNEL)  # as the build asks for
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ class HostUnits:
     def __init__(self, store: Store, program: Program | None, env: Mapping[str, str]) -> None:
         self._store, self._program, self._env = store, program, env
         self._digests: dict[str, str] = {}
-        self.refused: dict[CompileCommand, str] = {}  # and why
+        self.refused: dict[CompileCommand, Reason] = {}  # and why
 
-    def refuse(self, reasons: Mapping[CompileCommand, str]) -> None:
+    def refuse(self, reasons: Mapping[CompileCommand, Reason]) -> None:
         """Have no host units for these from now on."""
         self.refused |= reasons
 
@@ -126,7 +127,8 @@ class HostUnits:
         result = proc.run(argv, cwd=blob.call.cwd, env=env)
         unit = read(blob, target) if result.status == 0 else None
         if unit is None:
-            self.refused[blob] = first_error(result.stdout + result.stderr)
+            error = demangle.readable(first_error(result.stdout + result.stderr))
+            self.refused[blob] = Reason(Kind.NOT_BY_KERNEL, error)
             return None
         self._keep(unit, target)
         return unit

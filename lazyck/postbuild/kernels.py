@@ -20,14 +20,12 @@ from dataclasses import dataclass, field
 from lazyck.postbuild import demangle
 from lazyck.postbuild.elf import Symbol
 from lazyck.postbuild.mangled import identifiers
+from lazyck.postbuild.reasons import Kind, Reason
 
 _LAUNCHER = "__device_stub__"
 _OF_NVCC = re.compile(r"_ZL?(\d+)__device_stub_(?=_Z)")
 _OF_CLANG = re.compile(r"(\d+)" + _LAUNCHER)
 _PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
-
-HIDDEN = "defines kernels launched from other files, which nvcc hides"
-ALONE = "defines nothing but kernels, which no stub can stand for"
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,6 @@ def _known_to_clang(launcher: str) -> str:
     return _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
 
 
-def launched(kernel: str, file: str, env: Mapping[str, str]) -> str:
+def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
     """Why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes its address."""
-    return f"its kernel {demangle.name(kernel, env)} is launched from {file}"
+    return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")

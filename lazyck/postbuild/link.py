@@ -18,7 +18,7 @@ from lazyck.command import LinkCommand
 from lazyck.config import runtime_source, tools_dir
 from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import ahead_link, bundle, cudart, elf, handles, missing, relink, state, summary, symbols
-from lazyck.postbuild.describe import Description, PrivateNames, Target, describe, has_units
+from lazyck.postbuild.describe import Description, PrivateNames, Target, describe, has_units, unlazy
 from lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from lazyck.postbuild.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from lazyck.postbuild.mentions import Mentions
@@ -26,6 +26,7 @@ from lazyck.postbuild.private_names import plain_name
 from lazyck.postbuild.probe import Probed, ProbeResult, Unprobed, groups_of, probe
 from lazyck.postbuild.proof import Proof
 from lazyck.postbuild.reach import Demands, Reach
+from lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
 from lazyck.postbuild.settle import Settled, Settler
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.stubs import render_deferred, render_note, render_stubs
@@ -157,10 +158,10 @@ def link_lazily(
         symbols=len(made.manifest.functions),
         units=len(settled.units),
         kernels=sum(len(u.kernels) for u in settled.units),
-        by_kernel=tuple((e.blob.stem, e.reason) for e in settled.objects if e.unit and e.reason != BY_KERNEL),
+        by_kernel=tuple(unlazy(e, settings) for e in settled.objects if e.unit and e.reasons != (BY_KERNEL,)),
         spare=len(settled.owned.spare),
         unneeded=len(settled.unneeded),
-        eager=made.manifest.eager,
+        eager=tuple(of_pair(*pair) for pair in made.manifest.eager),
         warnings=tuple(warnings(settled)),
         probe_seconds=clock.walls["probe"],
         bundle_seconds=clock.walls["bundle"],
@@ -204,11 +205,11 @@ def probe_blobs(
     """The symbols of the link's blobs; none where blobs cannot be loaded, or what is needed of them is not known."""
     late = [b for b in inputs.blobs if settings.grade_of(b.source) == "kernels"]
     blobs = [b for b in inputs.blobs if b not in frozenset(late)]
-    reason = ""
+    reason: Reason | None = None
     if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
-        reason = "a statically linked program cannot load blobs at run time"
+        reason = Reason(Kind.STATIC)
     elif found.unread:
-        reason = f"the link takes LTO objects that no nm at hand can read ({os.path.basename(found.unread)})"
+        reason = Reason(Kind.LTO, os.path.basename(found.unread))
     if reason:
         return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0.0, 0)
     work = directory / "probe"
@@ -273,7 +274,7 @@ def static_runtime(
     if archive or not takers:
         return archive, probed
     left_out = [p for p in probed.probed if p.blob.call.toolchain in takers]
-    eager = (*probed.eager, *(Unprobed(p.blob, cudart.NOT_FOUND) for p in left_out))
+    eager = (*probed.eager, *(Unprobed(p.blob, Reason(Kind.NO_CUDART)) for p in left_out))
     return "", replace(probed, probed=tuple(p for p in probed.probed if p not in left_out), eager=eager)
 
 
@@ -287,7 +288,7 @@ def warnings(settled: Settled) -> list[str]:
         found.append(f"... and {len(doubles) - 5} more symbols are defined by two blobs")
     found += [
         f"{e.blob.source} was left out: it can neither be probed nor compiled, and nothing undefined is left "
-        f"({e.reason})"
+        f"({sentence(e.reasons)})"
         for e in settled.failed
     ]
     return found
@@ -417,7 +418,7 @@ def keep_link(
     settings: BuildSettings,
 ) -> None:
     """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares with that."""
-    eager = {made.blob.output: made.reason for made in settled.objects}
+    eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     ahead = ahead_link.read_link(link, inputs, eager, directory, places_of(link, settings))
     libraries = dict(inputs.libraries)

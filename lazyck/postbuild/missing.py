@@ -10,6 +10,7 @@ from lazyck import proc
 from lazyck.errors import BuildError
 from lazyck.postbuild import elf
 from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.reasons import sentence
 from lazyck.postbuild.state import LinkState
 
 
@@ -38,7 +39,7 @@ def check(
     if len(lost) > 20:
         lines.append(f"  ... and {len(lost) - 20} more")
     lines.append("and these blobs, which might, can neither be probed nor compiled:")
-    lines += [f"  {e.blob.source} ({e.reason})" for e in failed[:20]]
+    lines += [f"  {e.blob.source} ({sentence(e.reasons)})" for e in failed[:20]]
     first = failed[0].error
     library.unlink()
     raise BuildError("\n".join([*lines, first.message if first else ""]), "mend the blobs named above")

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-NOTHING = "defines no function that a stub could stand for"
-INLINE = "nothing needs it, and all that it defines may be inline"
-RIVALLED = "another file of the link defines functions of it too"
-
+from lazyck.postbuild.reasons import Kind, Reason
 
 B = TypeVar("B")  # what identifies a blob: its compile command
 
@@ -40,7 +37,7 @@ class Ownership(Generic[B]):
 
     lazy: Mapping[B, tuple[str, ...]]
     spare: tuple[B, ...]
-    unneeded: Mapping[B, str]
+    unneeded: Mapping[B, Reason]
     doubles: tuple[tuple[str, B], ...]
 
 
@@ -76,15 +73,18 @@ def assign(
             else:
                 doubles.append((symbol, offer.blob))
 
+    def rivalled(offer: Offer[B]) -> Reason:
+        return Reason(Kind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
+
     # what is needed first: a blob that merely defines a symbol too must not take it from one that stays
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
     spare: list[B] = []
-    unneeded: dict[B, str] = {}
+    unneeded: dict[B, Reason] = {}
     for o in offers:
         if o.blob in chosen:
             if o.blob not in lazy:  # an earlier blob has all that is needed of it
-                unneeded[o.blob] = RIVALLED
+                unneeded[o.blob] = rivalled(o)
             continue
         always = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
         if not any(s in taken or s in owner for s in o.firm):
@@ -92,5 +92,5 @@ def assign(
         if o.blob in lazy:
             spare.append(o.blob)
         else:
-            unneeded[o.blob] = RIVALLED if always else INLINE if o.symbols else NOTHING
+            unneeded[o.blob] = rivalled(o) if always else Reason(Kind.UNNEEDED if o.symbols else Kind.NO_FUNCTION)
     return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), unneeded, tuple(doubles))

@@ -32,6 +32,7 @@ from lazyck.postbuild.own_command import compile_one
 from lazyck.postbuild.probe_group import Answers, Doubt, probe_group
 from lazyck.postbuild.probe_ir import probe_ir
 from lazyck.postbuild.probe_object import judge
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.store import Store
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.gnu import own_library_items
@@ -76,7 +77,7 @@ class Unprobed:
     """A blob that must be compiled eagerly, and why."""
 
     blob: CompileCommand
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,13 @@ def _probe_all(
         if judged.by_itself:
             objects[group.sources[source][0]] = output
     probed: dict[CompileCommand, Probed] = {}
-    reasons: dict[CompileCommand, str] = {}
+    reasons: dict[CompileCommand, Reason] = {}
     keys: dict[CompileCommand, str] = {}
     for (group, _, answers), (files, unlisted) in zip(pairs, headers, strict=True):
         for source, answer in answers.all():
             for blob in group.sources[source]:
                 if answer.eager or source in unlisted:
-                    reasons[blob] = answer.eager or f"the files that it reads cannot be listed: {unlisted[source]}"
+                    reasons[blob] = answer.eager or Reason(Kind.UNLISTED, unlisted[source])
                 else:
                     probed[blob] = Probed.of(blob, answer, files)
         keys |= _content_keys(group, answers, files)
@@ -152,9 +153,7 @@ def _probe_all(
             store.keep_answers(group.key, answers.learnt())
     spent = [b for b in blobs if b in probed and probed[b].by_itself]
     for blob in spent[max(_ALLOWED, len(blobs) // _ALLOWED_SHARE) :]:
-        reasons[blob] = (
-            f"only its own compile could tell what it defines ({probed.pop(blob).compiled}), so it is linked"
-        )
+        reasons[blob] = Reason(Kind.IN_DOUBT, probed.pop(blob).compiled)
     linked = objects.keys() & reasons.keys()
     eager_seconds = settling * len(linked) / max(1, len(compiles))
     if store:
@@ -257,8 +256,8 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
         text = _own_text(group, source, output.with_suffix(".ii"))
-        if why := cxx_place.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
-            return Answer(eager=why)
+        if bound := cxx_place.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
+            return Answer(eager=bound)
         own = instances(text)
     by_itself = _is_plain(group)
     result = (
@@ -267,18 +266,18 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
         else group.compile(source, output, is_settling=True)
     )
     if result.status != 0:
-        return Answer(eager=f"does not compile for the host: {first_error(result.stdout + result.stderr)}")
+        return Answer(eager=Reason(Kind.NOT_COMPILED, first_error(result.stdout + result.stderr)))
     judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers, own=own)
     if not by_itself:
         output.unlink()
     why = demangle.readable(doubt.why)
     if judged.initializers:
-        shown = [demangle.readable(name) for name in judged.initializers[:3]]
+        shown = demangle.readable_lines(judged.initializers[:3])
         place = probe_text.place_of(shown[0], source)
-        reason = f"has an initializer of its own: {', '.join(shown)} (in {place})"
+        reason = Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place}")
         return Answer(eager=reason, compiled=why, by_itself=by_itself)
     if judged.reason:
-        return Answer(eager=demangle.readable(judged.reason), compiled=why, by_itself=by_itself)
+        return Answer(eager=judged.reason, compiled=why, by_itself=by_itself)
     return Answer(
         judged.symbols,
         judged.unreachable,

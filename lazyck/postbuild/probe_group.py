@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lazyck.postbuild import content_key, cxx_place, demangle, probe_text, probe_unit
+from lazyck.postbuild import content_key, cxx_place, probe_text, probe_unit
 from lazyck.postbuild.answer import Answer, from_json
 from lazyck.postbuild.cxx_declarations import parse
 from lazyck.postbuild.cxx_instances import Instances, instances
@@ -19,6 +19,7 @@ from lazyck.postbuild.group import Group, first_error
 from lazyck.postbuild.header_reach import Reach
 from lazyck.postbuild.probe_object import defines
 from lazyck.postbuild.probe_solver import Headers, Solver
+from lazyck.postbuild.reasons import Reason
 
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
@@ -45,7 +46,7 @@ class Answers:
     they were then; `settled`: the answers to `doubts`."""
 
     found: dict[str, probe_unit.Found] = field(default_factory=dict)
-    eager: dict[str, str] = field(default_factory=dict)
+    eager: dict[str, Reason] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
@@ -72,7 +73,7 @@ class Answers:
                 ),
             )
         for source, reason in self.eager.items():
-            yield source, Answer(eager=demangle.readable(reason))
+            yield source, Answer(eager=reason)
         yield from self.settled.items()
 
     def readers(self) -> set[str]:
@@ -227,7 +228,7 @@ def _probe_cluster(
         for source in cluster.sources:
             answers.doubts.setdefault(source, Doubt("may use a managed variable of a header"))
     places = ((s, split.texts.get(s, "")) for s in cluster.sources)
-    bound = {s: why for s, t in places if (why := cxx_place.reason(t, takes_late_managed=takes_late_managed))}
+    bound = {s: reason for s, t in places if (reason := cxx_place.reason(t, takes_late_managed=takes_late_managed))}
     answers.eager |= bound
     for source in bound:
         answers.doubts.pop(source, None)

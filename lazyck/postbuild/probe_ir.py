@@ -15,6 +15,7 @@ from lazyck.postbuild.ir_text import Entity, Module, Unreadable, read_module
 from lazyck.postbuild.probe_group import Answers, Doubt
 from lazyck.postbuild.probe_object import defines, is_harmless, is_start_up
 from lazyck.postbuild.probe_unit import Found
+from lazyck.postbuild.reasons import Kind, Reason
 
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _BATCH = 64  # files for one start of a compiler
@@ -47,7 +48,7 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
             if reason := eager_reason(module):
                 answers.eager[source] = reason
             elif found.unreachable and not found.symbols:
-                answers.eager[source] = "no stub can stand for " + ", ".join(found.unreachable[:3])
+                answers.eager[source] = Reason(Kind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
             else:
                 answers.found[source] = found
         except Unreadable as e:
@@ -127,10 +128,10 @@ def _libm_name(intrinsic: re.Match[str]) -> str:
     return _LIBM_NAMES.get(intrinsic[1], intrinsic[1]) + _LIBM_SUFFIX[intrinsic[2]]
 
 
-def eager_reason(module: Module) -> str:
-    """Why the module must be compiled eagerly, or "": the rules of C++ blobs, and what only IR can say."""
+def eager_reason(module: Module) -> Reason | None:
+    """Why the module must be compiled eagerly, or None: the rules of C++ blobs, and what only IR can say."""
     if len(_only_wanted(module)) < len(module.assembler):
-        return "has assembler outside of functions, which may define anything"
+        return Reason(Kind.IR_ASSEMBLER)
     data = [
         e.symbol
         for name, e in module.entities.items()
@@ -142,14 +143,14 @@ def eager_reason(module: Module) -> str:
     if data:
         return defines(data)
     if called := _initializer_calls(module):
-        return "has an initializer of its own: " + ", ".join(called[:3])
+        return Reason(Kind.INITIALIZER, ", ".join(called[:3]))
     for e in module.entities.values():
         if (e.is_dso_local or e.is_hidden) and not e.is_defined and not is_harmless(e.symbol):
             how = "dso_local" if e.is_dso_local else "hidden"
-            return f"declares {e.symbol} {how}: it wants it in the same file"
+            return Reason(Kind.IR_SAME_FILE, f"{e.symbol}, {how}")
         if e.is_local_exec:
-            return f"{e.symbol} is thread_local(localexec), which a library cannot have"
-    return ""
+            return Reason(Kind.IR_LOCAL_EXEC, e.symbol)
+    return None
 
 
 def _initializer_calls(module: Module) -> list[str]:

@@ -7,10 +7,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lazyck.postbuild import cxx_place, kernels, vtables
+from lazyck.postbuild import kernels, vtables
 from lazyck.postbuild.cxx_instances import Instances
 from lazyck.postbuild.elf import ElfImage, Symbol, asked_for
 from lazyck.postbuild.mangled import template_of
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.vtables import is_of_class
 
 # Data that toolchains add to every object with kernels.
@@ -40,18 +41,18 @@ def is_harmless(name: str) -> bool:
     return _HARMLESS.match(name) is not None
 
 
-def defines(data: Sequence[str]) -> str:
+def defines(data: Sequence[str]) -> Reason:
     """Why a blob that defines `data` is eager: a slot can stand for a function only, and other files may use these."""
     variables = [name for name in data if not is_of_class(name)]
     if variables:
-        return "defines data: " + ", ".join(variables[:3])
+        return Reason(Kind.DATA, ", ".join(variables[:3]))
     of_classes = list(dict.fromkeys(map(vtables.class_of, data)))
-    return "defines the vtable of " + ", ".join(of_classes[:3])
+    return Reason(Kind.VTABLE, ", ".join(of_classes[:3]))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """`reason` is "" for a blob that may be compiled lazily, if nothing of it must run when the library is loaded
+    """`reason` is None for a blob that may be compiled lazily, if nothing of it must run when the library is loaded
     (`initializers`). `weak` are those of `symbols` and `kernels` that files which use them have too (inline functions,
     implicit instantiations), `merged` others that give way to a definition elsewhere (explicit instantiations,
     `__attribute__((weak))`); `needs` what the blob leaves undefined; `weak_data` variables of inline functions and
@@ -60,7 +61,7 @@ class Judgement:
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
-    reason: str
+    reason: Reason | None
     weak: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     merged: frozenset[str] = frozenset()
@@ -91,15 +92,15 @@ def judge(
     weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
         if s.name == _REGISTERS_MANAGED:
-            return Judgement((), (), cxx_place.MANAGED)
+            return Judgement((), (), Reason(Kind.MANAGED))
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.name in handles or s.name in known.by_nvcc:
             continue
         if "@" in s.name:
-            return Judgement((), (), f"defines {s.name}, a symbol with a version")
+            return Judgement((), (), Reason(Kind.VERSIONED, s.name))
         if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
-            return Judgement((), (), f"defines {s.name} in assembler, without a type")
+            return Judgement((), (), Reason(Kind.UNTYPED, s.name))
         if s.type in ("FUNC", "IFUNC"):
             if _UNNAMED.search(s.name):
                 continue
@@ -121,11 +122,11 @@ def judge(
     if own_initializers:
         called, variables = _initializer_calls(image, table)
         if called:
-            return Judgement((), (), "", initializers=suspects or tuple(variables or called))
+            return Judgement((), (), None, initializers=suspects or tuple(variables or called))
     return Judgement(
         tuple(symbols),
         tuple(unreachable),
-        "",
+        None,
         frozenset(weak),
         needs,
         frozenset(merged),

@@ -37,6 +37,7 @@ from lazyck.postbuild.header_reach import included_names
 from lazyck.postbuild.make_rules import rule_files
 from lazyck.postbuild.probe import Probed
 from lazyck.postbuild.probe_text import macros_of, read_source, render_batch
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.settings import BuildSettings
 
 _FILE = "proved"
@@ -51,7 +52,7 @@ class Finding:
     sources that no bundle can serve, with the reason."""
 
     lacking: frozenset[str] = frozenset()
-    unproved: Mapping[str, str] = field(default_factory=dict)
+    unproved: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,13 +144,16 @@ class Proof:
 
     def _gather(self, found: Mapping[int, Finding]) -> Finding:
         lacking: set[str] = set()
-        unproved: dict[str, str] = {}
+        unproved: dict[str, Reason] = {}
         for i, finding in found.items():
             before = self._added.get(i, frozenset())
             lacking |= finding.lacking - before
             self._added[i] = before | finding.lacking
             unproved.update(finding.unproved)
-        rows = {key: [sorted(f.lacking), dict(f.unproved)] for key, f in self._used.items()}
+        rows = {
+            key: [sorted(f.lacking), {source: reason.as_line() for source, reason in f.unproved.items()}]
+            for key, f in self._used.items()
+        }
         write_atomic(self._directory / _FILE, json.dumps(rows).encode("utf-8", "surrogateescape"))
         return Finding(frozenset(lacking), unproved)
 
@@ -196,12 +200,12 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
     batch.write_text(text, encoding="utf-8", errors="surrogateescape")
     words, env = _command(case)
     lacking: set[str] = set()
-    reason = ""
+    reason: Reason | None = None
     group = case.group
     for argv in group.toolchain.dependencies(words, str(batch), str(output), group.archs, cwd=str(work), env=env):
         result = proc.run(argv, cwd=work, env=env)
         if result.status != 0:
-            reason = "does not preprocess out of the bundle: " + first_error(result.stdout + result.stderr)
+            reason = Reason(Kind.NOT_PREPROCESSED, first_error(result.stdout + result.stderr))
             break
         more, reason = _judge(case, rule_files(output, str(work)) - {str(batch)}, str(work))
         lacking |= more
@@ -229,7 +233,7 @@ def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
     return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env
 
 
-def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], str]:
+def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | None]:
     """(files that the bundle lacks, of those that were `read` or not found; why no bundle can hold another one)."""
     lacking: set[str] = set()
     held = set(case.places.values())
@@ -238,7 +242,7 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], str]:
             name = path[len(work) + 1 :]
             found = _candidates(case, name) - held
             if not found:
-                return lacking, f"includes {name}, which is not found from where the bundle has its headers"
+                return lacking, Reason(Kind.NOT_IN_BUNDLE, name)
             lacking |= found
             continue
         path = os.path.normpath(path)
@@ -249,9 +253,9 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], str]:
                 lacking.add(original)
         elif not case.where.is_foreign(path) and _is_of_the_build(case, path):
             if path in held or not os.path.isfile(path):
-                return lacking, f"reads {path} by a path that only this machine has"
+                return lacking, Reason(Kind.ONLY_HERE, path)
             lacking.add(path)
-    return lacking, ""
+    return lacking, None
 
 
 def _candidates(case: Case, name: str) -> set[str]:
@@ -302,6 +306,9 @@ def _foreseen(case: Case) -> set[str]:
 def _read(path: Path) -> dict[str, Finding]:
     try:
         rows = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
-        return {key: Finding(frozenset(lacking), unproved) for key, (lacking, unproved) in rows.items()}
+        return {
+            key: Finding(frozenset(lacking), {source: Reason.of_line(line) for source, line in unproved.items()})
+            for key, (lacking, unproved) in rows.items()
+        }
     except (OSError, ValueError):
         return {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.command import CompileCommand
-from lazyck.postbuild import cudart, demangle, elf, kernels
+from lazyck.postbuild import cudart, elf, kernels
 from lazyck.postbuild.group import Group
 from lazyck.postbuild.handles import IMAGE_FUNCTIONS
 from lazyck.postbuild.inputs import LinkInputs
@@ -22,6 +22,7 @@ from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.missing import needed_libraries
 from lazyck.postbuild.private_names import private_name
 from lazyck.postbuild.probe import Probed, ProbeResult
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.symbols import Names
@@ -41,7 +42,7 @@ class Demands:
     what objects hide, under private names (`renamed`) too, but for those that cannot get one (`unnamed`); and have
     blobs compiled `whole`, since they cannot reach the library's wrappers of a GPU runtime."""
 
-    eager: Mapping[CompileCommand, str] = field(default_factory=dict)
+    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
     pulled: frozenset[str] = frozenset()
     kept: tuple[int, ...] = ()
@@ -101,16 +102,14 @@ class Reach:
             out_of_reach = (symbols & hidden & before.revealed) | (symbols & members & before.pulled)
             out_of_reach |= {s for s in symbols if s + elf.WANTED_HERE in self._needs[blob]}
             if out_of_reach:
-                shown = demangle.readable(min(out_of_reach), self._env)
-                eager[blob] = f"needs {shown}, which {library.name} does not export"
+                eager[blob] = Reason(Kind.NOT_EXPORTED, min(out_of_reach))
             else:
                 pulled |= symbols & members
                 needed |= symbols & weak
                 revealed |= symbols & (hidden | members)
         for p in settled.lazy:
             if called := revealed.intersection(p.unreachable) - real.strong:
-                shown = demangle.readable(min(called), self._env)
-                eager[p.blob] = f"its function {shown} is hidden, and other files call it"
+                eager[p.blob] = Reason(Kind.HIDDEN, min(called))
         for blob, symbols in self._users(frozenset(handles), settled).items():
             eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
         whole = before.whole
@@ -119,8 +118,8 @@ class Reach:
         elif runtime and runtime.table not in image.defined:
             whole = True
             if not runtime.wrapped or settled.units:
-                reason = cudart.NO_WAY if runtime.wrapped else cudart.NOT_EXPORTED
-                eager |= {p.blob: reason for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
+                hidden_runtime = Reason(Kind.CUDART_HIDDEN)
+                eager |= {p.blob: hidden_runtime for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
         state = (real.state | self._members.state).intersection(image.defined)
         of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.command import CompileCommand
-from lazyck.postbuild import demangle, kernels, symbols
+from lazyck.postbuild import kernels, symbols
 from lazyck.postbuild.eager import EagerObject, compile_eagerly
 from lazyck.postbuild.host_units import HostUnit, HostUnits
 from lazyck.postbuild.inputs import LinkInputs
 from lazyck.postbuild.members import Members
 from lazyck.postbuild.mentions import Mentions
-from lazyck.postbuild.ownership import NOTHING, Offer, Ownership, assign
+from lazyck.postbuild.ownership import Offer, Ownership, assign
 from lazyck.postbuild.probe import Probed, ProbeResult
-from lazyck.postbuild.probe_object import defines
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.store import Store
 from lazyck.settings import BuildSettings
 
@@ -75,7 +75,7 @@ class Settler:
         self._unneeded: frozenset[CompileCommand] = frozenset()
         self._members = Members(inputs, probed, found, mentions)
 
-    def settle(self, eager: Mapping[CompileCommand, str], needed: frozenset[str]) -> Settled:
+    def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
         """What is lazy if those of `eager` (blob to reason) are not, and blobs need the symbols `needed`.
 
         Eager blobs are real objects: what they leave undefined can make another blob needed, so they are compiled in
@@ -90,7 +90,7 @@ class Settler:
             offers = [o for o in every if o.blob not in self._objects and o.blob not in self._unneeded]
             real = self.real()
             owned = assign(offers, real.undefined | needed, real.defined, real.strong)
-            reasons = dict(owned.unneeded)
+            reasons, nothing = dict(owned.unneeded), Reason(Kind.NO_FUNCTION)
             left = (real.undefined | needed) - real.defined
             wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
             for blob in (o.blob for o in offers):
@@ -98,13 +98,14 @@ class Settler:
                 if launched := left.intersection(p.kernels):
                     reasons[blob] = self._launched(min(launched))
                 elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
-                    reasons[blob] = self._hidden(min(used))
+                    reasons[blob] = Reason(Kind.HIDDEN, min(used))
                 elif blob in owned.lazy and (data := wanted & p.weak_data):
-                    reasons[blob] = demangle.readable(f"{defines(sorted(data))}, which other files use", self._env)
-                elif p.kernels and reasons.get(blob) == NOTHING:
-                    reasons[blob] = kernels.HIDDEN if set(p.kernels) <= set(p.unreachable) else kernels.ALONE
-                elif p.unreachable and reasons.get(blob) == NOTHING:
-                    reasons[blob] = self._hidden(p.unreachable[0])
+                    reasons[blob] = Reason(Kind.TEMPLATE_DATA, ", ".join(sorted(data)[:3]))
+                elif p.kernels and reasons.get(blob) == nothing:
+                    is_hidden = set(p.kernels) <= set(p.unreachable)
+                    reasons[blob] = Reason(Kind.KERNELS_HIDDEN if is_hidden else Kind.KERNELS_ALONE)
+                elif p.unreachable and reasons.get(blob) == nothing:
+                    reasons[blob] = Reason(Kind.HIDDEN, p.unreachable[0])
             if not reasons:
                 lazy = tuple(by_blob[o.blob] for o in offers)
                 left_out = self._copies | self._unneeded
@@ -122,17 +123,12 @@ class Settler:
         """The names of the link's objects and of the eager blobs' objects."""
         return symbols.together(self._all_names())
 
-    def _hidden(self, function: str) -> str:
-        return (
-            f"its function {demangle.readable(function, self._env)} is hidden (visibility), and other files may call it"
-        )
-
-    def _launched(self, kernel: str) -> str:
+    def _launched(self, kernel: str) -> Reason:
         """The reason of a blob whose `kernel` a real object names."""
         by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
         return kernels.launched(kernel, symbols.source_name(by), self._env)
 
-    def _compile(self, blobs: Sequence[tuple[CompileCommand, str]]) -> None:
+    def _compile(self, blobs: Sequence[tuple[CompileCommand, Reason]]) -> None:
         fresh = [(blob, reason) for blob, reason in blobs if blob not in self._objects]
         if not fresh:
             return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
+from lazyck.postbuild.explain import summary_lines
+from lazyck.postbuild.reasons import Unlazy, of_json, to_json
 from lazyck.quantities import show_size
 from lazyck.visible import visible, visible_lines
 
@@ -29,7 +31,7 @@ class LinkSummary:
     lazy: int
     symbols: int
     spare: int
-    eager: tuple[tuple[str, str], ...]
+    eager: tuple[Unlazy, ...]
     warnings: tuple[str, ...]
     probe_seconds: float
     bundle_seconds: float
@@ -44,20 +46,23 @@ class LinkSummary:
     unneeded: int = 0  # blobs of archives that are left out
     units: int = 0  # host units, whose kernels are compiled one by one
     kernels: int = 0  # theirs
-    by_kernel: tuple[tuple[str, str], ...] = ()  # blobs that became host units, with the reason
+    by_kernel: tuple[Unlazy, ...] = ()  # blobs that became host units
 
 
 def save(summary: LinkSummary, path: Path) -> None:
     """Write `summary` as JSON."""
-    write_atomic(path, json.dumps(asdict(summary), indent=1).encode())
+    raw = asdict(summary)
+    raw["eager"] = [to_json(one) for one in summary.eager]
+    raw["by_kernel"] = [to_json(one) for one in summary.by_kernel]
+    write_atomic(path, json.dumps(raw, indent=1).encode())
 
 
 def load(path: Path) -> LinkSummary:
     """Read what `save` wrote. Raises `FormatError`."""
     try:
         raw = json.loads(path.read_text())
-        raw["eager"] = tuple((a, b) for a, b in raw["eager"])
-        raw["by_kernel"] = tuple((a, b) for a, b in raw.get("by_kernel", ()))
+        raw["eager"] = tuple(map(of_json, raw["eager"]))
+        raw["by_kernel"] = tuple(map(of_json, raw.get("by_kernel", ())))
         raw["warnings"] = tuple(raw["warnings"])
         raw["archives"] = tuple(raw.get("archives", ()))
         return LinkSummary(**raw)
@@ -90,16 +95,6 @@ def unchanged_lines(s: LinkSummary) -> list[str]:
     return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
-def _reasons(grade: str, found: Sequence[tuple[str, str]]) -> list[str]:
-    """Why blobs are of another `grade`, what most of them have in common first."""
-    lines = []
-    for reason, count in Counter(reason for _, reason in found).most_common():
-        names = [name for name, why in found if why == reason]
-        shown = ", ".join(map(visible, names[:4])) + (", ..." if len(names) > 4 else "")
-        lines.append(f"{grade}, {visible(reason)}: {count} ({shown})")
-    return lines
-
-
 def library_lines(s: LinkSummary) -> list[str]:
     """What to say of one link."""
     lines = [
@@ -114,7 +109,11 @@ def library_lines(s: LinkSummary) -> list[str]:
         lines.append(
             f"lazyck:   {s.unneeded} blobs of static libraries are needed by nothing in this link, and left out of it"
         )
-    lines += [f"lazyck:   {line}" for line in _reasons("by kernel", s.by_kernel) + _reasons("eager", s.eager)]
+    reasons = [*summary_lines("by kernel", s.by_kernel), *summary_lines("eager", s.eager)]
+    lines += [f"lazyck:   {line}" for line in reasons]
+    if s.eager:
+        library = shlex.quote(s.installed or s.output)
+        lines.append(f"lazyck:   what to change in eager sources: lazyck inspect --explain-eager {library}")
     lines.append(
         f"lazyck:   probe {s.probe_seconds:.1f} s, stubs and bundle {s.bundle_seconds:.1f} s, "
         f"eager compiles {s.eager_seconds:.1f} s, link {s.link_seconds:.1f} s; "

@@ -59,8 +59,8 @@ class Project:
         return done.stdout.strip()
 
     def eager(self) -> list[str]:
-        """The lines of the summary that name eager blobs."""
-        return [line for line in self.report.splitlines() if "eager," in line]
+        """What the summary says of eager sources."""
+        return [line.partition("  eager: ")[2] for line in self.report.splitlines() if "  eager: " in line]
 
 
 def body(n: int, expression: str) -> str:

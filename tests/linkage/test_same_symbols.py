@@ -83,13 +83,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def test_a_program_uses_a_lazy_library_as_one_built_ahead_of_time(project: Project, lazyck: Lazyck) -> None:
     project.lazyck = lazyck
     project.build("c++ -shared -o libx.so *.o", FLAGS + " -O2 -std=c++17")
-    assert {line.partition("eager, ")[2] for line in project.eager()} == {
-        "defines data: Shelf<int>::count: 1 (shelf)",
-        "defines data: table: 1 (table)",
-        "defines data: Table<int>::rows: 1 (rows)",
-        "defines data: Level<int>::step, which other files use: 1 (levels)",
-        "defines the vtable of Widget: 1 (widget)",
-    }
+    assert project.eager() == [
+        "3 sources, each of which defines data that other files can use: "
+        "blob/rows.cpp (Table<int>::rows); blob/shelf.cpp (Shelf<int>::count); blob/table.cpp (table)",
+        "blob/widget.cpp defines the vtable of a class: Widget",
+        "blob/levels.cpp has the only copy of a variable of a template or of an inline function that other files use: "
+        "Level<int>::step",
+    ]
     command = "c++ -std=c++17 -O2 program.cc -o program -L. -lx -Wl,-rpath,$PWD && ./program"
     done = subprocess.run(["sh", "-ec", command], cwd=project.where, capture_output=True, text=True)
     assert done.stdout == SAID, done.stderr
@@ -98,9 +98,9 @@ def test_a_program_uses_a_lazy_library_as_one_built_ahead_of_time(project: Proje
 def test_inspect_tells_why_every_blob_of_a_library_is_eager(lazyck: Lazyck, tmp_path: Path) -> None:
     project = Project(lazyck, tmp_path).write({1: "int level_1 = 3;\n" + body(1, "level_1 + x")})
     project.build("c++ -shared -s -Wl,--gc-sections -o libx.so *.o")
-    said = lazyck("inspect", tmp_path / "libx.so")
+    said = lazyck("inspect", "--all", tmp_path / "libx.so")
     assert "blobs       0 lazy with 0 symbols, 1 eager\n" in said.stdout, said.stderr
-    assert said.stdout.endswith("eager v1: defines data: level_1\n")
+    assert said.stdout.endswith("eager blob/v1.cpp defines data that other files can use: level_1\n")
     assert "lazyck_" not in subprocess.run(["nm", "libx.so"], cwd=tmp_path, capture_output=True, text=True).stdout
     sections = subprocess.run(["readelf", "-SW", "libx.so"], cwd=tmp_path, capture_output=True, text=True).stdout
     assert " A " not in next(line for line in sections.splitlines() if ".lazyck.manifest" in line), "it is not loaded"

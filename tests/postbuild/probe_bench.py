@@ -10,6 +10,7 @@ from pathlib import Path
 from lazyck.command import CompileCommand, Invocation
 from lazyck.postbuild import elf
 from lazyck.postbuild.probe import Probed, ProbeResult, probe
+from lazyck.postbuild.reasons import readable
 
 COMMON = """
 #pragma once
@@ -67,7 +68,10 @@ def by_stem(result: ProbeResult) -> dict[str, Probed]:
 
 
 def reasons(result: ProbeResult) -> dict[str, str]:
-    return {e.blob.stem: e.reason for e in result.eager}
+    return {
+        e.blob.stem: str(reason)
+        for e, reason in zip(result.eager, readable([e.reason for e in result.eager]), strict=True)
+    }
 
 
 def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lazyck.postbuild.ownership import INLINE, NOTHING, RIVALLED, Offer, assign
+from lazyck.postbuild.ownership import Offer, assign
+from lazyck.postbuild.reasons import Kind, Reason
 
 
 def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:
@@ -43,22 +44,22 @@ def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
 def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
     owned = assign([Offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
-    assert owned.unneeded == {"a": RIVALLED}
+    assert owned.unneeded == {"a": Reason(Kind.RIVALLED, "f")}
 
 
 def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
     owned = assign([Offer("a", ("f",)), Offer("b", ("f",))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",)}
-    assert owned.unneeded == {"b": RIVALLED}
+    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "f")}
 
 
 def test_a_blob_without_symbols_is_eager() -> None:
-    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": NOTHING}
+    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": Reason(Kind.NO_FUNCTION)}
 
 
 def test_a_blob_of_inline_functions_that_nothing_needs_is_eager() -> None:
     owned = assign([Offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
-    assert owned.unneeded == {"a": INLINE}
+    assert owned.unneeded == {"a": Reason(Kind.UNNEEDED)}
 
 
 def test_what_gives_way_to_another_definition_goes_to_the_blob_that_insists() -> None:
@@ -72,8 +73,10 @@ def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alo
     offers = [Offer("a", ("hook",)), Offer("b", ("instance",), merged=frozenset({"instance"}))]
     owned = assign(offers, undefined={"hook"}, defined={"hook", "instance"}, strong=set())
     assert owned.lazy == {"a": ("hook",)}
-    assert owned.unneeded == {"b": RIVALLED}
-    assert assign(offers, undefined={"hook"}, defined={"hook"}, strong={"hook"}).unneeded["a"] == RIVALLED
+    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "instance")}
+    assert assign(offers, undefined={"hook"}, defined={"hook"}, strong={"hook"}).unneeded["a"] == Reason(
+        Kind.RIVALLED, "hook"
+    )
 
 
 def test_a_blob_of_instantiations_that_nothing_needs_is_lazy_and_exports_them() -> None:

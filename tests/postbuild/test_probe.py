@@ -434,13 +434,13 @@ def test_data_and_initializers_make_a_blob_eager_with_the_reason(any_bench: Benc
     result = any_bench.probe_all(texts, jobs=2)
     assert set(by_stem(result)) == set(lazy)
     said = reasons(result)
-    assert {n for n, r in said.items() if r.startswith("defines data: ")} == {
+    assert {n for n, r in said.items() if r.startswith("defines data that other files can use: ")} == {
         "global", "pointer", "member", "c_data", "extern_const",
     }  # fmt: skip
-    assert said["global"] == "defines data: counter"
-    assert said["object"] == "has an initializer of its own: here (in object.cpp:6)"
-    assert said["call"] == "has an initializer of its own: number (in call.cpp:5)"
-    assert said["attribute"] == "has an initializer of its own: at_load (in attribute.cpp:5)"
+    assert said["global"] == "defines data that other files can use: counter"
+    assert said["object"] == "has code that runs when the library is loaded: here at object.cpp:6"
+    assert said["call"] == "has code that runs when the library is loaded: number at call.cpp:5"
+    assert said["attribute"] == "has code that runs when the library is loaded: at_load at attribute.cpp:5"
 
 
 REGISTERS = {
@@ -482,7 +482,9 @@ def test_code_that_runs_at_load_is_found_however_it_is_written(any_bench: Bench)
     texts = {n: f"{head}void f_{n}() {{}}\n{t}\n" for n, t in {**REGISTERS, **DOES_NOT}.items()}
     result = any_bench.probe_all(texts, "-std=c++20", "-O2", jobs=2)
     assert set(by_stem(result)) == set(DOES_NOT)
-    assert all(r.startswith("has an initializer of its own: ") for r in reasons(result).values()), reasons(result)
+    assert all(r.startswith("has code that runs when the library is loaded: ") for r in reasons(result).values()), (
+        reasons(result)
+    )
 
 
 def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Bench) -> None:
@@ -492,7 +494,9 @@ def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Benc
     result = any_bench.probe(
         *options, registers=f'{head}int f(int x) {{ return x; }}\nstatic Registrar registry("f", f);\n'
     )
-    assert reasons(result) == {"registers": "has an initializer of its own: registry (in registers.cpp:4)"}
+    assert reasons(result) == {
+        "registers": "has code that runs when the library is loaded: registry at registers.cpp:4"
+    }
 
 
 def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
@@ -504,8 +508,8 @@ def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
         "void f_through() {}\n",
     )
     assert reasons(result) == {
-        "direct": "has an initializer of its own: number (in direct.cpp:3)",
-        "through": "has an initializer of its own: keep (in through.cpp:4)",
+        "direct": "has code that runs when the library is loaded: number at direct.cpp:3",
+        "through": "has code that runs when the library is loaded: keep at through.cpp:4",
     }
 
 

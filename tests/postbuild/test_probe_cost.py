@@ -11,6 +11,7 @@ from counting import CountingCompiler
 from lazyck.command import CompileCommand, Invocation
 from lazyck.postbuild.eager import compile_eagerly
 from lazyck.postbuild.probe import ProbeResult, probe
+from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.store import Store
 
 HEAVY = "#include <map>\n#include <string>\n#include <vector>\n"
@@ -39,10 +40,7 @@ def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_ar
     made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(72)})
     found = probe(made, tmp_path / "work", jobs=2, store=store)
     assert [p.blob for p in found.probed] == made[:9]
-    assert found.eager[0].reason == (
-        "only its own compile could tell what it defines (explicit instantiation of a class: struct Box<9>), "
-        "so it is linked"
-    )
+    assert found.eager[0].reason == Reason(Kind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>")
     objects = compile_eagerly(
         [(u.blob, u.reason) for u in found.eager], tmp_path / "eager", os.environ, 2, store, found.keys
     )

@@ -57,12 +57,12 @@ def test_a_class_s_vtable_is_where_its_first_virtual_function_is(any_bench: Benc
     }
     result = any_bench.probe_all({n: lead + text + "\n}\n" for n, text in texts.items()})
     assert reasons(result) == {
-        "destructor": "defines the vtable of shop::Widget",
-        "abstract": "defines the vtable of shop::Abstract",
-        "virtual_base": "defines the vtable of shop::Derived",
-        "specialized": "defines the vtable of shop::Box<char>",
-        "own": "defines the vtable of own::Mine",
-        "first": "defines the vtable of shop::Two",
+        "destructor": "defines the vtable of a class: shop::Widget",
+        "abstract": "defines the vtable of a class: shop::Abstract",
+        "virtual_base": "defines the vtable of a class: shop::Derived",
+        "specialized": "defines the vtable of a class: shop::Box<char>",
+        "own": "defines the vtable of a class: own::Mine",
+        "first": "defines the vtable of a class: shop::Two",
     }
     compiled = {n: p.compiled for n, p in by_stem(result).items() if p.compiled}
     assert set(compiled) <= {"not_first", "second", "overrides", "hidden_away"}, compiled
@@ -106,13 +106,13 @@ def test_data_of_explicit_instantiations_is_the_blob_s_and_of_implicit_ones_is_n
     }
     result = any_bench.probe_all({n: lead + text + "\n" for n, text in texts.items()}, "-std=c++17")
     assert reasons(result) == {
-        "member": "defines data: Shelf<int>::count",
-        "whole": "defines data: Shelf<long>::width",
-        "vtable": "defines the vtable of Virtual<int>",
-        "table": "defines data: Shelf<int>::table",
-        "variable": "defines data: level<int>",
-        "weak": "defines data: loose",
-        "constant": "defines data: Plain<int>::width",
+        "member": "defines data that other files can use: Shelf<int>::count",
+        "whole": "defines data that other files can use: Shelf<long>::width",
+        "vtable": "defines the vtable of a class: Virtual<int>",
+        "table": "defines data that other files can use: Shelf<int>::table",
+        "variable": "defines data that other files can use: level<int>",
+        "weak": "defines data that other files can use: loose",
+        "constant": "defines data that other files can use: Plain<int>::width",
     }
     found = by_stem(result)
     assert found["implicit"].weak_data >= {"_ZN5ShelfIcE5countE", "_ZTV7Inlined"}
@@ -139,12 +139,12 @@ def test_a_constant_that_is_declared_extern_is_data_for_others(any_bench: Bench)
     }
     result = any_bench.probe_all({n: lead.format(text, n) for n, text in texts.items()})
     assert reasons(result) == {
-        "array": "defines data: t::table",
-        "second": "defines data: t::two",
-        "folded": "defines data: t::one",
-        "struct": "defines data: t::point",
-        "pointer": "defines data: t::name",
-        "itself": "defines data: t::here",
+        "array": "defines data that other files can use: t::table",
+        "second": "defines data that other files can use: t::two",
+        "folded": "defines data that other files can use: t::one",
+        "struct": "defines data that other files can use: t::point",
+        "pointer": "defines data that other files can use: t::name",
+        "itself": "defines data that other files can use: t::here",
     }
     assert by_stem(result)["private"].symbols == ("_ZN1t9f_privateEv",)
 
@@ -158,10 +158,10 @@ def test_data_in_declarations_of_unusual_shape_is_seen(any_bench: Bench) -> None
     }
     result = any_bench.probe_all({n: f"{text}\nint f_{n}() {{ return 1; }}\n" for n, text in texts.items()})
     assert reasons(result) == {
-        "with_type": "defines data: record",
-        "with_function": "defines data: number",
-        "volatile": "defines data: reg",
-        "pointer": "defines data: handlers",
+        "with_type": "defines data that other files can use: record",
+        "with_function": "defines data that other files can use: number",
+        "volatile": "defines data that other files can use: reg",
+        "pointer": "defines data that other files can use: handlers",
     }
 
 
@@ -194,8 +194,8 @@ def test_functions_without_a_body_of_their_own_are_offered(any_bench: Bench) -> 
         )
     result = any_bench.probe_all({n: text + "\n" for n, text in texts.items()})
     assert reasons(result) == {
-        "data": "defines data: number, also_number",
-        "constructor": "has an initializer of its own: start (in constructor.cpp:1)",
+        "data": "defines data that other files can use: number, also_number",
+        "constructor": "has code that runs when the library is loaded: start at constructor.cpp:1",
     }
     found = by_stem(result)
     assert {"to_f", "also_f", "weakly_f"} == set(found["alias"].symbols)
@@ -221,9 +221,9 @@ def test_what_assembler_does_to_symbols_is_seen(any_bench: Bench) -> None:
         texts["weak"] = 'extern "C" int three(int x) { return x; }\nasm(".weak three");'
     result = any_bench.probe_all({n: text + "\n" for n, text in texts.items()})
     assert reasons(result) == {
-        "versioned": "defines f@V1, a symbol with a version",
-        "default": "defines f@@V2, a symbol with a version",
-        "label": "defines inasm in assembler, without a type",
+        "versioned": "defines a symbol with a version: f@V1",
+        "default": "defines a symbol with a version: f@@V2",
+        "label": "defines a symbol in assembler, without a type: inasm",
     }
     found = by_stem(result)
     assert set(found["set"].symbols) == {"one", "two"}
@@ -246,7 +246,10 @@ def test_c_of_all_ages(tmp_path: Path) -> None:
         "nested": "int outer(int x) { int inner(int y) { return x + y; } return inner(1); }",
     }
     result = bench.probe_all({n: text + "\n" for n, text in texts.items()})
-    assert reasons(result) == {"constant": "defines data: visible", "tentative": "defines data: later_on"}
+    assert reasons(result) == {
+        "constant": "defines data that other files can use: visible",
+        "tentative": "defines data that other files can use: later_on",
+    }
     found = by_stem(result)
     assert set(found["old"].symbols) == {"add", "twice", "last"}
     assert set(found["emits"].symbols) == {"emitted", "h"}
@@ -269,12 +272,12 @@ def test_a_blob_whose_code_is_about_its_own_library_is_eager(bench: Bench) -> No
     }
     result = bench.probe_all({n: lead + text + "\n" for n, text in texts.items()})
     assert set(by_stem(result)) == {"fine"}
-    assert {n: said.split(",")[0] for n, said in reasons(result).items()} == {
-        "entry": "puts something into section registry",
-        "reads": "refers to __start_registry",
-        "next": "asks dlsym for RTLD_NEXT",
-        "where": "asks dladdr in which file code is: that of a blob is in a file of its own",
-        "counted": "puts something into section registry",
+    assert reasons(result) == {
+        "entry": "puts something into a section that is read as a whole: registry, by way of __start_registry",
+        "reads": "refers to the bounds of a section, of which each library has its own: __start_registry",
+        "next": "asks dlsym for RTLD_NEXT, the definition after its own library's",
+        "where": "asks dladdr in which file code is, and code of a blob is in a file of its own",
+        "counted": "puts something into a section that is read as a whole: registry, by way of __start_registry",
     }
 
 
@@ -291,11 +294,11 @@ def test_what_registers_is_named_with_its_place(any_bench: Bench) -> None:
         "spaced": 'namespace deep { static reg::Init here("x"); }\ntemplate struct Box<2>;',
     }
     result = any_bench.probe_all({n: lead + text + "\n" for n, text in texts.items()})
-    start = "has an initializer of its own: "
+    start = "has code that runs when the library is loaded: "
     assert reasons(result) == {
-        "macro": start + "REGISTER_LIBRARY_static_init_ops (in macro.cpp:3, REGISTER_LIBRARY)",
-        "unseen": start + "REGISTER_LIBRARY_static_init_ops (in unseen.cpp:4, REGISTER_LIBRARY)",
-        "spaced": start + "deep::here (in spaced.cpp:3)",
+        "macro": start + "REGISTER_LIBRARY_static_init_ops at macro.cpp:3, REGISTER_LIBRARY",
+        "unseen": start + "REGISTER_LIBRARY_static_init_ops at unseen.cpp:4, REGISTER_LIBRARY",
+        "spaced": start + "deep::here at spaced.cpp:3",
     }
 
 

@@ -58,7 +58,7 @@ def show(outcome: Outcome) -> None:
     if outcome.trouble:
         print(f"{outcome.name}: {outcome.trouble}")
     for name, reason in outcome.eager.items():
-        print(f"{outcome.name}: eager: {name}: {reason}")
+        print(f"{outcome.name}: eager: {name} {reason}")
     for way, lines in outcome.differences().items():
         for line in lines[:20]:
             print(f"{outcome.name}: {way}: {line}")

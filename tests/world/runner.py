@@ -240,7 +240,7 @@ def _summaries(tmp: Path) -> tuple[set[str], int, dict[str, str]]:
     summaries = sorted(tmp.glob("libs/*/summary.json"))
     for path in summaries:
         raw = json.loads(path.read_text())
-        eager.update((name, reason) for name, reason in raw["eager"])
+        eager.update((e["source"], "; it ".join(r["text"] for r in e["reasons"])) for e in raw["eager"])
     log = tmp / "intercept.log"
     for line in log.read_text(errors="replace").splitlines() if log.is_file() else ():
         fields = line.split("\t")
