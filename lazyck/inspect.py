@@ -1,16 +1,23 @@
-"""Reading a lazy library (or a manifest file) and showing what is in it."""
+"""What a lazy library holds, for people and for programs: a summary, blobs in full, and why sources are eager."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from lazyck import abi
-from lazyck.manifest import Manifest, Recipe
-from lazyck.postbuild import demangle
+from lazyck.manifest import BlobRecord, Manifest, Recipe
+from lazyck.postbuild import demangle, explain
 from lazyck.postbuild.private_names import plain_name
+from lazyck.postbuild.reasons import Unlazy, of_pair
+from lazyck.postbuild.reasons import to_json as reasons_to_json
+from lazyck.prebuild.names import select
+from lazyck.quantities import counted, show_size
 from lazyck.visible import visible
 
 _SHOWN = {
@@ -26,66 +33,181 @@ _SHOWN = {
 }
 
 
-def shown(words: Sequence[str]) -> str:
-    """Words of a recipe as a user can read them."""
-    text = shlex.join(words)
-    for placeholder, name in _SHOWN.items():
-        text = text.replace(placeholder, name)
-    return text
+@dataclass(frozen=True)
+class Files:
+    """The file that was inspected, and the library's part of its bundle ("": not found), with their sizes in bytes."""
+
+    path: str
+    size: int
+    bundle: str = ""
+    bundle_size: int = 0
 
 
-def render_text(m: Manifest) -> str:
-    """The manifest for people."""
-    blobs = [b for b in m.blobs if not b.kernel]
-    kernels = [b for b in m.blobs if b.kernel]
-    lines = [
-        f"library     {m.library} (soname {m.soname or '-'})",
-        f"cache       {m.cache_name}/{abi.CACHE_VERSION}/{m.shelf}",
-        f"bundle      {m.root or 'beside the library, lazyck/'}",
-        f"machine     {m.machine or '-'}",
-        f"archs       {' '.join(m.archs) or '-'}",
-        f"made by     {m.creator}",
-        f"blobs       {len(blobs)} lazy with {len(m.functions)} symbols, {len(m.eager)} eager",
+def files_of(path: Path, manifest: Manifest) -> Files:
+    """What lies at `path`, a lazy library or the `manifest` of a bundle, and beside it. Raises `OSError`."""
+    beside = path.absolute().parent
+    places = [beside] if path.name == "manifest" else [beside / "lazyck" / manifest.library]
+    places += [beside / manifest.root / manifest.library] if manifest.root else []
+    bundle = next((p for p in places if (p / "manifest").is_file()), None)
+    if bundle is None:
+        return Files(str(path), path.stat().st_size)
+    size = sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file())
+    return Files(str(path), path.stat().st_size, str(bundle), size)
+
+
+def eager_of(manifest: Manifest) -> list[Unlazy]:
+    """The sources that are compiled with the library."""
+    return [of_pair(*pair) for pair in manifest.eager]
+
+
+def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> list[BlobRecord]:
+    """The blobs that `names` mean, as `lazyck prebuild` takes them; a part of a blob stands for it. Raises
+    `UnknownBlobs`."""
+    own = {blob.name: blob for blob in manifest.blobs}
+    rows = select(manifest, names, every).blobs
+    return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
+
+
+# -- for people ------------------------------------------------------------------------------------
+
+
+def render_summary(m: Manifest, files: Files) -> str:
+    """What there is, in counts."""
+    lazy = [b for b in m.blobs if not b.kernel]
+    eager = eager_of(m)
+    sources, kernels = sum(b.is_whole for b in m.blobs), sum(b.is_kernel for b in m.blobs)
+    rows = [
+        ("library", f"{m.library} (soname {m.soname or '-'}), {files.path}, {show_size(files.size)}"),
+        ("machine", m.machine or "-"),
+        ("archs", " ".join(m.archs) or "-"),
+        ("blobs", f"{len(lazy)} lazy with {len(m.functions)} symbols, {len(eager)} eager"),
     ]
-    if kernels:
-        sources = sum(b.is_whole for b in kernels)
-        lines.append(f"kernels     {len(kernels) - sources} of {sources} sources, each compiled when it is first used")
-    for i, recipe in enumerate(m.recipes):
-        lines += _render_recipe(i, recipe)
-    for blob in blobs:
-        lines.append(f"blob {blob.name}  recipe {blob.recipe}  key {blob.digest[:16]}  {blob.source}")
-        lines += [f"  {plain_name(symbol)}" for symbol in blob.symbols]
-    for kernel in kernels:
-        what = "kernels of" if kernel.is_whole else "kernel"
-        lines.append(f"{what} {kernel.name}  recipe {kernel.recipe}  key {kernel.digest[:16]}  {kernel.source}")
-        lines += [] if kernel.is_whole else [f"  {demangle.readable(kernel.symbols[0])}"]
-    lines += [f"eager {name}: {reason}" for name, reason in m.eager]
+    if sources:
+        rows.append(("kernels", f"{kernels} of {counted(sources, 'source')}, each compiled when it is first used"))
+    rows += [("eager", line) for line in explain.counts(eager)]
+    for (toolchain, identity, home), n in _toolchains(m).items():
+        rows.append(("toolchain", f"{toolchain} {identity}, home {home or '-'}: {counted(n, 'source')}"))
+    bundle = f"{files.bundle}, {show_size(files.bundle_size)}" if files.bundle else ""
+    rows += [
+        ("bundle", bundle or f"{m.root or 'beside the library, lazyck/'} (not found)"),
+        ("cache", f"{m.cache_name}/{abi.CACHE_VERSION}/{m.shelf}"),
+        ("made by", m.creator),
+    ]
+    lines = [f"{name:<11} {text}" for name, text in rows]
+    library = shlex.quote(files.path)
+    lines.append(f"one blob    lazyck inspect --blob NAME {library}" + ("; every one: --all" if m.blobs else ""))
+    if eager:
+        lines.append(f"to change   lazyck inspect --explain-eager {library}")
     return "\n".join(map(visible, lines))
 
 
-def _render_recipe(index: int, r: Recipe) -> list[str]:
-    lines = [f"recipe {index}  {r.toolchain} {r.toolchain_id}  home {r.home or '-'}"]
-    lines += [f"  compile {shown(r.compile)}", *([f"  link    {shown(r.link)}"] if r.link else [])]
-    if r.arch_flags:
-        lines.append(f"  archs   {shown(r.arch_flags)}")
-    lines += [f"  env     {name}={value}" for name, value in r.env]
+def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
+    """All that the manifest says of the blobs `chosen`."""
+    kernels = _kernels(m)
+    own = {blob: kernels.get(blob.unit, []) if blob.is_whole else [(s, "") for s in blob.symbols] for blob in chosen}
+    readable = _readable([symbol for symbols in own.values() for symbol, _ in symbols])
+    lines = []
+    for blob in chosen:
+        what = "by kernel" if blob.is_whole else "kernel" if blob.is_kernel else "blob"
+        lines += [f"{what} {blob.name}", f"  source    {blob.source}", f"  key       {blob.digest}"]
+        lines += _recipe_lines("compile", m.recipes[blob.recipe])
+        if blob.units:
+            lines += [f"  parts     {blob.units.digest}"]
+            lines += _recipe_lines("host", m.recipes[blob.units.host])
+            lines += _recipe_lines("device", m.recipes[blob.units.device])
+        lines.append(f"  {'kernels' if blob.kernel else 'symbols':<9} {len(own[blob])}")
+        for symbol, name in own[blob]:
+            lines += [f"    {readable[symbol]}", f"      {plain_name(symbol)}", *([f"      {name}"] if name else [])]
+    return "\n".join(map(visible, lines))
+
+
+def render_eager(m: Manifest) -> str:
+    """A line for each eager source, with all of its reasons."""
+    return "\n".join(f"eager {visible(str(one))}" for one in eager_of(m))
+
+
+def _kernels(m: Manifest) -> Mapping[str, list[tuple[str, str]]]:
+    """By host unit, the kernels' symbols, and the names by which kernels may be given."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for blob in m.blobs:
+        if blob.is_kernel:
+            found.setdefault(blob.unit, []).extend((symbol, blob.name) for symbol in blob.symbols)
+    return found
+
+
+def _recipe_lines(step: str, r: Recipe) -> list[str]:
+    lines = [f"  {step:<9} {shown(r.compile)}"]
+    lines += [f"    link    {shown(r.link)}"] if r.link else []
+    lines += [f"    archs   {shown(r.arch_flags)}"] if r.arch_flags else []
+    lines += [f"    by      {r.toolchain} {r.toolchain_id}, home {' '.join([r.home or '-', *r.home_env])}"]
+    lines += [f"    env     {name}={value}" for name, value in r.env]
+    lines += [f"    without {' '.join(r.drop_env)}"] if r.drop_env else []
     return lines
 
 
-def to_json(m: Manifest) -> dict[str, Any]:
-    """The manifest for programs."""
-    raw = asdict(m)
-    for blob in raw["blobs"]:
-        blob["symbols"] = [plain_name(symbol) for symbol in blob["symbols"]]
-    for recipe in raw["recipes"]:
-        for key in ("compile", "link", "arch_flags"):
-            recipe[key] = [_plain(w) for w in recipe[key]]
-        recipe["env"] = dict(recipe["env"])
-    raw["eager"] = [{"name": n, "reason": r} for n, r in m.eager]
-    return raw
+def _toolchains(m: Manifest) -> Counter[tuple[str, str, str]]:
+    """The compilers, and how many sources each compiles."""
+    used = (m.recipes[b.recipe] for b in m.blobs if not b.is_kernel)
+    return Counter((r.toolchain, r.toolchain_id, r.home) for r in used)
+
+
+def _readable(symbols: Sequence[str]) -> Mapping[str, str]:
+    """Each symbol as people write it."""
+    plain = {symbol: plain_name(symbol) for symbol in symbols}
+    names = demangle.all_readable(list(plain.values()))
+    return {symbol: names[name] for symbol, name in plain.items()}
+
+
+def shown(words: Sequence[str]) -> str:
+    """Words of a recipe as a user can read them."""
+    return _plain(shlex.join(words))
 
 
 def _plain(word: str) -> str:
     for placeholder, name in _SHOWN.items():
         word = word.replace(placeholder, name)
     return word
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str, Any]:
+    """All of the manifest but for blobs that are not `chosen`, and what the text says besides."""
+    raw = asdict(m)
+    readable = _readable([symbol for blob in chosen for symbol in blob.symbols])
+    raw["blobs"] = [_blob_to_json(blob, readable) for blob in chosen]
+    for recipe in raw["recipes"]:
+        for key in ("compile", "link", "arch_flags"):
+            recipe[key] = [_plain(word) for word in recipe[key]]
+        recipe["env"] = dict(recipe["env"])
+    eager = eager_of(m)
+    raw["eager"] = [reasons_to_json(one) for one in eager]
+    raw["summary"] = {
+        "file": asdict(files),
+        "cache": os.path.join(m.cache_name, abi.CACHE_VERSION, m.shelf),
+        "lazy": sum(not b.kernel for b in m.blobs),
+        "symbols": len(m.functions),
+        "sources_by_kernel": sum(b.is_whole for b in m.blobs),
+        "kernels": sum(b.is_kernel for b in m.blobs),
+        "eager": len(eager),
+        "reasons": Counter(r.kind.name for one in eager for r in one.reasons),
+        "toolchains": [
+            {"toolchain": toolchain, "toolchain_id": identity, "home": home, "sources": n}
+            for (toolchain, identity, home), n in _toolchains(m).items()
+        ],
+    }
+    return raw
+
+
+def _blob_to_json(blob: BlobRecord, readable: Mapping[str, str]) -> dict[str, Any]:
+    """A blob: its `symbols` by their plain names, `recorded` as the manifest has them."""
+    return {
+        **asdict(blob),
+        "symbols": [plain_name(symbol) for symbol in blob.symbols],
+        "demangled": [readable[symbol] for symbol in blob.symbols],
+        "recorded": blob.symbols,
+        "is_source_by_kernel": blob.is_whole,
+        "is_kernel": blob.is_kernel,
+        "unit": blob.unit,
+    }

@@ -14,6 +14,7 @@ from support import REPOSITORY
 import lazyck
 import lazyck.library
 from lazyck import abi
+from lazyck.postbuild.reasons import Kind
 from lazyck.toolchains import ALL
 
 README = (REPOSITORY / "README.md").read_text()
@@ -101,6 +102,12 @@ def test_the_python_reference_is_of_all_that_the_package_offers() -> None:
     for owner in (lazyck.Library, lazyck.Prefetch):
         for name, member in vars(owner).items():
             assert name.startswith("_") or member.__doc__, name
+
+
+def test_the_page_on_eager_sources_has_every_reason_with_its_advice() -> None:
+    rows = [line for line in reference.expand(DOCS["eager.md"]).splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == [kind.name for kind in Kind]
+    assert all(len(row.replace("\\|", "").split("|")) == 5 for row in rows)
 
 
 def test_a_mark_that_means_nothing_is_an_error() -> None:

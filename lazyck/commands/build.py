@@ -17,6 +17,7 @@ from lazyck.commands.check import run as run_check
 from lazyck.commands.quiet import QUIET
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
+from lazyck.postbuild.explain import advise
 from lazyck.postbuild.quick import quick
 from lazyck.project_file import read_project
 from lazyck.settings import BuildSettings, load_settings
@@ -124,6 +125,7 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     help="Check, but compile so many blobs only, or for so long: 40, 90s, 10m.",
 )
 @QUIET
+@click.option("--explain-eager", is_flag=True, help="Say what to change in eager sources so that they become lazy.")
 @click.option("--verbose", is_flag=True, help="Say what each step does.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def full_command(
@@ -142,6 +144,7 @@ def full_command(
     require_lazy: bool | None,
     check: bool,
     check_sample: str,
+    explain_eager: bool,
     verbose: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -179,6 +182,7 @@ def full_command(
         root=str(Path(root).absolute()) if root else "",
         jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
         verbose=verbose,
+        project_dir=os.getcwd(),
     )
     request = build.BuildRequest(
         tuple(tuple(c) for c in commands),
@@ -197,6 +201,9 @@ def full_command(
         report = [line for line in report if "warning: " in line]
     if report:
         click.echo("\n".join(report), err=True)
+    if explain_eager:
+        for library in outcome.libraries:
+            click.echo(f"{library.library}:\n{advise(library.eager)}", err=True)
     if outcome.status == 0 and outcome.libraries and (check or check_sample):
         outputs = tuple(library.output for library in outcome.libraries)
         if not run_check(settings.tmp, outputs, Request(sample, settings.jobs, keeps=verbose), env, as_json=False):

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from lazyck.command import CompileCommand, Invocation
 from lazyck.errors import LazyckError
-from lazyck.inspect import render_text, to_json
+from lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
 from lazyck.interceptor.compile_commands import export, load
 from lazyck.interceptor.log import read_log
 from lazyck.manifest import decode, decode_records
 from lazyck.postbuild import elf
 from lazyck.postbuild.embedded import read_manifest
+from lazyck.postbuild.explain import advise
 from lazyck.remote import lease, record
 from lazyck.remote.sign import Keys
 from lazyck.remote.tiers import parse_tiers
@@ -27,6 +28,7 @@ from lazyck.toolchains import ALL
 from lazyck.toolchains.options import join
 
 Target = Callable[[bytes, Path], None]
+FILES = Files("libdemo.so", 1)
 
 
 @contextlib.contextmanager
@@ -38,8 +40,11 @@ def only_known_errors() -> Iterator[None]:
 def take_manifest(data: bytes, file: Path) -> None:
     with only_known_errors():
         manifest = decode(data, "fuzz")
-        render_text(manifest)
-        json.dumps(to_json(manifest))
+        render_summary(manifest, FILES)
+        render_blobs(manifest, manifest.blobs)
+        render_eager(manifest)
+        advise(eager_of(manifest))
+        json.dumps(to_json(manifest, manifest.blobs, FILES))
 
 
 def take_record(data: bytes, file: Path) -> None:

@@ -166,7 +166,7 @@ def test_command_to_repeat_works_when_pasted(tmp_path: Path, objects_dir: Path) 
 
 
 def test_python_shows_names_as_text(lazyck: Lazyck, manifest_file: Path, tmp_path: Path) -> None:
-    shown = lazyck("inspect", manifest_file)
+    shown = lazyck("inspect", "--all", manifest_file)
     assert shown.returncode == 0, shown.stderr
     assert not CONTROLS.search(shown.stdout)
     blobs = [line for line in shown.stdout.splitlines() if line.startswith("blob ")]
@@ -189,7 +189,7 @@ def test_name_that_is_not_one_line_is_refused_by_prebuild(lazyck: Lazyck, tmp_pa
     done = lazyck("prebuild", "list", "--manifest", tmp_path / "m")
     assert done.returncode == 1
     assert "a name is one line" in done.stderr
-    assert f"blob {visible(name)} " in lazyck("inspect", tmp_path / "m").stdout
+    assert f"blob {visible(name)}\n" in lazyck("inspect", "--all", tmp_path / "m").stdout
 
 
 @pytest.mark.parametrize(
