@@ -2,6 +2,7 @@
 
 - `<!-- generated: command build full -->` in a page becomes the usage and options of that command, out of its parser.
 - `<!-- generated: c interface -->` becomes the functions and types of lazyck.h, with their comments.
+- `<!-- generated: eager reasons -->` becomes the table of why sources are eager, and what to change.
 - Files of the repository that pages link to (`../SECURITY.md`) become pages or files below `repository/`.
 - A page that would have the browser fetch anything from elsewhere is an error.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import click
 
 from lazyck.cli import cli
+from lazyck.postbuild.reasons import Kind
 from lazyck.runtime.build import SOURCES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -125,6 +127,9 @@ def expand(markdown: str) -> str:
             return render_command(tuple(words))
         if match[1] == "c interface":
             return render_header((SOURCES / "lazyck.h").read_text())
+        if match[1] == "eager reasons":
+            rows = [f"| `{kind.name}` | {_plain(kind.says)} | {_plain(kind.advice)} |" for kind in Kind]
+            return "\n".join(["| kind | the source | what to change |", "|---|---|---|", *rows])
         raise ValueError(f"nothing is known to generate for: {match[0]}")
 
     return MARK.sub(text_for, markdown)
