@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from ops_library import Ops, build_ops, call, copy_project, inspect
 from support import FAKE_ROCM, Lazyck
+
+from lazyck.postbuild.reasons import Kind
 
 SPECIAL = {(32, 0): 320.0, (32, 1): 324.0, (64, 0): 640.0, (64, 1): 644.0, (128, 0): 1280.0, (128, 1): 1284.0}
 
@@ -24,7 +27,7 @@ def ops(lazyck: Lazyck, shared: Path) -> Ops:
     """One lazy build for the tests that only look at it or call it."""
     done = shared / "tmp" / "report"
     if not done.exists():
-        built = build_ops(lazyck, shared)
+        built = build_ops(lazyck, shared, "--explain-eager")
         done.write_text(built.report)
     project = shared / "my ops"
     return Ops(project, project / "build" / "libops.so", shared / "tmp", done.read_text())
@@ -71,6 +74,13 @@ def test_summary_counts_blobs_symbols_and_gives_each_eager_blob_its_reason(ops: 
     assert "link" in ops.report
 
 
+def test_explain_eager_says_of_each_library_what_to_change(ops: Ops, lazyck: Lazyck) -> None:
+    told = ops.report.partition("libops:\n1 source ")[2]
+    assert Kind.DATA.advice[:60] in told and Kind.INITIALIZER.advice[:60] in told
+    hint = next(line for line in ops.report.splitlines() if "what to change" in line).partition("lazyck inspect ")[2]
+    assert f"1 source {told}" == lazyck("inspect", *shlex.split(hint)).stdout
+
+
 def test_inspect_shows_blobs_symbols_and_commands(ops: Ops, lazyck: Lazyck) -> None:
     found = inspect(lazyck, ops.library)
     blobs = {b["name"]: b for b in found["blobs"]}
@@ -82,7 +92,7 @@ def test_inspect_shows_blobs_symbols_and_commands(ops: Ops, lazyck: Lazyck) -> N
     ]
     assert found["soname"] == "libops.so"
     assert [Path(e["source"]).stem for e in found["eager"]] == ["data", "registrar"]
-    text = lazyck("inspect", ops.library).stdout
+    text = lazyck("inspect", "--all", ops.library).stdout
     assert "{source}" in text
     assert "special_d64_true" in text
 
