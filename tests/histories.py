@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def write_entries(cache: Path, lines: list[dict[str, Any]]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as f:
                 f.truncate(row["size"])
+
+
+def write_log(cache: Path, blob: str, digest: str, text: str, at: float) -> Path:
+    """A compile's log, where the runtime leaves it, written at the time `at`."""
+    path = cache / "v1" / "libops" / "gfx942-clang19" / f"{blob}-{digest * 16}.log"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.write_text(text)
+    os.utime(path, (at, at))
+    return path
 
 
 def many_events(events: int = 5000, processes: int = 64) -> list[dict[str, Any]]:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import START, hostile_history, line, many_events, page_of, write_entries, write_history, write_manifest
+from histories import (
+    START,
+    hostile_history,
+    line,
+    many_events,
+    page_of,
+    write_entries,
+    write_history,
+    write_log,
+    write_manifest,
+)
 from support import Lazyck
 
 from lazyck.errors import UsageError
@@ -96,11 +106,87 @@ def test_the_whole_library_is_extrapolated_from_what_was_compiled(lazyck: Lazyck
     assert "--manifest LIB" in page_of(tmp_path)  # how to get it
 
 
+def test_a_library_that_was_compiled_whole_is_a_measurement(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path, [line("one", s=3600), line("two", s=1800)])
+    text = page_of(tmp_path, write_manifest(tmp_path / "manifest", "libops", ["one", "two"], 2))
+    assert "The whole library took <strong>1.5 core-hours</strong>" in text
+    assert "extrapolation" not in text
+
+
 def test_failures_of_one_kind_are_one_row(lazyck: Lazyck, tmp_path: Path) -> None:
     rows = [line("one", t=START + i, failed=True, what="x.h:1: error: no") for i in range(3)]
     write_history(tmp_path, [*rows, line("one", t=START + 9, failed=True, what="killed")])
     failures = report_json(lazyck, tmp_path)["failures"]
     assert [(f["what"], f["count"]) for f in failures] == [("killed", 1), ("x.h:1: error: no", 3)]
+
+
+FAILED_LOG = """$ clang++ -c {0}.cpp
+{0}.cpp:3:1: error: <b>no</b> &amp; \x1b[1mno\x1b[0m
+[compile step: exit status 1]
+[to reproduce: cd "$(mktemp -d)" && clang++ -c '/s/{0}.cpp']
+"""
+
+
+def test_a_failure_comes_with_the_log_that_was_written_then(lazyck: Lazyck, tmp_path: Path) -> None:
+    what = "cannot compile blob 'one' for gfx942: old.cpp:3:1: error: no"
+    write_history(tmp_path, [line("one", s=5, failed=True, what=what), line("two", failed=True, what="x")])
+    write_log(tmp_path, "one", "0", FAILED_LOG.format("older"), START - 900)
+    write_log(tmp_path, "one", "a", FAILED_LOG.format("new"), START + 900)
+    mine = write_log(tmp_path, "one", "b", FAILED_LOG.format("old"), START + 5)
+    write_log(tmp_path, "one", "c", "$ clang++ -c old.cpp\n", START + 5)  # of a compile that succeeded
+    write_log(tmp_path, "one_more", "d", FAILED_LOG.format("other"), START + 5)
+    one, two = report_json(lazyck, tmp_path)["failures"]
+    assert one["log"]["path"] == str(mine)
+    assert one["log"]["command"] == "cd \"$(mktemp -d)\" && clang++ -c '/s/old.cpp'"
+    assert one["log"]["end"].splitlines()[0].startswith("old.cpp:3:1: error:")
+    assert "command below" in one["hint"]
+    assert (two["log"], "lazyck prebuild build" in two["hint"]) == (None, True)
+    page = page_of(tmp_path)
+    assert page.index("<h2>Failures</h2>") < page.index("<h2>Slowest blobs</h2>")
+    assert "old.cpp:3:1: error: &lt;b&gt;no&lt;/b&gt; &amp;amp; \\x1b[1mno\\x1b[0m\n[compile step" in page
+    assert "&amp;&amp; clang++ -c &#x27;/s/old.cpp&#x27;" in page
+    assert '<p class="what mono">old.cpp:3:1: error: no</p>' in page  # whose blob and arch stand above it
+
+
+def test_what_went_well_later_comes_last_and_says_so(lazyck: Lazyck, tmp_path: Path) -> None:
+    rows = [line("one", t=START, failed=True, what="x"), line("two", t=START + 5, failed=True, what="Killed")]
+    write_history(tmp_path, [*rows, line("two", t=START + 9), line("one", "wait", t=START + 9)])
+    one, two = report_json(lazyck, tmp_path)["failures"]
+    assert (one["blob"], one["is_over"], two["blob"], two["is_over"]) == ("one", False, "two", True)
+    assert two["hint"] == "It went well later: there is nothing to do."
+
+
+def test_a_log_of_any_size_shows_its_end(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path, [line("one", failed=True, what="x")])
+    write_log(tmp_path, "one", "a", ("note: again " * 20 + "\n") * 10_000 + FAILED_LOG.format("one"), START)
+    (found,) = report_json(lazyck, tmp_path)["failures"]
+    assert found["log"]["end"].splitlines()[-2].startswith("one.cpp:3:1: error")
+    assert len(found["log"]["end"]) <= 4000
+
+
+def test_a_link_in_the_cache_is_not_read_as_a_log(lazyck: Lazyck, tmp_path: Path) -> None:
+    write_history(tmp_path, [line("one", failed=True, what="x")])
+    log = write_log(tmp_path, "one", "a", FAILED_LOG.format("one"), START)
+    log.rename(tmp_path / "secret")
+    log.symlink_to(tmp_path / "secret")
+    assert report_json(lazyck, tmp_path)["failures"][0]["log"] is None
+
+
+@pytest.mark.parametrize(
+    ("what", "hint"),
+    [
+        ("it took longer than 60.0 s (LAZYCK_COMPILE_TIMEOUT) and was killed", "LAZYCK_COMPILE_TIMEOUT"),
+        ("clang++: error: unable to execute command: Killed", "LAZYCK_MEM_PER_JOB"),
+        ("x.s: No space left on device", "lazyck cache trim --max-size 10G"),
+        ("cannot start '/opt/rocm/bin/hipcc': No such file or directory; install that compiler", "Install that"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_999'", "LAZYCK_ARCHS"),
+        ("the bundle was changed while it was compiled from: x.h", "install the library again"),
+        ("x.cpp:1:1: error: no", "lazyck prebuild build"),
+    ],
+)
+def test_a_failures_hint_is_that_of_its_cause(lazyck: Lazyck, tmp_path: Path, what: str, hint: str) -> None:
+    write_history(tmp_path, [line("one", failed=True, what=f"cannot compile blob 'one' for gfx942: {what}")])
+    assert hint in report_json(lazyck, tmp_path)["failures"][0]["hint"]
 
 
 def events(*rows: tuple[float, float, int]) -> list[Event]:
@@ -147,8 +233,8 @@ def test_words() -> None:
 
 
 # -- errors -------------------------------------------------------------------------------------------
-def test_a_cache_without_a_history_is_a_clear_error(lazyck: Lazyck, tmp_path: Path) -> None:
-    cases = {tmp_path: "no history", tmp_path / "nothing": "no such cache"}
+def test_a_cache_that_is_not_there_or_a_history_that_is_none_is_a_clear_error(lazyck: Lazyck, tmp_path: Path) -> None:
+    cases = {tmp_path / "nothing": "no such cache"}
     (tmp_path / "bad" / ".history").mkdir(parents=True)
     (tmp_path / "bad" / ".history" / "node").write_text("x\ny\n")
     cases[tmp_path / "bad"] = "none of its 2 lines"
@@ -158,6 +244,22 @@ def test_a_cache_without_a_history_is_a_clear_error(lazyck: Lazyck, tmp_path: Pa
         assert message in done.stderr
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "lazyck-report.html").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["a cache without a history", "no cache yet"])
+def test_where_nothing_happened_yet_the_page_says_so_and_what_to_do(
+    lazyck: Lazyck, tmp_path: Path, is_there: bool
+) -> None:
+    if is_there:
+        (tmp_path / "lazyck-cache").mkdir(mode=0o700)
+    done = lazyck("report", cwd=tmp_path)  # conftest sets LAZYCK_CACHE_DIR
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "lazyck-report.html").read_text()
+    assert f"Nothing was compiled into the cache <code>{tmp_path}/lazyck-cache</code>" in page
+    assert "lazyck prebuild build --manifest LIB --all" in page
+    assert "<h2>Timeline</h2>" not in page
+    done = lazyck("report", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["summary"]["compiles"] == 0
 
 
 def test_the_users_own_cache_is_the_default(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -17,12 +17,15 @@ import pytest
 from browser import MISSING, Browser, browser
 from histories import (
     HOSTILE,
+    START,
     hostile_history,
+    line,
     many_events,
     page_of,
     ranked_job,
     write_entries,
     write_history,
+    write_log,
     write_manifest,
 )
 from ops_library import build_ops, copy_project
@@ -96,7 +99,7 @@ FAINT = """(() => {
 
 @chromium
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("width", [1280, 420, 360])
 def test_the_page_looks_right(tab: Browser, job: Path, shots: Path, width: int, is_dark: bool) -> None:
     tab.open(job, width, dark=is_dark)
     tab.screenshot(shots / f"report-{width}-{'dark' if is_dark else 'light'}.png")
@@ -112,7 +115,37 @@ def test_the_page_looks_right(tab: Browser, job: Path, shots: Path, width: int, 
 
 
 @chromium
-def test_the_first_rows_are_the_slowest_blobs_and_stand_near_the_top(tab: Browser, job: Path) -> None:
+def test_failures_come_first_and_their_logs_unfold_within_a_phones_width(
+    tab: Browser, tmp_path: Path, shots: Path
+) -> None:
+    write_history(tmp_path, [line("x" * 150, failed=True, what="y" * 300), line("one")])
+    log = "z" * 3000 + "\n[to reproduce: c++ " + "/" + "w" * 3000 + "]\n"
+    write_log(tmp_path, "x" * 150, "a", log, START)
+    page = tmp_path / "report.html"
+    page.write_text(page_of(tmp_path))
+    tab.open(page, 360)
+    assert tab.evaluate("document.querySelector('h2').textContent") == "Failures"
+    tab.evaluate("document.querySelector('summary').click()")
+    tab.settle()
+    assert tab.evaluate("document.querySelector('pre').checkVisibility()")
+    tab.screenshot(shots / "report-failures-360.png")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert tab.evaluate(FAINT) == []
+    assert tab.problems() == []
+
+
+@chromium
+def test_the_page_of_an_empty_cache_works(tab: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(page_of(tmp_path))
+    tab.open(page, 360)
+    assert tab.problems() == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert "Nothing was compiled" in tab.evaluate("document.querySelector('main').innerText")
+
+
+@chromium
+def test_the_first_rows_are_the_slowest_blobs(tab: Browser, job: Path) -> None:
     tab.open(job, 1280)
     seconds: dict[str, float] = {}
     for row in (row for rows in ranked_job().values() for row in rows):
@@ -121,7 +154,6 @@ def test_the_first_rows_are_the_slowest_blobs_and_stand_near_the_top(tab: Browse
     slowest = sorted(seconds, key=lambda b: -seconds[b])
     names = "[...document.querySelectorAll('#blobs tbody tr')].map(r => r.cells[0].title)"
     assert tab.evaluate(names)[:3] == slowest[:3]
-    assert tab.evaluate("document.querySelector('#blobs tbody tr').getBoundingClientRect().top") < 450
     shown = "[...document.querySelectorAll('#blobs tbody tr')].filter(r => r.checkVisibility()).length"
     assert tab.evaluate(shown) == 12
     tab.evaluate("document.querySelector('#more').click()")

@@ -1,4 +1,4 @@
-"""What a history says: sums, the blobs that cost most, failures, growth, runs, and the lanes of the timeline."""
+"""What a history says: sums, the blobs that cost most, growth, runs, and the lanes of the timeline."""
 
 from __future__ import annotations
 
@@ -58,19 +58,6 @@ class BlobCost:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What failed `count` times in the same way, the last time at `last`."""
-
-    kind: str
-    blob: str
-    library: str
-    arch: str
-    what: str
-    count: int
-    last: float
-
-
-@dataclass(frozen=True)
 class Coverage:
     """A library against its full build: of its lazy `blobs`, `compiled` are known to have been compiled, in
     `mean_seconds` each."""
@@ -110,15 +97,15 @@ class Lane:
     threads: tuple[tuple[Event, ...], ...]
 
 
-def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int) -> Summary:
-    """The sums. `events` are in order of their start, and not empty."""
+def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
+    """The sums. `events` are in order of their start; where there is none, the period is the moment `made`."""
     compiles = [e for e in events if e.kind == "compile"]
     good = [e for e in compiles if not e.has_failed]
     hits = [e for e in events if e.is_cache_load]
     saved = [s for e in hits if (s := costs.of(e.library, e.blob, e.arch)) is not None]
     return Summary(
-        first=events[0].start,
-        last=max(e.start + e.seconds for e in events),
+        first=events[0].start if events else made,
+        last=max((e.start + e.seconds for e in events), default=made),
         hosts=len({e.host for e in events}),
         processes=len({(e.host, e.pid) for e in events}),
         compiles=len(good),
@@ -167,16 +154,6 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
             )
         )
     return sorted(costs, key=lambda c: (-c.seconds, c.blob, c.arch, c.library))
-
-
-def failures(events: Sequence[Event]) -> list[Failure]:
-    """What failed, the latest first, the same failure of a blob once."""
-    grouped: dict[tuple[str, str, str, str, str], list[Event]] = defaultdict(list)
-    for e in events:
-        if e.has_failed:
-            grouped[e.kind, e.blob, e.library, e.arch, e.what].append(e)
-    found = [Failure(*key, count=len(those), last=max(e.start for e in those)) for key, those in grouped.items()]
-    return sorted(found, key=lambda f: (-f.last, f.blob))
 
 
 def coverage(manifest: Manifest, costs: Costs) -> Coverage:

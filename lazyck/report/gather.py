@@ -18,6 +18,7 @@ from lazyck.errors import LazyckError, UsageError
 from lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_history, read_trace
 from lazyck.manifest import Manifest
 from lazyck.report import figures
+from lazyck.report.failures import Failure, failures, with_advice
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -32,7 +33,7 @@ class Report:
     library: str
     summary: figures.Summary
     blobs: tuple[figures.BlobCost, ...]
-    failures: tuple[figures.Failure, ...]
+    failures: tuple[Failure, ...]
     coverage: tuple[figures.Coverage, ...]
     growth: tuple[tuple[float, int], ...]
     runs: tuple[figures.Run, ...]
@@ -48,17 +49,23 @@ def gather(
     manifests: Sequence[Manifest],
     env: Mapping[str, str],
 ) -> Report:
-    """The report of `cache` (None: the user's own). Raises `LazyckError` when there is no history to report on."""
+    """The report of `cache` (None: the user's own), which may have no history yet. Raises `LazyckError` when a given
+    cache is not there, what it has as a history is none, or nothing in it is of this library and period."""
     place = cache or cache_dir(env)
     if place is None:
         raise UsageError("no cache: neither HOME, XDG_CACHE_HOME nor LAZYCK_CACHE_DIR is set", "give --cache DIR")
     made = time.time()
     begin = since_time(since, made)
     found = merge([read_history(place), *map(read_trace, traces)])
-    if not found.events:
-        raise _nothing_found(place, found)
+    if not found.events and cache is not None and not place.is_dir():
+        raise LazyckError(f"{place}: no such cache", "call a lazy library first, or give another --cache DIR")
+    if not found.events and found.passed_over:
+        raise LazyckError(
+            f"{place / HISTORY_DIRECTORY}: none of its {found.passed_over} lines is an event",
+            "remove it; a new one begins with the next compile",
+        )
     chosen = tuple(e for e in found.events if e.start + e.seconds >= begin and library in ("", e.library))
-    if not chosen:
+    if found.events and not chosen:
         known = ", ".join(sorted({e.library for e in found.events})[:10])
         raise LazyckError(
             f"{place}: of {len(found.events)} events none is of this library and period",
@@ -77,28 +84,14 @@ def make_report(
         made=made,
         cache=str(cache),
         library=library,
-        summary=figures.summarize(events, costs, entries, size),
+        summary=figures.summarize(events, costs, entries, size, made),
         blobs=tuple(figures.blob_costs(events)),
-        failures=tuple(figures.failures(events)),
+        failures=tuple(with_advice(failures(events), cache)),
         coverage=tuple(figures.coverage(m, costs) for m in manifests),
         growth=tuple(figures.growth(events)),
         runs=tuple(figures.runs(events)),
         lanes=tuple(figures.lanes(events)),
         passed_over=whole.passed_over,
-    )
-
-
-def _nothing_found(cache: Path, found: History) -> LazyckError:
-    if not cache.is_dir():
-        return LazyckError(f"{cache}: no such cache", "give --cache DIR, or call a lazy library first")
-    if found.passed_over:
-        return LazyckError(
-            f"{cache / HISTORY_DIRECTORY}: none of its {found.passed_over} lines is an event",
-            "remove it; a new one begins with the next compile",
-        )
-    return LazyckError(
-        f"{cache}: no history in it ({HISTORY_DIRECTORY}): nothing was compiled into it or loaded from it yet",
-        "call a lazy library first, or give --cache DIR or --trace FILE",
     )
 
 

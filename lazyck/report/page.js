@@ -280,9 +280,11 @@ function drawGrowth() {
   chart.append(ruler, svg("path", { class: "area", d: `${path}V${floor}Z` }), svg("path", { d: path }));
 }
 
-build();
-choose(Number($("run").value));
-listen();
+if ($("timeline")) {
+  build();
+  choose(Number($("run").value));
+  listen();
+}
 if ($("growth")) {
   drawGrowth();
   new ResizeObserver(drawGrowth).observe($("growth"));

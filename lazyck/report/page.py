@@ -17,7 +17,8 @@ from typing import Any
 
 from lazyck import __version__
 from lazyck.quantities import show_size
-from lazyck.report.figures import BlobCost, Coverage, Failure
+from lazyck.report.failures import MOST_SHOWN, Failure
+from lazyck.report.figures import BlobCost, Coverage
 from lazyck.report.gather import Report
 from lazyck.report.timeline import render_timeline, script_data
 from lazyck.report.words import (
@@ -25,6 +26,7 @@ from lazyck.report.words import (
     count_text,
     duration,
     html_text,
+    lines_html,
     middle,
     name_html,
     percent,
@@ -33,7 +35,6 @@ from lazyck.report.words import (
 
 _FIRST_ROWS = 12  # of the table of blobs, before "show all"
 _MOST_ROWS = 1000
-_MOST_FAILURES = 100
 _LONGEST_TITLE = 1000  # characters; kernels' names take some hundreds
 
 
@@ -48,18 +49,43 @@ def render_page(report: Report) -> str:
         "style": style,
         "script": script,
         "subtitle": _subtitle(report),
-        "cards": _cards(report),
-        "slowest": _slowest(report.blobs),
-        "timeline": render_timeline(report),
-        "coverage": _coverage(report.coverage),
-        "growth": _growth(report),
-        "failures": _failures(report.failures),
+        "sections": "\n".join(_sections(report)),
         "footer": _footer(report),
         "data": _script_json({**script_data(report), "rows": _FIRST_ROWS}),
     }
     # in one pass: what is put in is not looked at again
     template = (here / "page.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
+
+
+def _sections(report: Report) -> list[str]:
+    if not report.runs:
+        return [_section("Nothing yet", _nothing_yet(report))]
+    return [
+        f'<section aria-label="Summary"><dl class="cards">{_cards(report)}</dl></section>',
+        *([_section("Failures", _failures(report.failures))] if report.failures else []),
+        _section("Slowest blobs", _slowest(report.blobs)),
+        _section("Timeline", render_timeline(report)),
+        _section("Against the full build", _coverage(report.coverage)),
+        _section("Cache growth", _growth(report)),
+    ]
+
+
+def _section(heading: str, body: str) -> str:
+    return f"<section><h2>{heading}</h2>{body}</section>"
+
+
+def _nothing_yet(report: Report) -> str:
+    return (
+        f"<p>Nothing was compiled into the cache <code>{html_text(report.cache)}</code> or loaded from it. The runtime "
+        "of a lazy library notes there what it does, from the first call on.</p>"
+        "<ul><li>Call a function of a lazy library, or run <code>lazyck prebuild build --manifest LIB --all</code>; "
+        "then make this page again.</li>"
+        "<li>A job that has a cache of its own (<code>LAZYCK_CACHE_DIR</code>, another user, another machine): "
+        "<code>lazyck report --cache DIR</code>.</li>"
+        "<li>A job that wrote a trace (<code>LAZYCK_TRACE</code>): <code>lazyck report --trace FILE</code>.</li>"
+        "<li>No lazy library yet: <code>lazyck build full --help</code> says how one is built.</li></ul>"
+    )
 
 
 def _policy(style: str, script: str) -> str:
@@ -80,6 +106,8 @@ def _subtitle(report: Report) -> str:
     s = report.summary
     of = f"library <strong>{html_text(report.library)}</strong> · " if report.library else ""
     hosts = count_text(s.hosts, "host") if s.hosts > 1 else ""
+    if not report.runs:
+        return f"{of}<code>{html_text(report.cache)}</code>"
     return (
         f"{of}<code>{html_text(report.cache)}</code> · {time_text(s.first)} to {time_text(s.last)} · "
         f"{s.processes:,} process{'' if s.processes == 1 else 'es'}{' on ' + hosts if hosts else ''}"
@@ -95,7 +123,7 @@ def _cards(report: Report) -> str:
         ("load", "Loads from the cache", f"{s.hits:,}", "no compiler needed"),
         ("load", "Compile time saved", duration(s.saved_seconds), "by these loads" + unknown),
         ("wait", "Spent waiting", duration(s.wait_seconds), "for others' compiles and for slots"),
-        ("failure" if s.failures else "", "Failures", f"{s.failures:,}", "listed below" if s.failures else "none"),
+        ("failure" if s.failures else "", "Failures", f"{s.failures:,}", "listed first" if s.failures else "none"),
         (
             "",
             "Cache size",
@@ -187,7 +215,12 @@ def _library(c: Coverage) -> str:
         f"<p><strong>{c.compiled:,} of {count_text(c.blobs, 'lazy blob')}</strong> ({percent(part)}) were compiled."
         f"{eager}</p>",
     ]
-    if c.compiled:
+    if c.compiled == c.blobs > 0:
+        lines.append(
+            f"<p>The whole library took <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, "
+            f"{duration(c.mean_seconds)} for a blob in the mean.</p>"
+        )
+    elif c.compiled:
         lines.append(
             f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at the "
             f"mean of {duration(c.mean_seconds)} of the {count_text(c.compiled, 'compiled blob')}, which took "
@@ -218,22 +251,29 @@ def _growth(report: Report) -> str:
 
 
 def _failures(found: Sequence[Failure]) -> str:
-    if not found:
-        return '<p class="quiet">None.</p>'
-    heads = "".join(
-        f'<th scope="col">{h}</th>' for h in ("Blob", "First error line", "Last", "Times", "Arch", "Library")
-    )
-    rows = "".join(
-        f'<tr><td class="blob mono" title="{html_text(middle(f.blob, _LONGEST_TITLE))}">{name_html(f.blob)}</td>'
-        f'<td class="what mono">{html_text(middle(f.what, LONGEST_TEXT) or f.kind + " did not end")}</td>'
-        f'<td class="when">{time_text(f.last)}</td>'
-        f'<td class="number">{f.count:,}</td><td>{html_text(middle(f.arch))}</td>'
-        f"<td>{html_text(middle(f.library))}</td></tr>"
-        for f in found[:_MOST_FAILURES]
-    )
-    more = len(found) - _MOST_FAILURES
+    more = len(found) - MOST_SHOWN
     below = f'<p class="quiet below">and {more:,} more.</p>' if more > 0 else ""
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{below}'
+    return "".join(map(_failure, found[:MOST_SHOWN])) + below
+
+
+def _failure(f: Failure) -> str:
+    where = " · ".join(html_text(middle(text)) for text in (f.arch, f.library) if text)
+    times = f"{time_text(f.last)}{f', the last of {f.count:,} times' if f.count > 1 else ''}"
+    what = f.what.removeprefix(f"cannot compile blob '{f.blob}' for {f.arch}: ")
+    hint = re.sub("`([^`]*)`", r"<code>\1</code>", html_text(f.hint))
+    log = ""
+    if f.log:
+        log = (
+            f"<details><summary>Log and command</summary><pre>{lines_html(f.log.end)}</pre>"
+            f"<p>The whole log: <code>{html_text(f.log.path)}</code></p><p>To repeat the compile, in a shell:</p>"
+            f'<pre class="wrapped">{html_text(f.log.command)}</pre></details>'
+        )
+    return (
+        f'<div class="failed"><h3 class="mono" title="{html_text(middle(f.blob, _LONGEST_TITLE))}">{name_html(f.blob)}'
+        f'</h3><p class="quiet">{where} · {times}</p>'
+        f'<p class="what mono">{html_text(middle(what, LONGEST_TEXT) or f.kind + " did not end")}</p>'
+        f"<p>{hint}</p>{log}</div>"
+    )
 
 
 def _footer(report: Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from datetime import datetime
 
-from lazyck.visible import visible
+from lazyck.visible import visible, visible_lines
 
 LONGEST_NAME = 160  # characters
 LONGEST_TEXT = 400
@@ -14,6 +14,11 @@ LONGEST_TEXT = 400
 def html_text(text: str) -> str:
     """`text` for HTML, in an element or a quoted attribute."""
     return html.escape(visible(text), quote=True)
+
+
+def lines_html(text: str) -> str:
+    """The same for a text of several lines, which stay lines."""
+    return html.escape(visible_lines(text), quote=True)
 
 
 def name_html(text: str) -> str:
