@@ -3,6 +3,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <algorithm>
 #include <cstring>
 
 #include "lasting.h"
@@ -80,13 +82,20 @@ std::string search_path(const std::string& path) {
     return absolute.empty() ? k_system_path : absolute;
 }
 
-std::string rank_name() {
+std::string rank_number() {
     for (const char* variable : {"RANK", "LOCAL_RANK"}) {
         const std::string value = environment(variable);
         const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-        if (is_number && value.size() < 10) return "rank " + value;
+        // Without the zeros that JSON forbids before a number.
+        if (is_number && value.size() < 10)
+            return value.substr(std::min(value.find_first_not_of('0'), value.size() - 1));
     }
     return "";
+}
+
+std::string rank_name() {
+    const std::string number = rank_number();
+    return number.empty() ? "" : "rank " + number;
 }
 
 void forget_environment_in_child() {

@@ -30,7 +30,9 @@ const Strings& whole_environment();
 // working directory may be anybody's.
 std::string search_path(const std::string& path);
 
-// "rank 3" in a distributed job (RANK, else LOCAL_RANK), else "".
+// "3" in a distributed job (RANK, else LOCAL_RANK), else "".
+std::string rank_number();
+// "rank 3", or "".
 std::string rank_name();
 
 // Handler of fork.

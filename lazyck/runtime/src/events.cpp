@@ -5,13 +5,10 @@
 //      "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
 // Members that say nothing are left out. Compiles and waits are written at once, loads together: they must cost next to
 // nothing. A file that has grown large is moved to "<host>.1".
-//
-// trace: Chrome's trace event format, a JSON array whose end may be missing, so that processes can append to it.
 #include "events.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,9 +21,10 @@
 #include "environment.h"
 #include "failure.h"
 #include "files.h"
-#include "messages.h"
+#include "json_object.h"
 #include "numbers.h"
 #include "text.h"
+#include "threads.h"
 
 namespace lazyck::rt {
 
@@ -41,28 +39,6 @@ std::int64_t steady_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
-
-long thread_number() { return syscall(SYS_gettid); }
-
-// "3" in a distributed job, else "".
-std::string rank_number() {
-    const std::string rank = rank_name();
-    return rank.substr(rank.find(' ') + 1);
-}
-
-class JsonObject {
- public:
-    void add(const char* name, const std::string& literal) {
-        m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
-    }
-    void add_text(const char* name, const std::string& value) {
-        if (!value.empty()) add(name, json_string(value));
-    }
-    std::string text() const { return m_text + "}"; }
-
- private:
-    std::string m_text;
-};
 
 std::string history_line(const Event& event, pid_t process, long thread) {
     JsonObject line;
@@ -99,11 +75,6 @@ void append_history(const std::string& path, const std::string& lines) {
     }
 }
 
-std::string trace_event(const char* phase, const std::string& name) {
-    return std::string("{\"ph\": \"") + phase + "\", \"name\": " + json_string(name) +
-           ", \"pid\": " + std::to_string(getpid()) + ", \"tid\": " + std::to_string(thread_number());
-}
-
 }  // namespace
 
 double now_seconds() {
@@ -138,7 +109,7 @@ void Events::begin(const Event& event) { post(false, event); }
 
 void Events::tell(const Event& event, const std::string& history) {
     const bool is_load = std::strcmp(event.kind, "load") == 0;
-    if (!m_trace.empty()) write_trace(event);
+    m_trace.add(event);
     bool is_time = !is_load;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -182,37 +153,8 @@ void Events::after_fork_in_parent() {
 void Events::after_fork_in_child() {
     m_listener.after_fork_in_child();
     m_pending.clear();
-    m_is_trace_named = false;
+    m_trace.after_fork_in_child();
     m_mutex.unlock();
-}
-
-void Events::write_trace(const Event& event) {
-    const UniqueFd fd = open_file(m_trace, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);
-    struct stat st;
-    if (!fd || fstat(fd.get(), &st) != 0) {
-        if (!m_has_warned.exchange(true)) {
-            say(Level::warn, "cannot write the trace '" + m_trace + "': " + system_text(errno));
-        }
-        return;
-    }
-    std::string text = st.st_size == 0 ? "[\n" : "";
-    if (!m_is_trace_named.exchange(true)) {
-        const std::string rank = rank_number();
-        const std::string name =
-            (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) + " on " + host_name();
-        text += trace_event("M", "process_name") + ", \"args\": {\"name\": " + json_string(name) + "}},\n";
-    }
-    JsonObject args;
-    args.add_text("library", event.library);
-    args.add_text("arch", event.arch);
-    args.add_text("what", event.what);
-    args.add("failed", event.has_failed ? "true" : "false");
-    if (event.peak_kib > 0) args.add("peak_kib", std::to_string(event.peak_kib));
-    if (event.size > 0) args.add("size", std::to_string(event.size));
-    text += trace_event("X", event.blob) + ", \"cat\": \"" + event.kind +
-            "\", \"ts\": " + decimal(1e6 * event.start, 0) + ", \"dur\": " + decimal(1e6 * event.seconds, 0) +
-            ", \"args\": " + args.text() + "},\n";
-    write_without_signal(fd.get(), text);
 }
 
 Span::Span(Events& events, Event event, std::string history)

@@ -2,7 +2,6 @@
 // file (LAZYCK_TRACE), the ranges of a GPU profiler, the program's own listener.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "listener.h"
+#include "trace.h"
 
 namespace lazyck::rt {
 
@@ -60,11 +60,9 @@ class Events {
         long thread;
     };
 
-    void write_trace(const Event& event);
     void post(bool has_ended, const Event& event);
 
-    const std::string m_trace;
-    std::atomic<bool> m_is_trace_named{false}, m_has_warned{false};
+    Trace m_trace;
     std::mutex m_mutex;              // held for moments only
     std::vector<Pending> m_pending;  // for the history file: put into words when they are written
     std::string m_history;

@@ -1,5 +1,8 @@
 #include "threads.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <exception>
 #include <thread>
 #include <utility>
@@ -28,5 +31,7 @@ bool start_thread(std::function<void()> work) {
         return false;
     }
 }
+
+long thread_number() { return syscall(SYS_gettid); }
 
 }  // namespace lazyck::rt

@@ -24,4 +24,7 @@ class BlockedSignals {
 // give. The library must stay loaded.
 bool start_thread(std::function<void()> work);
 
+// The calling thread's number, as the kernel and profilers have it.
+long thread_number();
+
 }  // namespace lazyck::rt
