@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import platform
 import re
@@ -172,11 +173,13 @@ def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: L
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 6; }')
     holder = start(lib, 1, env={"RANK": "7"})
     until(lambda: lib.compiles("one") == 1)
-    waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5"})
+    waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5", abi.ENV_LOG_FORMAT: "json"})
     said = waiter.communicate(timeout=60)[1]
     assert waiter.returncode == 0, said
-    assert re.search(rf"waiting for one .*process {holder.pid} on \S+ \(rank 7\) since \d{{4}}-", said), said
-    assert "compiling it here too" in said
+    (wait,) = (line for line in map(json.loads, said.splitlines()) if line["event"] == "wait")
+    assert re.search(rf"waiting for one .*process {holder.pid} on \S+ \(rank 7\) since \d{{4}}-", wait["message"]), said
+    assert "compiling it here too" in wait["message"]
+    assert (wait["blob"], wait["outcome"], wait["seconds"] >= 0.5) == ("one", "gave_up", True)
     assert lib.compiles("one") == 2
     assert holder.communicate(timeout=60) and holder.returncode == 0
     works(lib)

@@ -450,6 +450,29 @@ def test_history_and_trace_tell_of_processes_and_ranks(lib: LazyLibrary, tmp_pat
     assert {(s["name"], s["cat"]) for s in spans if s["ph"] == "X"} >= {("one", "compile"), ("two", "compile")}
 
 
+def test_what_goes_wrong_is_told_to_programs(lib: LazyLibrary, tmp_path: Path) -> None:
+    slow_compiler(lib, 'case " $* " in *two.cpp*) echo "error: no"; exit 1 ;; esac;')
+    main, log = lib.directory / "main", tmp_path / "log"
+    env = {"LAZYCK_LOG_FILE": str(log), "LAZYCK_LOG_FORMAT": "json", "LAZYCK_NONSENSE": "1", "RANK": "007"}
+    assert lib.call(main, "1", "2", env=env).returncode != 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["level"], line["event"]) for line in lines] == [
+        ("warn", "warning"),
+        ("info", "compile_begin"),
+        ("info", "compile_end"),
+        ("info", "compile_begin"),
+        ("error", "compile_end"),
+    ]
+    assert lines[0].keys() == {"time", "level", "event", "pid", "rank", "message"} and lines[0]["rank"] == 7
+    assert (lines[-1]["blob"], lines[-1]["outcome"], lines[-1]["seconds"] > 0) == ("two", "failed", True)
+    (entry,) = lib.entries()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    log.unlink()
+    assert lib.call(main, "1", env=env).returncode == 0
+    damaged = [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "damaged"]
+    assert [(line["level"], line["blob"]) for line in damaged] == [("warn", "one")]
+
+
 @pytest.mark.parametrize(("library", "push", "pop"), [
     ("libnvToolsExt.so.1", "nvtxRangePushA", "nvtxRangePop"),
     ("libroctx64.so.4", "roctxRangePushA", "roctxRangePop"),
@@ -477,7 +500,18 @@ def test_log_levels_file_and_format(lib: LazyLibrary, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[0]["message"].startswith("found one for ")
     assert all(line["rank"] == 2 and line["pid"] > 0 and line["time"] > 1e9 for line in lines)
-    assert [line["level"] for line in lines] == ["debug", "info", "debug", "debug", "info"]
+    told = [(line["level"], line["event"], line["blob"], line.get("outcome"), "seconds" in line) for line in lines]
+    assert told == [
+        ("debug", "hit", "one", None, False),
+        ("debug", "load", "one", "loaded", True),
+        ("info", "compile_begin", "two", None, False),
+        ("debug", "command", "two", None, False),
+        ("debug", "command", "two", None, False),
+        ("info", "compile_end", "two", "compiled", True),
+        ("debug", "load", "two", "loaded", True),
+    ]
+    assert {(line["library"], line["arch"]) for line in lines} == {("demo", os.uname().machine)}
+    assert not any("kernel" in line for line in lines)
     # One that cannot be written is said once, and is no reason to fail.
     bad = lib.call(main, "1", "2", env={"LAZYCK_LOG": "debug", "LAZYCK_LOG_FILE": "/nonexistent/x"})
     assert bad.returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,15 @@ def test_a_first_call_compiles_host_code_and_one_kernel(blob: Built, spy: Path) 
     assert host == "blob.host" and kernel.startswith("blob.scale-")
     blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert blob.entries == [host, kernel]
+
+
+def test_a_log_for_programs_names_the_kernel(blob: Built, spy: Path) -> None:
+    log = blob.cache.parent / "said"
+    blob.run(spy, "launch", 1, LAZYCK_BY_KERNEL="1", LAZYCK_LOG_FILE=str(log), LAZYCK_LOG_FORMAT="json")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    ends = [(e["blob"], e.get("kernel")) for e in lines if e["event"] == "compile_end"]
+    host, kernel = blob.entries
+    assert ends == [(host, None), (kernel, "_ZN2ns5scaleIdLi3EEEvPT_")]
 
 
 def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: Lazyck) -> None:

@@ -70,9 +70,9 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     command.output = log.get();
     command.timeout_seconds = k_longest_unpacking;
     command.beat = [&](double seconds) {
-        say(Level::info, "still unpacking '" + archive + "' (" + seconds_text(seconds) + ")");
+        say(Level::info, "still unpacking '" + archive + "' (" + seconds_text(seconds) + ")", {"unpack", {}, seconds});
     };
-    say(Level::debug, "unpacking '" + archive + "'");
+    say(Level::debug, "unpacking '" + archive + "'", {"unpack"});
     const Outcome outcome = run_command(command);
     // An unknown ending is judged by what it left, which the caller looks at.
     if (outcome.ending != Ending::failed) return;
@@ -122,8 +122,8 @@ std::string Archives::unpacked(const std::string& path, const std::string& libra
         return is_whole(place, library) && is_file(place + "/" + source) && (is_known_good(place) || is_good(place));
     };
     if (!is_made()) {
-        const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock", "the bundle of " + visible(library),
-                            k_patience, is_made);
+        const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock",
+                            {"the bundle of " + visible(library), library, "", "", ""}, k_patience, is_made);
         if (!is_made()) unpack(path, library, place, cache, is_made);
     }
     const std::lock_guard<std::mutex> guard(m_mutex);

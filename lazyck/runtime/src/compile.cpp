@@ -45,7 +45,6 @@ class Compilation {
         : m_request(request),
           m_cache(cache),
           m_key(key),
-          m_what(visible(request.blob) + " for " + request.arch_label),
           m_staging(cache.staging_prefix(key), k_depth_of_staging),
           m_entry(cache.entry_path(key)),
           m_log(cache.log_path(key)),
@@ -65,10 +64,27 @@ class Compilation {
         m_plan = make_plan(request.recipe, values);
     }
 
+    // However it ends, it says so.
     Made run() {
+        try {
+            return compile();
+        } catch (const std::exception&) {
+            const bool has_other_way = m_request.has_other_way;
+            say(has_other_way ? Level::info : Level::error,
+                has_other_way ? m_request.subject.words + " cannot be had: all of the blob is compiled instead"
+                              : "could not compile " + m_request.subject.words,
+                {"compile_end", m_request.subject, seconds_since(m_start), "failed"});
+            throw;
+        }
+    }
+
+ private:
+    Made compile() {
         const double expected = m_request.expected_seconds;
         say(Level::info,
-            "compiling " + m_what + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."));
+            "compiling " + m_request.subject.words +
+                (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."),
+            {"compile_begin", m_request.subject});
         if (m_plan.link.empty()) {
             run_step("compile", m_plan.compile, "blob.so");
         } else {
@@ -93,13 +109,14 @@ class Compilation {
         keep_log();
         publish(m_staging.fd(), "blob.so", m_entry);
         if (m_text.is_text) keep_text(m_cache, m_text, m_key);
-        say(Level::info, (m_is_taken_over ? "took over " : "compiled ") + m_what + " in " +
-                             seconds_text(seconds_since(m_start)) +
-                             (m_is_taken_over ? ": what its compiler reads is what an entry was made of" : ""));
+        const double spent = seconds_since(m_start);
+        say(Level::info,
+            (m_is_taken_over ? "took over " : "compiled ") + m_request.subject.words + " in " + seconds_text(spent) +
+                (m_is_taken_over ? ": what its compiler reads is what an entry was made of" : ""),
+            {"compile_end", m_request.subject, spent, m_is_taken_over ? "reused" : "compiled"});
         return {std::move(output), m_text, m_is_taken_over};
     }
 
- private:
     void name_privately() {
         const UniqueFd object = open_at(m_staging.fd(), k_object, O_RDWR);
         if (!object) fail_system("cannot open '" + m_staging.path() + "/" + k_object + "'", errno);
@@ -164,7 +181,7 @@ class Compilation {
                 m_is_taken_over = true;
             }
         } catch (const std::exception& e) {
-            say(Level::debug, std::string("not taken over: ") + e.what());
+            say(Level::debug, std::string("not taken over: ") + e.what(), {"", m_request.subject});
             m_text = {};
         }
         return send(asker, m_is_taken_over ? "y" : "n", 1, MSG_NOSIGNAL) == 1;
@@ -172,7 +189,7 @@ class Compilation {
 
     Outcome run(const Strings& argv) {
         const std::string line = shell_join(argv);
-        say(Level::debug, line);
+        say(Level::debug, line, {"command", m_request.subject});
         write_all(m_log_fd.get(), "$ " + line + "\n");
         struct stat log_before = {};
         fstat(m_log_fd.get(), &log_before);
@@ -186,8 +203,11 @@ class Compilation {
         command.started = m_request.started;
         command.beat = [&](double) {
             const double expected = m_request.expected_seconds;
-            say(Level::info, "still compiling " + m_what + " (" + seconds_text(seconds_since(m_start)) +
-                                 (expected > 0 ? " of about " + seconds_text(expected) : "") + ")");
+            const double spent = seconds_since(m_start);
+            say(Level::info,
+                "still compiling " + m_request.subject.words + " (" + seconds_text(spent) +
+                    (expected > 0 ? " of about " + seconds_text(expected) : "") + ")",
+                {"compile_progress", m_request.subject, spent});
         };
         UniqueFd ours, theirs;
         int ends[2];
@@ -276,15 +296,11 @@ class Compilation {
         const std::string command = reproducer(m_plan);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
-        if (m_request.has_other_way)
-            say(Level::info, m_what + " cannot be had: all of the blob is compiled instead");
-        else
-            say(Level::error, "could not compile " + m_what);
-        const std::string message = "lazyck: cannot compile blob '" + visible(m_request.blob) + "' for " +
-                                    m_request.arch_label + ": " + reason +
+        const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +
+                                    m_request.subject.arch + ": " + reason +
                                     (detail.empty() ? "" : "\n  (" + detail + ")") + "\n  log: " + m_log +
                                     "\n  to reproduce: " + command;
-        const FailureParts parts = {m_request.blob, m_log, command};
+        const FailureParts parts = {m_request.subject.blob, m_log, command};
         if (verdict.is_final) {
             fail_for_good(message +
                               "\n  later calls in this process will not try again, unless it calls"
@@ -309,7 +325,6 @@ class Compilation {
     const EntryKey& m_key;
     EntryKey m_text;  // of what is compiled, where `lazyck-unit` has said
     bool m_is_taken_over = false;
-    std::string m_what;
     StagingDirectory m_staging;
     std::string m_entry, m_log;
     UniqueFd m_log_fd;

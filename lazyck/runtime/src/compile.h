@@ -6,6 +6,7 @@
 
 #include "cache.h"
 #include "files.h"
+#include "messages.h"
 #include "process.h"
 #include "recipe.h"
 #include "text.h"
@@ -15,8 +16,7 @@ namespace lazyck::rt {
 constexpr char k_object[] = "blob.o";  // what a compile step makes that a link step follows
 
 struct CompileRequest {
-    std::string blob;
-    std::string arch_label;  // for messages
+    Subject subject;  // the blob, for messages
     RecipeRow recipe;
     std::string source;          // absolute
     std::string root;            // the bundle's

@@ -1007,8 +1007,11 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     event.start = now_seconds();
     std::string reason;
     void* const handle = open_blob(at.manifest, description, entry, reason);
+    const auto subject = [&] { return subject_of(at.manifest, description, archs); };
     if (handle == nullptr) {
         forget(blob, entry);
+        say(Level::error, "could not load " + subject().words,
+            {"load", subject(), now_seconds() - event.start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
@@ -1043,6 +1046,8 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     if (!is_first) return;
     m_store.events().prepare();
     event.seconds = now_seconds() - event.start;
+    if (is_said(Level::debug))
+        say(Level::debug, "loaded " + subject().words, {"load", subject(), event.seconds, "loaded"});
     m_store.events().tell(event, m_store.history(at.manifest));
 }
 

@@ -119,7 +119,7 @@ std::string lock_holder(const std::string& path) {
     return "";
 }
 
-BlobLock::BlobLock(const std::string& path, const std::string& what, double patience,
+BlobLock::BlobLock(const std::string& path, const Subject& subject, double patience,
                    const std::function<bool()>& is_made)
     : m_lock(path) {
     WaitNotice notice;
@@ -130,9 +130,11 @@ BlobLock::BlobLock(const std::string& path, const std::string& what, double pati
             std::string holder = visible(read_text(path, k_longest_line));
             if (!holder.empty() && lock_holder(path).find(k_stopped) != std::string::npos)
                 holder += std::string(" ") + k_stopped;
-            say(Level::info, "waiting for " + what + " (" + seconds_text(waited) + "), which " +
-                                 (holder.empty() ? "another process" : holder) + " compiles" +
-                                 (is_over ? "; no longer: compiling it here too" : ""));
+            say(Level::info,
+                "waiting for " + subject.words + " (" + seconds_text(waited) + "), which " +
+                    (holder.empty() ? "another process" : holder) + " compiles" +
+                    (is_over ? "; no longer: compiling it here too" : ""),
+                {"wait", subject, waited, is_over ? "gave_up" : ""});
         }
         if (is_over) return;
         const auto share = milliseconds(static_cast<long>(1000 * waited / k_pauses_per_wait));

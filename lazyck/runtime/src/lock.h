@@ -6,6 +6,7 @@
 #include <string>
 
 #include "files.h"
+#include "messages.h"
 
 namespace lazyck::rt {
 
@@ -59,9 +60,9 @@ std::string lock_holder(const std::string& path);
 class BlobLock {
  public:
     // Waits at most `patience` seconds, or until `is_made` answers that there is nothing left to lock for; says as a
-    // WaitNotice is due who holds it. `what` names the blob. Throws CompileError when the file
+    // WaitNotice is due who holds it. Throws CompileError when the file
     // cannot be opened.
-    BlobLock(const std::string& path, const std::string& what, double patience, const std::function<bool()>& is_made);
+    BlobLock(const std::string& path, const Subject& subject, double patience, const std::function<bool()>& is_made);
 
     // Not held after `is_made` said so, after the time is up, or where the file system does not lock: the caller then
     // works without, since publishing an entry is atomic in any case.

@@ -15,6 +15,7 @@
 #include "failure.h"
 #include "files.h"
 #include "global_locks.h"
+#include "json_object.h"
 #include "lasting.h"
 #include "lazyck_abi.h"
 #include "numbers.h"
@@ -25,6 +26,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::array<const char*, 4> k_names = {"error", "warn", "info", "debug"};
+constexpr std::array<const char*, 4> k_unnamed_events = {"failure", "warning", "note", "note"};
 std::atomic<bool> g_silent{false};
 
 struct Log {
@@ -80,14 +82,25 @@ bool write_to_file(const std::string& path, const std::string& text) {
     return file && write_without_signal(file.get(), text);
 }
 
-std::string as_json(Level level, const std::string& rank, const std::string& line) {
+std::string as_json(Level level, const std::string& line, const Fields& fields) {
     timespec now = {};
     clock_gettime(CLOCK_REALTIME, &now);
-    const double seconds = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-    return "{\"time\": " + decimal(seconds, 3) + ", \"level\": \"" + k_names.at(static_cast<std::size_t>(level)) +
-           "\", \"pid\": " + std::to_string(getpid()) +
-           (rank.empty() ? "" : ", \"rank\": " + rank.substr(rank.find(' ') + 1)) +
-           ", \"message\": " + json_string(line) + "}\n";
+    JsonObject object;
+    object.add("time", decimal(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec), 3));
+    object.add_text("level", k_names.at(static_cast<std::size_t>(level)));
+    const bool is_named = fields.event[0] != '\0';
+    object.add_text("event", is_named ? fields.event : k_unnamed_events.at(static_cast<std::size_t>(level)));
+    object.add("pid", std::to_string(getpid()));
+    const std::string rank = rank_number();
+    if (!rank.empty()) object.add("rank", rank);
+    object.add_text("library", fields.subject.library);
+    object.add_text("blob", fields.subject.blob);
+    object.add_text("kernel", fields.subject.kernel);
+    object.add_text("arch", fields.subject.arch);
+    if (fields.seconds >= 0) object.add("seconds", decimal(fields.seconds, 6));
+    object.add_text("outcome", fields.outcome);
+    object.add("message", json_string(line));
+    return object.text() + "\n";
 }
 
 }  // namespace
@@ -96,9 +109,9 @@ bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && 
 
 namespace {
 
-std::string formatted(const Log& log, Level level, const std::string& line) {
+std::string formatted(const Log& log, Level level, const std::string& line, const Fields& fields) {
+    if (log.is_json) return as_json(level, line, fields);
     const std::string rank = rank_name();
-    if (log.is_json) return as_json(level, rank, line);
     return (rank.empty() ? "[lazyck] " : "[lazyck] [" + rank + "] ") +
            (level <= Level::warn ? std::string(k_names.at(static_cast<std::size_t>(level))) + ": " : "") +
            visible(line) + "\n";
@@ -108,16 +121,17 @@ std::atomic<bool> g_has_warned_of_file{false};
 
 }  // namespace
 
-void say(Level level, const std::string& line) {
+void say(Level level, const std::string& line, const Fields& fields) {
     if (!is_said(level)) return;
     const Log& log = log_settings();
-    const std::string text = formatted(log, level, line);
+    const std::string text = formatted(log, level, line, fields);
     if (!log.file.empty() && write_to_file(log.file, text)) return;
     const int error = errno;
     if (!log.file.empty() && !g_has_warned_of_file.exchange(true)) {
         write_to_error_stream(formatted(log, Level::warn,
                                         "cannot write to " LAZYCK_ENV_LOG_FILE "=" + shell_quote(log.file) + ": " +
-                                            system_text(error) + "; lines go to stderr"));
+                                            system_text(error) + "; lines go to stderr",
+                                        {}));
     }
     write_to_error_stream(text);
 }
@@ -128,13 +142,13 @@ Lasting<std::set<std::string>> g_said;
 
 }  // namespace
 
-void say_once(const std::string& what, const std::string& line) {
+void say_once(const std::string& what, const std::string& line, const Fields& fields) {
     auto& said = g_said.get([] { return std::set<std::string>(); });
     {
         const std::lock_guard<std::mutex> guard(lock_of(Shared::warnings_said));
         if (!said.insert(what).second) return;
     }
-    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0));
+    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0), fields);
 }
 
 void silence() { g_silent.store(true, std::memory_order_relaxed); }

@@ -84,8 +84,10 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
 void RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
     ++m_counters.skipped;
-    say_once("remote " + reason, "the remote caches (" LAZYCK_ENV_REMOTE ") are not asked for " + m_request.what +
-                                     ": " + m_request.helper + ": " + reason);
+    say_once("remote " + reason,
+             "the remote caches (" LAZYCK_ENV_REMOTE ") are not asked for " + m_request.subject.words + ": " +
+                 m_request.helper + ": " + reason,
+             {"", m_request.subject});
 }
 
 // Without its end. False: there is none any more.
@@ -136,14 +138,14 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
         }
         if (begins(line, "refused", text)) {
             ++m_counters.refused;
-            say(Level::warn, text);
+            say(Level::warn, text, {"", m_request.subject});
         } else if (begins(line, "skipped", text)) {
             ++m_counters.skipped;
-            say_once("remote " + text, text);
+            say_once("remote " + text, text, {"", m_request.subject});
         } else if (begins(line, "note info", text)) {
-            say(Level::info, text);
+            say(Level::info, text, {"", m_request.subject});
         } else if (begins(line, "note warn", text)) {
-            say_once("remote " + text, text);
+            say_once("remote " + text, text, {"", m_request.subject});
         } else if (begins(line, "pid", text)) {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
@@ -177,7 +179,8 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
             return file;
         }
         ++m_counters.refused;
-        say(Level::warn, "what " + m_label + " has for " + m_request.what + " is refused: " + fault);
+        say(Level::warn, "what " + m_label + " has for " + m_request.subject.words + " is refused: " + fault,
+            {"", m_request.subject});
         send("bad " + fault.substr(0, k_longest_answer / 2));
         if (bad == k_most_bad) give_up("it offers one bad entry after the other");
     }

@@ -9,6 +9,7 @@
 
 #include "cache.h"
 #include "files.h"
+#include "messages.h"
 #include "staging.h"
 #include "text.h"
 
@@ -22,7 +23,7 @@ struct RemoteCounters {
 
 struct RemoteRequest {
     std::string helper;           // a path, or a name to look for in PATH
-    std::string what;             // the blob, for messages
+    Subject subject;              // the blob, for messages
     double expected_seconds = 0;  // that compiling it takes; 0: not known
     double longest_wait = 0;      // seconds, while another host compiles it
     bool may_compile = true;      // false: take it if it is there, wait for nobody

@@ -79,7 +79,9 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
                                            ? "a compile slot: " + others
                                            : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
                                                  " of memory: " + others + " on this host";
-            say(Level::info, m_request.what + " waits (" + seconds_text(notice.waited()) + ") for " + wanted);
+            const double waited = notice.waited();
+            say(Level::info, m_request.subject.words + " waits (" + seconds_text(waited) + ") for " + wanted,
+                {"wait", m_request.subject, waited});
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, k_longest_slot_pause);
@@ -98,10 +100,11 @@ bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
         if (is_over || is_due) {
             const std::string path = m_request.directory + "/admission";
             const std::string holder = lock_holder(path);
-            say(is_over ? Level::warn : Level::info, m_request.what + " waits (" + seconds_text(waited.count()) +
-                                                         ") for " + (holder.empty() ? "the process" : holder) +
-                                                         ", which holds '" + path + "'" +
-                                                         (is_over ? "; no longer: is it stopped?" : ""));
+            say(is_over ? Level::warn : Level::info,
+                m_request.subject.words + " waits (" + seconds_text(waited.count()) + ") for " +
+                    (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
+                    (is_over ? "; no longer: is it stopped?" : ""),
+                {"wait", m_request.subject, waited.count(), is_over ? "gave_up" : ""});
         }
         if (is_over) return true;
         std::this_thread::sleep_for(k_first_pause);
@@ -119,10 +122,11 @@ bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const s
     const std::string process = lock_holder(path);
     const bool is_stopped = process.find(k_stopped) != std::string::npos;
     if (!is_stopped && held.count() < m_request.patience) return false;
-    say_once(path + text, m_request.what + " goes on without waiting for " +
-                              (process.empty() ? "the process" : process) + ", which has held the compile slot '" +
-                              path + "' for " + seconds_text(held.count()) +
-                              (is_stopped ? " or longer" : " or longer; does it hang?"));
+    say_once(path + text,
+             m_request.subject.words + " goes on without waiting for " + (process.empty() ? "the process" : process) +
+                 ", which has held the compile slot '" + path + "' for " + seconds_text(held.count()) +
+                 (is_stopped ? " or longer" : " or longer; does it hang?"),
+             {"wait", m_request.subject, -1, "gave_up"});
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lock.h"
+#include "messages.h"
 #include "wait_notice.h"
 
 namespace lazyck::rt {
@@ -26,12 +27,12 @@ struct SlotRequest {
     unsigned jobs = 1;
     long needed_kib = 0;  // 0: whatever is free
     double patience = 0;  // seconds that somebody else may hold a slot until he is passed over
-    std::string what;     // waits, for messages
+    Subject subject;      // waits, for messages
 };
 
 class CompileSlot {
  public:
-    // Waits for a slot and for room in memory. Says as a WaitNotice is due that `what` waits, and for what. Alone on
+    // Waits for a slot and for room in memory. Says as a WaitNotice is due that it waits, and for what. Alone on
     // the host it never waits for memory. A slot whose holder was stopped (SIGSTOP, a debugger), or which one compile
     // has held for longer than the patience, does not count: else all would wait for ever.
     explicit CompileSlot(SlotRequest request);

@@ -116,14 +116,15 @@ void check_way(const BlobRow& blob, const std::string& path) {
 }
 
 // Moves a damaged entry out of the way, under the blob's lock.
-void quarantine(const std::string& path, const std::string& problem) {
+void quarantine(const std::string& path, const std::string& problem, const Subject& subject) {
     const std::string name = file_name_of(path);
     const std::string aside = name + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
     const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
     if (renameat(directory.get(), name.c_str(), directory.get(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
-    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + aside + "'");
+    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + aside + "'",
+        {"damaged", subject});
 }
 
 std::string first_line_of(const std::exception& e) {
@@ -189,6 +190,13 @@ std::string kernel_of(const BlobRow& blob) {
 std::string host_unit_of(const BlobRow& blob) {
     const char* const tab = std::strchr(blob.kernel, '\t');
     return tab == nullptr ? "" : std::string(blob.kernel, tab);
+}
+
+Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
+    const std::string kernel = kernel_of(blob);
+    const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);
+    return {visible(blob.name) + " for " + arch_label, manifest.library(), blob.name,
+            is_kernel ? kernel.substr(0, kernel.find('\t')) : "", arch_label};
 }
 
 Store::Store(const Config& config, Places places, bool may_stand_in)
@@ -329,14 +337,17 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
         }
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
-            if (is_said(Level::debug))
-                say(Level::debug, "found " + visible(blob.name) + " for " + key.arch_label() + ": " + here.entry.path);
+            if (is_said(Level::debug)) {
+                const Subject subject = subject_of(manifest, blob, key.arch_label());
+                say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
+            }
             here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
             return std::move(here.entry);
         }
         if (here.state == EntryState::damaged && cache->is_tier()) {
             const std::string path = cache->entry_path(key);
-            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over");
+            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over",
+                     {"damaged", subject_of(manifest, blob, key.arch_label())});
         }
     }
     return std::nullopt;
@@ -455,11 +466,12 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     request.text = preamble_of(read_text(source.path));
     request.directory = place;
     const Guess guess = this->guess(manifest, cache.costs(key_of(manifest, blob, archs)));
-    const std::string what = "the headers of " + visible(blob.name);
+    Subject subject = subject_of(manifest, blob, key_of(manifest, blob, archs).arch_label());
+    subject.words = "the headers of " + visible(blob.name);
     const HeldSlot slot(*m_jobs);
     const CompileSlot shared(
-        {cache.slots_dir(), m_config.jobs, memory_for(m_config, guess), patience(m_config, guess), what});
-    say(Level::info, "precompiling " + what + ", which others include, too ...");
+        {cache.slots_dir(), m_config.jobs, memory_for(m_config, guess), patience(m_config, guess), subject});
+    say(Level::info, "precompiling " + subject.words + ", which others include, too ...", {"preamble", subject});
     remove_tree(all.get(), key);
     if (mkdirat(all.get(), key.c_str(), 0700) != 0) return system_text(errno);
     std::string problem = rt::make_preamble(request);
@@ -501,8 +513,10 @@ std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, cons
             return compile(manifest, blob, key, may_compile, *cache);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
-            say(Level::warn, "no memory for the compiler of " + visible(blob.name) + " for " + key.arch_label() +
-                                 ": once more, when twice as much is free");
+            const Subject subject = subject_of(manifest, blob, key.arch_label());
+            say(Level::warn,
+                "no memory for the compiler of " + subject.words + ": once more, when twice as much is free",
+                {"retry", subject});
         } catch (const SystemFailure& e) {
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
             // Somebody emptied the cache under our hands: made anew, it is as good as before.
@@ -517,7 +531,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     cache.make_directories_for(key);
     const Strings symbols = manifest.symbols_of(blob);
     const std::string path = cache.entry_path(key);
-    const std::string what = visible(blob.name) + " for " + key.arch_label();
+    const Subject subject = subject_of(manifest, blob, key.arch_label());
     const Costs costs = cache.costs(key);
     const Guess guess = this->guess(manifest, costs);
     EntryLookup found;
@@ -527,19 +541,19 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         return found.state == EntryState::ready;
     };
     Event event;
-    event.library = manifest.library();
-    event.blob = blob.name;
-    event.arch = key.arch_label();
+    event.library = subject.library;
+    event.blob = subject.blob;
+    event.arch = subject.arch;
     const double begin = now_seconds();
-    const BlobLock lock(cache.lock_path(key), what, patience(m_config, guess), look_up);
+    const BlobLock lock(cache.lock_path(key), subject, patience(m_config, guess), look_up);
     tell_wait(event, "another process's compile", begin, cache);
     if (found.state == EntryState::ready || look_up()) return std::move(found.entry);
     if (found.state == EntryState::damaged) {
         ++m_counters.damaged;
-        quarantine(path, found.problem);
+        quarantine(path, found.problem, subject);
     }
     const double remote_begin = now_seconds();
-    const std::unique_ptr<RemoteEntry> remote = ask_remotes(what, guess, key, may_compile, cache);
+    const std::unique_ptr<RemoteEntry> remote = ask_remotes(subject, guess, key, may_compile, cache);
     if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
         const std::string origin = "remote " + remote->label();
         tell_wait(event, origin.c_str(), remote_begin, cache);
@@ -554,8 +568,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     if (!may_compile) return std::nullopt;
     if (m_is_jit_forbidden) fail_frozen(blob, key, cache);
     CompileRequest request;
-    request.blob = blob.name;
-    request.arch_label = key.arch_label();
+    request.subject = subject;
     request.recipe = manifest.recipe(blob.recipe);
     const Source source = source_of(manifest, blob, cache);
     check_source_of(source, manifest, blob);
@@ -592,7 +605,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
             remote_text.reset();
             UniqueFd entry = find_text_somewhere(manifest, text, symbols);
             if (entry) return entry;
-            remote_text = ask_remotes(what, guess, text, may_compile, cache);
+            remote_text = ask_remotes(subject, guess, text, may_compile, cache);
             return remote_text ? remote_text->fetch(symbols) : UniqueFd();
         };
         const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
@@ -602,7 +615,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const double slot_begin = now_seconds();
     const std::string host_unit = host_unit_of(blob);
     HeldSlot slot(*m_jobs, host_unit.empty() ? blob.name : host_unit);
-    CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), what});
+    CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), subject});
     tell_wait(event, "a compile slot", slot_begin, cache);
     if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {
         request.beside = words_for_hip("hip-object", manifest, blob, request.root, source.path);
@@ -657,12 +670,12 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     return std::move(found.entry);
 }
 
-std::unique_ptr<RemoteEntry> Store::ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                                 bool may_compile, Cache& cache) {
     if (!m_config.has_remote) return nullptr;
     RemoteRequest request;
     request.helper = m_config.remote_helper;
-    request.what = what;
+    request.subject = subject;
     request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
     request.may_compile = may_compile && !m_is_jit_forbidden;

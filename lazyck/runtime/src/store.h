@@ -149,7 +149,7 @@ class Store {
     std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                  bool may_compile, Cache& cache);
     // None where there are no remote caches.
-    std::unique_ptr<RemoteEntry> ask_remotes(const std::string& what, const Guess& guess, const EntryKey& key,
+    std::unique_ptr<RemoteEntry> ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                              bool may_compile, Cache& cache);
     static std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
                                     const Source& source);
@@ -183,5 +183,7 @@ class Store {
 std::string kernel_of(const BlobRow& blob);
 // The name of that host unit; "" for a blob.
 std::string host_unit_of(const BlobRow& blob);
+// What messages about a blob are about.
+Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 
 }  // namespace lazyck::rt

@@ -203,10 +203,11 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     request.most_bytes = most_bytes / 10 * 9;
     const TrimOutcome outcome = trim_in(directory, request, [](const TrimmedEntry&) {});
     remove_unused_texts(directory);
-    say(Level::info, "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) +
-                         ": removed the " + std::to_string(outcome.removed) +
-                         " blobs that were not used for longest, " +
-                         size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")");
+    say(Level::info,
+        "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) + ": removed the " +
+            std::to_string(outcome.removed) + " blobs that were not used for longest, " +
+            size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")",
+        {"trim"});
 }
 
 }  // namespace lazyck::rt
