@@ -16,6 +16,7 @@ RANKS = {
     "staging": 2, "terminal": 2, "waiting": 2,
     "toolchains": 3, "costs": 3,
     "remote": 4, "runtime": 4, "irc": 4, "library": 4, "units": 4,
+    "telemetry": 5,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
     "cmake": 6, "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
     "configuration": 6, "project_file": 6,

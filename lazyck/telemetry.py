@@ -1,0 +1,62 @@
+"""Spans of OpenTelemetry for what lazy libraries do, so that a compile shows up within the request that waited for it.
+
+`opentelemetry-api` must be installed; where the spans go is for the program's own SDK to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from lazyck import __version__
+from lazyck.errors import LazyckError
+from lazyck.library import Event, Library
+
+__all__ = ["spans"]
+
+
+@contextlib.contextmanager
+def spans(library: Library, *, tracer_provider: Any = None) -> Iterator[None]:
+    """Within it each compile, wait and load of the library becomes a span `lazyck.compile`, `lazyck.wait` or
+    `lazyck.load`, a child of the span that is current where it begins.
+
+    Attributes are `lazyck.library`, `.blob`, `.arch`, `.what` (of a load from where, of a wait for what), and in bytes
+    `.peak_memory` and `.size`; a failure has the status ERROR with the reason. All spans of what was over by then are
+    ended when the `with` ends. It is an `on_event`: one at a time for each library, not one in another. `None` as
+    `tracer_provider` is the program's own.
+
+    Raises `LazyckError` where `opentelemetry-api` is not installed, and as `Library.on_event` does.
+    """
+    try:
+        from opentelemetry import context, trace
+    except ImportError as e:
+        raise LazyckError("spans need opentelemetry, which is not here", "pip install opentelemetry-sdk") from e
+    tracer = trace.get_tracer("lazyck", __version__, tracer_provider)
+    parent = context.get_current()  # events are heard on another thread, which has no context
+
+    def hear(event: Event) -> None:
+        if not event.has_ended:
+            return
+        start = round(event.start * 1e9)  # nanoseconds since 1970
+        span = tracer.start_span(
+            f"lazyck.{event.kind}", context=parent, start_time=start, attributes=_attributes(event)
+        )
+        if event.has_failed:
+            span.set_status(trace.StatusCode.ERROR, event.what)
+        span.end(end_time=start + round(event.seconds * 1e9))
+
+    with library.on_event(hear):
+        yield
+
+
+def _attributes(event: Event) -> dict[str, str | int]:
+    known: dict[str, str | int] = {
+        "library": event.library,
+        "blob": event.blob,
+        "arch": event.arch,
+        "what": event.what,
+        "peak_memory": 1024 * event.peak_kib,
+        "size": event.bytes,
+    }
+    return {f"lazyck.{name}": value for name, value in known.items() if value}
