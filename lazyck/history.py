@@ -1,8 +1,8 @@
 """What the runtime noted of its work: `<cache>/.history` and trace files.
 
-Their grammar stands in runtime/src/events.cpp. They are appended to by processes that may be killed and lie where
-anyone with the user's rights writes: what does not parse is passed over and counted, and nothing of any size or shape
-takes more than bounded memory.
+Their grammar stands in runtime/src/events.cpp and trace.cpp. They are appended to by processes that may be killed and
+lie where anyone with the user's rights writes: what does not parse is passed over and counted, and nothing of any size
+or shape takes more than bounded memory.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ struct Subject {
     std::string library, blob, kernel, arch;
 };
 
-// What a line tells programs besides its text. docs/runtime.md has the events and outcomes.
+// What a line tells programs besides its text. docs/observe.md has the events and outcomes.
 struct Fields {
     const char* event = "";  // "": "failure", "warning" or "note", by the line's level
     Subject subject = {};
