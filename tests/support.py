@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -27,13 +27,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
 
 
-def on_terminal(*words: str | Path, columns: int = 80, **env: str) -> tuple[int, str]:
+def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | None = None) -> tuple[int, str]:
     """The status of a `lazyck` command whose stderr is a terminal of so many columns (0: it does not know), and what
     it wrote there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     argv = [sys.executable, "-m", "lazyck", *map(str, words)]
-    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", **env}
+    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", **(env or {})}
     process = subprocess.Popen(argv, env=full, stderr=theirs)
     os.close(theirs)
     seen = b""

@@ -19,7 +19,7 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 def test_a_terminal_shows_errors_hints_and_warnings_in_colours() -> None:
-    status, text = on_terminal(*TRIM, LAZYCK_JOBBS="1")
+    status, text = on_terminal(*TRIM, env={"LAZYCK_JOBBS": "1"})
     assert status == 2
     assert "lazyck: \x1b[1;31merror:\x1b[0m --max-size 'much': not a size" in text
     assert "\n  \x1b[36mhint:\x1b[0m write 20G" in text.replace("\r", "")
@@ -28,7 +28,7 @@ def test_a_terminal_shows_errors_hints_and_warnings_in_colours() -> None:
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_whoever_wants_no_colours_gets_none(env: dict[str, str]) -> None:
-    assert "\x1b" not in on_terminal(*TRIM, **env)[1]
+    assert "\x1b" not in on_terminal(*TRIM, env=env)[1]
 
 
 def test_a_log_gets_no_colours(lazyck: Lazyck) -> None:
@@ -49,7 +49,7 @@ def test_quiet_commands_say_nothing_when_all_is_well(lazyck: Lazyck, bundle: Bun
         done = lazyck(*words, env=remote)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), words
     assert sorted(bundle.compiled()) == ["one", "two"] and (tmp_path / "x.tar").is_file()
-    status, text = on_terminal("prebuild", "build", *manifest, "--all", "--quiet", LAZYCK_EXTRA_CACHE_KEY="x")
+    status, text = on_terminal("prebuild", "build", *manifest, "--all", "--quiet", env={"LAZYCK_EXTRA_CACHE_KEY": "x"})
     assert (status, text) == (0, "")
 
 

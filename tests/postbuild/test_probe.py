@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench, by_stem, check, reasons
 
-from lazyck.postbuild import cxx_place, elf
+from lazyck.postbuild import elf
 from lazyck.postbuild.probe import probe
+from lazyck.postbuild.reasons import Kind, Reason
 
 
 @pytest.fixture
@@ -649,12 +650,12 @@ def test_hip_blobs_with_managed_variables_are_eager(tmp_path: Path) -> None:
         by_itself=f"{include}__managed__ int counter;\n" + kernel.format("c", "counter + __COUNTER__"),
     )
     assert [p.blob.stem for p in found.probed] == ["plain"]
-    assert reasons(found) == dict.fromkeys(("managed", "by_itself"), cxx_place.MANAGED)
+    assert reasons(found) == dict.fromkeys(("managed", "by_itself"), str(Reason(Kind.MANAGED)))
     (header.at / "counter.h").write_text("#pragma once\nstatic __managed__ int counter;\n")
     include += '#include "counter.h"\n'
     found = header.probe(uses=include + kernel.format("a", "counter"), passes=include + kernel.format("b", "1"))
     assert [p.blob.stem for p in found.probed] == ["passes"]
-    assert reasons(found) == {"uses": cxx_place.MANAGED}
+    assert reasons(found) == {"uses": str(Reason(Kind.MANAGED))}
 
 
 @pytest.mark.cuda
