@@ -12,7 +12,7 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.errors import UsageError
 from lazyck.user_file import read_user_file
-from lazyck.variables import unknown_variables
+from lazyck.variables import NO, YES, unknown_variables
 
 
 def number(env: Mapping[str, str], name: str, default: int) -> int:
@@ -33,6 +33,16 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
     if not re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text, re.ASCII) or not float(text):
         raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"unset {name} or give it such a number")
     return float(text)
+
+
+def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether something is wanted, from the environment. Raises `UsageError` naming the variable."""
+    text = env.get(name, "")
+    if not text:
+        return default
+    if text not in (*YES, *NO):
+        raise UsageError(f"{name}={text!r}: neither 0 nor 1", f"unset {name} or give it one of these")
+    return text in YES
 
 
 def environment() -> dict[str, str]:

@@ -85,5 +85,11 @@ class LinkError(BuildError):
         self.status = status
 
 
+class CompileError(LazyckError, RuntimeError):
+    """A blob could not be made ready: `str()` is the runtime's message, with the compiler's first error, the log's path
+    and the command to repeat it. (A failing *call* of a blob throws `lazyck::CompileError` in C++, which pybind11 and
+    torch turn into a RuntimeError with the same text.)"""
+
+
 class RemoteError(LazyckError):
     """A remote cache cannot be used: it is down, or what it needs is not installed or not set."""

@@ -11,7 +11,7 @@ from lazyck import abi
 from lazyck.quantities import size_of
 from lazyck.user_file import is_variable
 
-_SWITCH = frozenset(("1", "true", "yes", "on", "0", "false", "no", "off"))
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _SECONDS = re.compile(r"\d{1,9}(\.\d+)?", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\S*)?", re.ASCII)
 
@@ -35,7 +35,7 @@ def _anything(_value: str) -> bool:
 
 
 def _is_switch(value: str) -> bool:
-    return value in _SWITCH
+    return value in (*YES, *NO)
 
 
 def _is_cache(value: str) -> bool:

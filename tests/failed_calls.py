@@ -17,7 +17,7 @@ try:
 except RuntimeError as e:
     said["call"] = str(e)
 try:
-    lazyck.load({module}.__file__).prefetch(["{blob}"])
+    lazyck.load({module}.__file__).prefetch(["{blob}"]).wait()
 except lazyck.CompileError as e:
     said["api"] = str(e)
 print(json.dumps(said))

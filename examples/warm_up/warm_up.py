@@ -17,7 +17,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import lazyck
-from lazyck.errors import LazyckError
 
 
 def say_compile(event: lazyck.Event) -> None:
@@ -39,10 +38,9 @@ def list_blobs(library: lazyck.Library, pattern: str) -> None:
 
 
 def prefetch(library: lazyck.Library, what: Sequence[str] | Path | str) -> None:
-    """Blocks until all is ready. A training script would pass `wait=False`, go on, and call `wait()` later."""
+    """Waits until all is ready. A training script would go on, and call `wait()` later."""
     with library.on_compile(say_compile):
-        done = library.prefetch(what, on_progress=show_progress)
-    state = done.progress()
+        state = library.prefetch(what).wait(on_progress=show_progress)
     print(f"{state.ready} of {state.total} blobs ready")
 
 
@@ -50,8 +48,8 @@ def run(library: lazyck.Library, profile: Path, script: Sequence[str]) -> None:
     """The first run records; later ones replay. (`with lazyck.record(profile):` does both, for every lazy library.)"""
     sys.argv = list(script)
     if profile.exists():
-        library.prefetch(profile)
-        with library.forbid_jit():
+        library.prefetch(profile).wait()
+        with lazyck.forbid_jit():
             runpy.run_path(script[0], run_name="__main__")
     else:
         with library.record(profile):
@@ -79,7 +77,7 @@ def main(words: Sequence[str]) -> int:
         else:
             print(__doc__, file=sys.stderr)
             return 2
-    except LazyckError as e:  # lazyck.CompileError is one
+    except lazyck.LazyckError as e:  # lazyck.CompileError is one
         print(e.render(), file=sys.stderr)
         return 1
     except OSError as e:

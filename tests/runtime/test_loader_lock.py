@@ -282,14 +282,14 @@ lazy = lazyck.load(sys.argv[1])
 heard = []
 if sys.argv[2] == "call":
     with lazy.on_event(lambda event: heard.append((event.kind, event.blob, event.has_ended))):
-        job = lazy.prefetch(["one", "two"], wait=False)
+        job = lazy.prefetch(["one", "two"])
         time.sleep(0.3)  # the prefetch compiles, and its listener wants the GIL
         assert kept._Z8use_bothi(1) == 5
     assert ("compile", "one", True) in heard and ("load", "two", True) in heard, heard
 else:
     # The program ends while a prefetch compiles, whose end its listener wants to hear of when Python is gone.
     ctypes.pythonapi.Py_AtExit(ctypes.CDLL(sys.argv[3]).rest)
-    job = lazy.prefetch(["one", "two"], wait=False)
+    job = lazy.prefetch(["one", "two"])
     def listen():
         with lazy.on_event(lambda event: time.sleep(0.01)):
             time.sleep(60)

@@ -258,7 +258,7 @@ def test_a_call_waits_for_the_blob_that_it_needs_only(lib: LazyLibrary) -> None:
     text = f"""
 lib = lazyck.load(path)
 {CALL}
-job = lib.prefetch(["one", "two", "three"], wait=False, workers=3)
+job = lib.prefetch(["one", "two", "three"], workers=3)
 time.sleep(0.3)
 assert call(2, 10) == 12
 now = job.progress()
@@ -279,7 +279,7 @@ def test_what_took_longest_is_compiled_first_and_what_is_cached_is_loaded_before
     tail = "\t\thost:1:1\t1\n"
     profile.write_text("".join(f"{n}\tdemo\tany\t{i}\t1\t{s}\t1{tail}" for i, (n, s) in enumerate(
         (("one", 1), ("two", 30), ("three", 9), ("four", 2)), 1)))  # fmt: skip
-    text = "lib = lazyck.load(path)\nlib.prefetch(Path(sys.argv[0] or os.environ['P']), workers=1)\n"
+    text = "lib = lazyck.load(path)\nlib.prefetch(Path(sys.argv[0] or os.environ['P']), workers=1).wait()\n"
     done = python(lib, text.replace("sys.argv[0] or ", ""), P=str(profile))
     assert done.returncode == 0, done
     order = re.findall(r"compiling (\w+)", done.stderr)
@@ -369,7 +369,7 @@ def test_a_failure_in_the_background_is_told_to_who_waits_and_to_the_caller(lib:
 lib = lazyck.load(path)
 seen = []
 try:
-    lib.prefetch("*", on_progress=seen.append)
+    lib.prefetch("*").wait(on_progress=seen.append)
 except lazyck.CompileError as e:
     assert isinstance(e, RuntimeError) and "cannot compile blob 'two'" in str(e) and "error: no" in str(e), e
 else:
@@ -386,7 +386,7 @@ def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have(lib: Laz
     text = f"""
 lib = lazyck.load(path)
 {CALL}
-job = lib.prefetch("*", wait=False)
+job = lib.prefetch("*")
 time.sleep(0.2)
 child = os.fork()
 if child == 0:

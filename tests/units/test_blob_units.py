@@ -238,7 +238,7 @@ def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy:
     used_entries = blob.entries
     for path in blob.cache.rglob("*.so"):
         path.unlink()
-    said = again(blob, f"x.prefetch(pathlib.Path({str(profile)!r}))", LAZYCK_JOBS="2")
+    said = again(blob, f"x.prefetch(pathlib.Path({str(profile)!r})).wait()", LAZYCK_JOBS="2")
     assert blob.entries == used_entries
     began = [line.split()[2] for line in said.splitlines() if " compiling " in line]
     ended = [line.split()[2] for line in said.splitlines() if " compiled " in line]
@@ -247,12 +247,12 @@ def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy:
 
 
 def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
-    again(blob, "x.prefetch('blob')")
+    again(blob, "x.prefetch('blob').wait()")
     assert blob.entries == ["blob"]
 
 
 def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(blob: Built, spy: Path) -> None:
-    again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob')")
+    again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob').wait()")
     assert [name.split("-")[0] for name in blob.entries] == ["blob.device", "blob.host", "blob.scale"]
     _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1

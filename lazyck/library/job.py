@@ -1,0 +1,116 @@
+"""Blobs of one or several libraries that are being made ready in the background."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lazyck.errors import CompileError
+from lazyck.library.c_interface import progress_of, text_of
+from lazyck.library.facts import Progress
+
+if TYPE_CHECKING:
+    from lazyck.library.library import Library
+
+_LONGEST_LOOK = 0.2  # seconds in which Ctrl-C is not seen
+_BETWEEN_LOOKS = 0.05  # seconds, of a task that awaits
+
+
+class Prefetch:
+    """Blobs that are being made ready in the background. Made by `prefetch`.
+
+    `wait()` waits until that is over, in a coroutine `await` does, and a `with` block does at its end. It goes on
+    whether anybody waits or not, until `cancel()`.
+    """
+
+    def __init__(self, jobs: Sequence[tuple[Library, int]]) -> None:
+        self._jobs = tuple(jobs)
+
+    def __repr__(self) -> str:
+        now = self.progress()
+        names = ", ".join(os.path.basename(library.path) for library, _ in self._jobs)
+        failed = f", {now.failed} failed" if now.failed else ""
+        state = "over" if now.is_over else "under way"
+        return f"<lazyck.Prefetch of {names}: {now.ready} of {now.total} blobs ready{failed}, {state}>"
+
+    def __del__(self) -> None:
+        # To free a job that is under way would cancel it: the few bytes of such a one stay.
+        for library, job in self._jobs:
+            now = progress_of(library._handle, job, 0)
+            if now is not None and now.is_over:
+                library._handle.lazyck_job_free(job)
+
+    def __enter__(self) -> Prefetch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.wait()
+        else:
+            self.cancel()
+
+    def __await__(self) -> Generator[Any, None, Progress]:
+        """As `wait`, in a task of asyncio, whose event loop goes on meanwhile. To cancel the task does not cancel the
+        prefetch, which may be awaited again, and by several tasks."""
+        return self._until_over().__await__()
+
+    async def _until_over(self) -> Progress:
+        import asyncio  # takes long, and is there already where this runs
+
+        while not self.progress().is_over:
+            await asyncio.sleep(_BETWEEN_LOOKS)
+        return self.wait()
+
+    def _look(self, seconds: float) -> Progress:
+        """How far it is, when the first job that is not over is, or after so many seconds."""
+        found = []
+        for library, job in self._jobs:
+            now = progress_of(library._handle, job, seconds)
+            if now is None:
+                raise library._error()
+            seconds = seconds if now.is_over else 0
+            found.append(now)
+        return Progress(
+            sum(now.total for now in found),
+            sum(now.ready for now in found),
+            sum(now.failed for now in found),
+            all(now.is_over for now in found),
+        )
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        return self._look(0)
+
+    def wait(
+        self, timeout: float | None = None, *, on_progress: Callable[[Progress], object] | None = None
+    ) -> Progress:
+        """Wait until it is over, at most `timeout` seconds (`None`: for ever), and say how far it is; `on_progress`
+        is told now and then.
+
+        Ctrl-C gets through. Raises `CompileError` with the first failure once it is over.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        last = None
+        while True:
+            now = self._look(_LONGEST_LOOK if end is None else max(0.0, min(_LONGEST_LOOK, end - time.monotonic())))
+            if on_progress is not None and now != last:
+                on_progress(now)
+            last = now
+            if now.is_over:
+                break
+            if end is not None and time.monotonic() >= end:
+                return now
+        if now.failed:
+            said = (text_of(library._handle.lazyck_job_error(job)) for library, job in self._jobs)
+            raise CompileError(next(filter(None, said)))
+        return now
+
+    def cancel(self) -> None:
+        """Begin nothing more."""
+        for library, job in self._jobs:
+            library._handle.lazyck_job_cancel(job)

@@ -1,0 +1,115 @@
+"""The lazy libraries of this process: to load one, to find those that are loaded, to have all of
+them make blobs ready, or compile nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterable, Iterator
+
+from lazyck import abi
+from lazyck.errors import CompileError, LazyckError
+from lazyck.library.c_interface import InfoStruct, text_of
+from lazyck.library.forbidding import ALL, BLOCKS
+from lazyck.library.job import Prefetch
+from lazyck.library.library import Library, fitting
+
+
+def _own(handle: ctypes.CDLL) -> str | None:
+    """The path of the lazy library behind `handle`: itself, or one that it depends on."""
+    return _place_of(handle, "lazyck_abi_version")
+
+
+def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
+    """The path of the library that defines `symbol`, of those that a look-up by `handle` goes through."""
+    try:
+        address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p)
+    except AttributeError:
+        return None
+    here = InfoStruct()
+    if not ctypes.CDLL(None).dladdr(address, ctypes.byref(here)):
+        return None
+    return text_of(here.path)
+
+
+def load(path: str | os.PathLike[str], mode: int = ctypes.RTLD_LOCAL) -> Library:
+    """The lazy library at `path`, loaded if it is not yet, by its name as `dlopen` takes it.
+
+    Raises `OSError` when it cannot be loaded, `LazyckError` when it is not a lazy library or of an older lazyck.
+    """
+    handle = ctypes.CDLL(os.fspath(path), mode)
+    own = _own(handle)
+    if own is None or not _is_same(own, os.fspath(path)):
+        raise LazyckError(f"{os.fspath(path)} is not a lazy library", "`lazyck build full` makes one")
+    version = int(handle.lazyck_abi_version())
+    if version < abi.API_VERSION:
+        raise LazyckError(
+            f"{own}: its interface has version {version}, this lazyck needs {abi.API_VERSION}",
+            "link it again: lazyck build quick --tmp-dir DIR",
+        )
+    return Library(handle, own)
+
+
+def _is_same(own: str, given: str) -> bool:
+    if "/" not in given:  # found on the loader's search path
+        return True
+    try:
+        return os.path.samefile(own, given)
+    except OSError:
+        return False
+
+
+def loaded(symbol: str = "") -> list[Library]:
+    """The lazy libraries that this process has loaded, whoever loaded them: all, or those that define `symbol`, a
+    (mangled) name such as `PyInit_attn`."""
+    found: dict[str, Library] = {}
+    with open("/proc/self/maps", errors="surrogateescape") as maps:
+        paths = dict.fromkeys(line.split(None, 5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line)
+    for path in paths:
+        if not path.startswith("/"):
+            continue
+        try:
+            handle = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_NOLOAD)
+        except OSError:
+            continue
+        own = _own(handle)
+        if own is None or not _is_same(own, path) or int(handle.lazyck_abi_version()) < abi.API_VERSION:
+            continue
+        if not symbol or _place_of(handle, symbol) == own:
+            found[path] = Library(handle, own)
+    return list(found.values())
+
+
+def prefetch(what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int = 0) -> Prefetch:
+    """Begin to make blobs of all lazy libraries that are loaded ready in the background, `workers` of each at a time
+    (0: `LAZYCK_JOBS`), and return at once: wait for what this returns, or await it.
+
+    `what` is a list of names, the `Path` of a profile, or one shell pattern for names. Raises `LazyckError` if no lazy
+    library is loaded, `CompileError` for a name that no library has, and for a pattern that fits none.
+    """
+    libraries = loaded()
+    if not libraries:
+        raise LazyckError("this process has loaded no lazy library", "load it, or import its module, before that")
+    if isinstance(what, os.PathLike):
+        return Prefetch([(library, library._begin(what, workers)) for library in libraries])
+    wanted = what if isinstance(what, str) else list(what)
+    parts = [(library, fitting(library.blobs(), wanted)) for library in libraries]
+    found = {name for _, names in parts for name in names}
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        if not found or (name not in found and name != wanted):
+            raise CompileError(f"no loaded lazy library has a blob {name!r}", "Library.blobs() has the names")
+    return Prefetch([(library, library._begin(names, workers)) for library, names in parts if names])
+
+
+@contextlib.contextmanager
+def forbid_jit() -> Iterator[None]:
+    """Within it a call that would have to compile raises instead, as under `LAZYCK_DISABLE_JIT=1`.
+
+    That holds for all lazy libraries, those that are loaded within it too, and for all threads: what a call needs may
+    be called by another one (autograd's, a pool's). It holds for a prefetch that is under way, and for programs that
+    are started within it. Blocks may be nested and may overlap: when the last one ends, by an exception too, each
+    library may again do what it might before. Raises `LazyckError` where a setting of the environment makes no sense.
+    """
+    with BLOCKS.forbid(ALL, loaded):
+        yield

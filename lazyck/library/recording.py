@@ -1,0 +1,53 @@
+"""`lazyck.record`: what a run calls is recorded, and made ready before the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from lazyck import abi
+from lazyck.config import setting
+from lazyck.library.library import Library
+from lazyck.library.process import loaded
+
+
+class record(contextlib.ContextDecorator):
+    """Warm up, capture and replay, in one: `with lazyck.record("run.profile"):` or `@lazyck.record("run.profile")`.
+
+    The first run appends to the profile what it calls. Later runs make that ready first (`replay`), several at a time,
+    and then record too. With `LAZYCK_DISABLE_JIT=1` such a run shows that nothing is left to compile. `libraries` are
+    those to record (default: all that are loaded when it begins; those loaded within it record too, and replay in the
+    background at their first call). Raises `CompileError` if a recorded blob cannot be made ready any more.
+    """
+
+    def __init__(
+        self, profile: str | os.PathLike[str], *, replay: bool = True, libraries: Iterable[Library] | None = None
+    ) -> None:
+        self.profile = os.path.abspath(os.fspath(profile))
+        self.replay = replay
+        self.libraries = None if libraries is None else list(libraries)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> record:
+        libraries = loaded() if self.libraries is None else self.libraries
+        has_profile = os.path.exists(self.profile)
+        for library in libraries:
+            if self.replay and has_profile:
+                library.prefetch(Path(self.profile)).wait()
+            self._stack.enter_context(library.record(self.profile))
+        if self.libraries is None:
+            self._stack.enter_context(setting(abi.ENV_RECORD, self.profile))
+            if self.replay and has_profile:
+                self._stack.enter_context(setting(abi.ENV_PREFETCH, self.profile))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.libraries is None:
+            for library in loaded():  # those that began within it
+                library._check(library._handle.lazyck_record(None))
+        self._stack.close()

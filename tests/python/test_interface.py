@@ -1,0 +1,278 @@
+"""The package's interface for programs: what it shows of itself, prefetching, blocks in which nothing is compiled."""
+
+from __future__ import annotations
+
+import os
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+from support import REPOSITORY
+
+import lazyck
+
+NAMES = ("one", "two", "three")
+BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
+# an int to programs without exceptions: -1 for a blob that cannot be had
+MAIN = """
+#include "demo.h"
+#include <exception>
+extern "C" int call(int which, int x) {
+    try {
+        return which == 1 ? one(x) : which == 2 ? two(x) : three(x);
+    } catch (const std::exception&) {
+        return -1;
+    }
+}
+"""
+HEADER = "#pragma once\nint one(int); int two(int); int three(int);\n"
+HEAD = """
+import asyncio, ctypes, gc, os, subprocess, sys, threading, time
+import lazyck
+path, other = os.environ["LIBRARY"], os.environ["OTHER"]
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> tuple[LazyLibrary, LazyLibrary]:
+    """Two lazy libraries; the other has one blob only."""
+    demo, other = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("other")
+    symbols = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
+    made = build_lazy_library(demo, objects_dir, BLOBS, MAIN, header=HEADER, symbols=symbols)
+    four = {"four": '#include "demo.h"\nint four(int x) { return x + 4; }\n'}
+    main = '#include "demo.h"\nextern "C" int call_four(int x) { return four(x); }\n'
+    header = "#pragma once\nint four(int);\n"
+    symbols = {"four": ("_Z4fouri",)}
+    return made, build_lazy_library(other, objects_dir, four, main, header=header, symbols=symbols, name="other")
+
+
+@pytest.fixture
+def python(libraries: tuple[LazyLibrary, LazyLibrary]) -> Python:
+    return Python(*libraries)
+
+
+class Python:
+    """Runs Python text in processes that share the test's cache, with the paths of both libraries."""
+
+    def __init__(self, demo: LazyLibrary, other: LazyLibrary) -> None:
+        self.demo, self.other = demo, other
+
+    def __call__(self, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+        places = {"LIBRARY": str(self.demo.library), "OTHER": str(self.other.library), "PYTHONPATH": str(REPOSITORY)}
+        argv = [sys.executable, "-c", HEAD + text]
+        done = subprocess.run(argv, env={**os.environ, **places, **env}, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+def slow(compiler: Path, before: str) -> str:
+    """What the compiler's script was; from now on it runs the shell commands `before` first."""
+    text = compiler.read_text()
+    compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
+    return text
+
+
+# -- what the package shows ----------------------------------------------------------------------------
+
+
+def test_help_is_of_the_interface_alone() -> None:
+    shown = pydoc.plain(pydoc.render_doc(lazyck))
+    for name in lazyck.__all__:
+        assert f"class {name}(" in shown or f"\n    {name}(" in shown, name
+    assert "__getattr__" not in shown
+    assert "DATA" not in shown
+    assert dir(lazyck) == sorted(lazyck.__all__)
+
+
+def test_errors_of_the_interface_are_caught_by_its_own_names(python: Python) -> None:
+    python("""
+for call in (lambda: lazyck.load("/lib/x86_64-linux-gnu/libc.so.6"), lazyck.prefetch):
+    try:
+        call()
+    except lazyck.LazyckError as error:
+        assert error.hint, error
+    else:
+        sys.exit("no error")
+try:
+    lazyck.load(path).prefetch("no_such_*")
+except lazyck.CompileError as error:
+    assert isinstance(error, lazyck.LazyckError) and "'no_such_*'" in str(error) and error.hint
+else:
+    sys.exit("no error")
+""")
+
+
+# -- prefetching ---------------------------------------------------------------------------------------
+
+
+def test_a_prefetch_says_what_and_how_far_it_is(python: Python) -> None:
+    done = python("""
+job = lazyck.load(path).prefetch("t*")
+job.wait()
+print(job)
+""")
+    assert done.stdout == "<lazyck.Prefetch of libdemo.so: 2 of 2 blobs ready, over>\n"
+
+
+def test_one_prefetch_is_of_all_libraries_and_a_name_that_none_has_is_an_error(python: Python) -> None:
+    done = python("""
+lazyck.load(path), lazyck.load(other)
+print(lazyck.prefetch(["four", "one"]).wait())
+print(lazyck.prefetch("*o*").wait().total)
+for what in (["one", "nonsense"], "nonsense*"):
+    try:
+        lazyck.prefetch(what)
+    except lazyck.CompileError as error:
+        print(str(error))
+""")
+    assert done.stdout.splitlines() == [
+        "Progress(total=2, ready=2, failed=0, is_over=True)",
+        "3",
+        "no loaded lazy library has a blob 'nonsense'",
+        "no loaded lazy library has a blob 'nonsense*'",
+    ]
+    assert "left out" not in done.stderr
+
+
+def test_a_failure_in_any_library_is_raised_to_who_awaits(python: Python) -> None:
+    script = slow(python.other.compiler, "echo 'error: no'; exit 1")
+    try:
+        done = python("""
+lazyck.load(path), lazyck.load(other)
+async def main():
+    job = lazyck.prefetch()
+    try:
+        await job
+    except lazyck.CompileError as error:
+        print(str(error).splitlines()[0], job, sep="\\n")
+asyncio.run(main())
+""")
+    finally:
+        python.other.compiler.write_text(script)
+    first, shown = done.stdout.splitlines()
+    assert "cannot compile blob 'four'" in first
+    assert "3 of 4 blobs ready, 1 failed, over" in shown
+
+
+def test_the_event_loop_runs_while_a_task_awaits_and_cancelling_it_leaves_the_prefetch(
+    python: Python, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    script = slow(python.demo.compiler, f"for i in $(seq 600); do [ -e {gate} ] && break; sleep 0.1; done")
+    try:
+        done = python(f"""
+library = lazyck.load(path)
+async def main():
+    job = lazyck.prefetch(["one", "two"])
+    try:
+        await asyncio.wait_for(job, 0.3)  # the compilers wait for the gate: only a loop that runs gets here
+    except asyncio.TimeoutError:
+        print("cancelled")
+    open({str(gate)!r}, "w").close()
+    print(await job)
+asyncio.run(main())
+""")
+    finally:
+        python.demo.compiler.write_text(script)
+    assert done.stdout == "cancelled\nProgress(total=2, ready=2, failed=0, is_over=True)\n"
+
+
+def test_a_prefetch_that_nobody_keeps_goes_on(python: Python) -> None:
+    script = slow(python.demo.compiler, "sleep 0.2")
+    try:
+        python("""
+library = lazyck.load(path)
+library.prefetch(list(library.blobs()), workers=1)
+gc.collect()
+end = time.monotonic() + 60
+while library.stats().loaded < 3:
+    assert time.monotonic() < end
+    time.sleep(0.05)
+""")
+    finally:
+        python.demo.compiler.write_text(script)
+
+
+# -- blocks in which nothing is compiled ---------------------------------------------------------------
+
+
+def test_nothing_is_compiled_within_a_block_by_any_thread_or_library(python: Python) -> None:
+    done = python("""
+first = ctypes.CDLL(path)
+with lazyck.forbid_jit():
+    second = ctypes.CDLL(other)  # loaded within it
+    found = []
+    thread = threading.Thread(target=lambda: found.append(first.call(1, 10)))
+    thread.start()
+    thread.join()
+    print(found, first.call(2, 10), os.environ["LAZYCK_DISABLE_JIT"])
+    try:
+        lazyck.load(other).prefetch("four").wait()
+    except lazyck.CompileError as error:
+        print("is missing" in str(error))
+print(first.call(1, 10), second.call_four(10), os.environ.get("LAZYCK_DISABLE_JIT"))
+""")
+    assert done.stdout.splitlines() == ["[-1] -1 1", "True", "11 14 None"]
+
+
+def test_blocks_end_in_any_order_and_the_last_one_restores(python: Python) -> None:
+    done = python("""
+library = lazyck.load(path)
+def is_forbidden():
+    before = library._handle.lazyck_forbid_jit(1)
+    library._handle.lazyck_forbid_jit(before)
+    return before
+outer, inner, own = lazyck.forbid_jit(), lazyck.forbid_jit(), library.forbid_jit()
+seen = []
+outer.__enter__(); inner.__enter__(); own.__enter__()
+for block in (outer, own, inner):
+    seen.append(is_forbidden())
+    block.__exit__(None, None, None)
+print(seen, is_forbidden())
+with library.forbid_jit():
+    try:
+        with lazyck.forbid_jit(), lazyck.forbid_jit():
+            raise KeyError
+    except KeyError:
+        print(is_forbidden())
+print(is_forbidden(), os.environ.get("LAZYCK_DISABLE_JIT"))
+""")
+    assert done.stdout.splitlines() == ["[1, 1, 1] 0", "1", "0 None"]
+
+
+@pytest.mark.parametrize("value", ["1", "yes"])
+def test_what_the_environment_forbids_stays_forbidden_after_a_block(python: Python, value: str) -> None:
+    done = python(
+        """
+first = ctypes.CDLL(path)
+with lazyck.forbid_jit():
+    second = lazyck.load(other)
+    assert first.call(1, 10) == -1
+print(first.call(1, 10), os.environ["LAZYCK_DISABLE_JIT"])
+try:
+    second.prefetch("four").wait()
+except lazyck.CompileError:
+    print("forbidden")
+""",
+        LAZYCK_DISABLE_JIT=value,
+    )
+    assert done.stdout == f"-1 {value}\nforbidden\n"
+
+
+def test_a_block_that_cannot_begin_leaves_all_as_it_was(python: Python) -> None:
+    done = python("""
+library = lazyck.load(path)
+assert library.stats().loaded == 0  # from now on its settings hold
+second = lazyck.load(other)
+os.environ["LAZYCK_JOBS"] = "nonsense"
+try:
+    with lazyck.forbid_jit():
+        sys.exit("no error")
+except lazyck.LazyckError as error:
+    print("LAZYCK_JOBS" in str(error))
+print(library._handle.call(1, 10), os.environ.get("LAZYCK_DISABLE_JIT"))
+""")
+    assert done.stdout == "True\n11 None\n"
