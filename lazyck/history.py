@@ -135,6 +135,16 @@ def read_trace(path: Path) -> History:
     return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
 
 
+def decode_trace(lines: Iterable[bytes]) -> Iterator[Event]:
+    """The events of some lines of a trace. Lines that are none are left out."""
+    names: dict[int, tuple[str, int]] = {}
+    for line in lines:
+        raw = _json_object(line.strip().rstrip(b","))
+        event = None if raw is None else _event_of_trace(raw, names)
+        if event is not None:
+            yield event
+
+
 def merge(histories: Iterable[History]) -> History:
     """Several as one; an event that is in a trace and in a history too (times there are rounded) is taken once."""
     seen: set[tuple[object, ...]] = set()

@@ -9,26 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
+from demo_libraries import build_demo, build_other
+from lazylib import LazyLibrary
 from support import REPOSITORY
 
 import lazyck
 
-NAMES = ("one", "two", "three")
-BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
-# an int to programs without exceptions: -1 for a blob that cannot be had
-MAIN = """
-#include "demo.h"
-#include <exception>
-extern "C" int call(int which, int x) {
-    try {
-        return which == 1 ? one(x) : which == 2 ? two(x) : three(x);
-    } catch (const std::exception&) {
-        return -1;
-    }
-}
-"""
-HEADER = "#pragma once\nint one(int); int two(int); int three(int);\n"
 HEAD = """
 import asyncio, ctypes, gc, os, subprocess, sys, threading, time
 import lazyck
@@ -38,15 +24,8 @@ path, other = os.environ["LIBRARY"], os.environ["OTHER"]
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> tuple[LazyLibrary, LazyLibrary]:
-    """Two lazy libraries; the other has one blob only."""
-    demo, other = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("other")
-    symbols = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
-    made = build_lazy_library(demo, objects_dir, BLOBS, MAIN, header=HEADER, symbols=symbols)
-    four = {"four": '#include "demo.h"\nint four(int x) { return x + 4; }\n'}
-    main = '#include "demo.h"\nextern "C" int call_four(int x) { return four(x); }\n'
-    header = "#pragma once\nint four(int);\n"
-    symbols = {"four": ("_Z4fouri",)}
-    return made, build_lazy_library(other, objects_dir, four, main, header=header, symbols=symbols, name="other")
+    make = tmp_path_factory.mktemp
+    return build_demo(make("demo"), objects_dir), build_other(make("other"), objects_dir)
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""Two small lazy libraries for programs in Python: `call` and `call_four` catch what C++ throws, as extensions do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lazylib import LazyLibrary, build_lazy_library
+
+NAMES = ("one", "two", "three")
+BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
+HEADER = "#pragma once\nint one(int); int two(int); int three(int);\n"
+# -1 for a blob that cannot be had
+MAIN = """
+#include "demo.h"
+#include <exception>
+extern "C" int call(int which, int x) {
+    try {
+        return which == 1 ? one(x) : which == 2 ? two(x) : three(x);
+    } catch (const std::exception&) {
+        return -1;
+    }
+}
+"""
+FOUR = '#include "demo.h"\nint four(int x) { return x + 4; }\n'
+CALL_FOUR = '#include "demo.h"\nextern "C" int call_four(int x) { return four(x); }\n'
+
+
+def build_demo(where: Path, objects_dir: Path) -> LazyLibrary:
+    """libdemo.so, with the blobs `NAMES`."""
+    symbols = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
+    return build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=symbols)
+
+
+def build_other(where: Path, objects_dir: Path) -> LazyLibrary:
+    """libother.so, with the one blob `four`."""
+    header, symbols = "#pragma once\nint four(int);\n", {"four": ("_Z4fouri",)}
+    return build_lazy_library(
+        where, objects_dir, {"four": FOUR}, CALL_FOUR, header=header, symbols=symbols, name="other"
+    )
