@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lazyck import __version__, proc
+from lazyck import __version__, abi, proc
 from lazyck.config import runtime_source
 from lazyck.files import write_if_different
 from lazyck.interceptor import compile_commands, log
@@ -117,7 +117,8 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     )
     by_kernel = tuple(g for f in interception.found for g in f.toolchain.unit_globs) if is_default else request.kernels
     settings = replace(settings, blobs=request.blobs, kernels=by_kernel or ())
-    build_env = {**interception.env, **request.extra_env}
+    # What makes itself lazy (lazyck.setuptools) is made so by these shims already.
+    build_env = {**interception.env, abi.ENV_LAZY: "0", **request.extra_env}
     toolchain, archs = chosen_archs(request.archs, interception.found, env)
     if toolchain is not None:
         build_env = {**toolchain.arch_settings(archs), **build_env}

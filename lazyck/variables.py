@@ -114,6 +114,7 @@ VARIABLES = (
     Variable(abi.ENV_REMOTE_TIMEOUT, "10", "a number of seconds above 0", _is_some_time),
     Variable(abi.ENV_REMOTE_HELPER, abi.REMOTE_HELPER, "a program", _anything),
     Variable(abi.ENV_RUNTIME_SRC, "the package's", *_PATH),
+    Variable(abi.ENV_LAZY, "1", *_SWITCHED),
 )  # fmt: skip
 BY_NAME = {variable.name: variable for variable in VARIABLES}
 

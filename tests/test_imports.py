@@ -86,3 +86,14 @@ def test_only_proc_starts_processes_and_only_config_reads_the_environment() -> N
             if word in text and file.name not in allowed:
                 wrong.append(f"{file.relative_to(REPOSITORY)} uses {word}")
     assert not wrong
+
+
+def test_torch_and_setuptools_are_imported_by_the_modules_of_their_names_alone() -> None:
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            found += [(file.relative_to(PACKAGE).as_posix(), name.partition(".")[0]) for name in names]
+    imports = {(file, name) for file, name in found if name in ("torch", "setuptools", "distutils", "pytest")}
+    assert imports == {("torch.py", "torch"), ("setuptools.py", "setuptools"), ("pytest.py", "pytest")}

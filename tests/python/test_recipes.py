@@ -75,7 +75,7 @@ def test_a_switch_builds_ahead_of_time(recipe: str, tmp_path: Path) -> None:
     made = project(tmp_path, recipe)
     by_cmake = ("--config-settings=cmake.define.LAZYCK_ENABLE=OFF",) if recipe == "scikit_build_core" else ()
     site = tmp_path / "site"
-    run(*PIP, "install", *OFFLINE, "--target", site, *by_cmake, ".", cwd=made, KERNELS_LAZY="0")
+    run(*PIP, "install", *OFFLINE, "--target", site, *by_cmake, ".", cwd=made, LAZYCK="0")
     code = "import kernels; print(kernels.scale(64, 2.0))"
     done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), PATH="/nonexistent")
     assert (done.stdout, done.stderr) == ("128.5\n", "")

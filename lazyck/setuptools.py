@@ -1,0 +1,55 @@
+"""`build_ext` of setuptools that makes extension modules lazy: `cmdclass={"build_ext": lazyck.setuptools.build_ext}`.
+
+The build itself is setuptools' own, in a process of its own under `lazyck build full`, whose options stand in
+`[tool.lazyck]` of pyproject.toml. `LAZYCK=0` builds ahead of time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from setuptools.command.build_ext import build_ext as _build_ext
+from setuptools.errors import ExecError
+
+from lazyck import abi, proc
+from lazyck.config import environment, switch
+
+# What other commands tell build_ext, such as `build` and those that make wheels and editable installations.
+_TOLD = ("build_lib", "build_temp", "compiler", "debug", "force", "inplace", "parallel")
+# A project may have all that setup() is told in its pyproject.toml.
+_WITHOUT_SCRIPT = ("-c", "import setuptools; setuptools.setup()")
+
+
+class Lazily:
+    """Put before a class of build_ext: its `run` does that of the class in another process, under lazyck."""
+
+    def run(self) -> None:
+        """Build all extensions. Raises `setuptools.errors.ExecError` when the build fails."""
+        command: Any = self
+        if not command.extensions or not switch(environment(), abi.ENV_LAZY, default=True):
+            super().run()  # type: ignore[misc]
+            return
+        # Where a front end such as pip runs setup.py, the script has the front end's name.
+        scripts = (command.distribution.script_name or "", "setup.py")
+        start = next(((script,) for script in scripts if Path(script).is_file()), _WITHOUT_SCRIPT)
+        given = command.distribution.get_option_dict("build_ext")
+        options = {name: value for name, (source, value) in given.items() if source == "command line"}
+        options |= {name: getattr(command, name) for name in _TOLD}
+        build = (sys.executable, *start, "build_ext", *words(options, command.boolean_options))
+        # Under `build full` LAZYCK=0 is set: the other process gets to what this class stands before.
+        status = proc.passthrough((sys.executable, "-m", "lazyck", "build", "full", "--", *build))
+        if status != 0:
+            raise ExecError(f"lazyck build full ended with status {status} ({abi.ENV_LAZY}=0 builds without lazyck)")
+
+
+def words(options: Mapping[str, object], flags: Collection[str]) -> list[str]:
+    """Options of a command as words of its command line; `flags` are those without a value."""
+    long = {name.replace("_", "-"): value for name, value in options.items() if value}
+    return [f"--{name}" if name in flags else f"--{name}={value}" for name, value in long.items()]
+
+
+class build_ext(Lazily, _build_ext):  # type: ignore[misc]
+    """setuptools' build_ext, whose extension modules are lazy."""

@@ -1,0 +1,133 @@
+"""Projects whose setup.py takes build_ext from lazyck: setuptools' and torch's, and the switch that turns it off."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY, Lazyck
+
+from lazyck.setuptools import words
+
+SETUP = """
+from pathlib import Path
+from setuptools import Extension, setup
+from lazyck.setuptools import build_ext
+sources = ["src/module.cpp", *sorted(map(str, Path("src/blob").glob("*.cpp")))]
+extension = Extension("kernels._C", sources, include_dirs=["src/include"])
+setup(name="kernels", version="1.0", packages=["kernels"], ext_modules=[extension], cmdclass={"build_ext": build_ext})
+"""
+TORCH = """
+from torch.utils.cpp_extension import CppExtension as Extension
+from lazyck.torch import BuildExtension
+build_ext = BuildExtension.with_options(use_ninja=False)
+"""
+PYPROJECT_ALONE = """
+[build-system]
+requires = ["setuptools>=74.1", "lazyck"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "kernels"
+version = "1.0"
+[tool.setuptools]
+packages = ["kernels"]
+cmdclass = { build_ext = "lazyck.setuptools.build_ext" }
+[[tool.setuptools.ext-modules]]
+name = "kernels._C"
+sources = ["src/module.cpp", "src/blob/scale_d32.cpp", "src/blob/scale_d64.cpp", "src/blob/scale_d128.cpp"]
+include-dirs = ["src/include"]
+"""
+BUILD = (sys.executable, "setup.py", "-q", "build_ext", "--inplace")
+CALL = "import kernels; print(kernels.scale(64, 2.0))"
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The package of tests/projects/pyext, with `SETUP`."""
+    made = tmp_path / "my kernels"
+    shutil.copytree(REPOSITORY / "tests/projects/pyext", made)
+    (made / "setup.py").write_text(SETUP)
+    return made
+
+
+def run(*argv: str | Path, cwd: Path, status: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MAX_JOBS": "2", **env}
+    done = subprocess.run([*map(str, argv)], cwd=cwd, env=full, capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def is_lazy(project: Path, where: Path | None = None) -> bool:
+    """Whether a call of the module that was built works by a compile of its blob."""
+    called = run(sys.executable, "-c", CALL, cwd=project.parent, PYTHONPATH=str(where or project))
+    assert called.stdout == "128.5\n", called.stderr
+    return "compiled scale_d64" in called.stderr
+
+
+@pytest.mark.parametrize("kind", ["setuptools", pytest.param("torch", marks=needs_torch)])
+def test_a_build_is_lazy_unless_a_variable_says_no(project: Path, kind: str) -> None:
+    if kind == "torch":
+        imports = "from setuptools import Extension, setup\nfrom lazyck.setuptools import build_ext\n"
+        (project / "setup.py").write_text(SETUP.replace(imports, f"from setuptools import setup{TORCH}"))
+    done = run(*BUILD, cwd=project)
+    assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in done.stderr, done.stderr
+    assert is_lazy(project)
+    again = run(*BUILD, "--force", cwd=project, LAZYCK="0")
+    assert "blobs" not in again.stderr
+    assert not is_lazy(project)
+
+
+def test_torch_s_build_by_ninja_is_lazy(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    project = Path(shutil.copytree(REPOSITORY / "tests/projects/torch_ext", tmp_path / "torch_ext"))
+    text = (project / "setup.py").read_text()
+    old = "from torch.utils.cpp_extension import BuildExtension, CppExtension\n"
+    new = "from torch.utils.cpp_extension import CppExtension\nfrom lazyck.torch import BuildExtension\n"
+    assert old in text
+    (project / "setup.py").write_text(text.replace(old, new))
+    done = run(*BUILD, cwd=project)
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
+    assert list(project.glob("build/temp.*/build.ninja"))
+
+
+def test_under_build_full_the_command_line_decides(project: Path, lazyck: Lazyck) -> None:
+    options = ("--toolchain", "host", "--blobs", "*/scale_d64.cpp", "--tmp-dir", project.parent / "tmp")
+    done = lazyck("build", "full", *options, "--", *BUILD, cwd=project, env={"LAZYCK": "0"})
+    assert done.returncode == 0, done.stderr
+    assert "1 blobs deferred, 1 lazy with 1 symbols, 0 eager" in done.stderr, done.stderr
+    assert not (project / ".lazyck-build").exists()
+
+
+def test_an_editable_package_without_setup_py_is_lazy(project: Path) -> None:
+    (project / "setup.py").unlink()
+    (project / "pyproject.toml").write_text(PYPROJECT_ALONE)
+    pip = (sys.executable, "-m", "pip", "-q", "install", "--no-build-isolation", "--no-deps", "--no-index")
+    run(*pip, "--target", project.parent / "site", "--editable", ".", cwd=project)
+    assert is_lazy(project)
+
+
+def test_a_build_that_fails_says_so_without_a_traceback(project: Path) -> None:
+    module = project / "src" / "module.cpp"
+    module.write_text(module.read_text() + "no_such_type x;\n")
+    done = run(*BUILD, cwd=project, status=1)
+    assert "no_such_type" in done.stderr
+    assert "error: lazyck build full ended with status 1 (LAZYCK=0 builds without lazyck)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_switch_that_makes_no_sense_is_an_error(project: Path) -> None:
+    done = run(*BUILD, cwd=project, status=1, LAZYCK="lazy")
+    assert "LAZYCK='lazy': neither 0 nor 1" in done.stderr
+
+
+def test_options_of_the_command_reach_the_other_process() -> None:
+    options = {"include_dirs": "a:b", "inplace": 1, "parallel": 1, "debug": None, "force": False, "define": "X=0"}
+    expected = ["--include-dirs=a:b", "--inplace", "--parallel=1", "--define=X=0"]
+    assert words(options, ["inplace", "debug", "force"]) == expected
