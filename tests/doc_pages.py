@@ -22,7 +22,7 @@ from lazyck.cli import cli
 
 PAGES = {str(p.relative_to(REPOSITORY)): p for p in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"))}
 COMMANDS = ("console", "sh")
-OTHERS = ("text", "c", "cpp", "python", "make", "cmake", "dockerfile", "yaml", "toml", "html")
+OTHERS = ("text", "c", "cpp", "python", "make", "cmake", "meson", "dockerfile", "yaml", "toml", "html")
 STARTS = ("an empty home", "the tutorial")
 WHY_NOT = (
     "needs a GPU",
