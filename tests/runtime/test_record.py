@@ -16,6 +16,8 @@ from lazylib import LazyLibrary, build_lazy_library, run
 from support import REPOSITORY
 from test_many import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
 
+from lazyck.report.gather import gather
+
 
 @pytest.fixture
 def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
@@ -471,6 +473,16 @@ def test_what_goes_wrong_is_told_to_programs(lib: LazyLibrary, tmp_path: Path) -
     assert lib.call(main, "1", env=env).returncode == 0
     damaged = [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "damaged"]
     assert [(line["level"], line["blob"]) for line in damaged] == [("warn", "one")]
+
+
+def test_the_report_finds_a_failures_log_and_a_command_that_repeats_it(lib: LazyLibrary) -> None:
+    slow_compiler(lib, 'case " $* " in *two.cpp*) echo "two.cpp:1:1: error: no"; exit 1 ;; esac;')
+    assert lib.call(lib.directory / "main", "1", "2").returncode != 0
+    (failure,) = gather(lib.cache, (), "", "", (), {}).failures
+    assert failure.blob == "two" and failure.log is not None
+    assert failure.log.end.startswith("two.cpp:1:1: error: no\n[compile step: ")
+    again = subprocess.run(["bash", "-c", failure.log.command], capture_output=True, text=True, timeout=60)
+    assert (again.returncode, again.stdout) == (1, "two.cpp:1:1: error: no\n")
 
 
 @pytest.mark.parametrize(("library", "push", "pop"), [
