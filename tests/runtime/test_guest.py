@@ -325,7 +325,7 @@ def test_numbers_are_written_and_read_in_one_form(lib: LazyLibrary, german: Mapp
     assert {json.loads(line)["kind"] for line in history.read_text().splitlines()} == {"compile", "load"}
     (costs,) = (lib.cache / ".costs").iterdir()
     assert re.fullmatch(r"\d+\.\d{3} \d+ one \w+\n", costs.read_text())
-    assert json.loads((tmp_path / "trace").read_text().rstrip().rstrip(",") + "]")
+    assert json.loads((tmp_path / "trace").read_text())
     assert all(json.loads(line)["time"] > 1e9 for line in done.stderr.splitlines())
 
 
