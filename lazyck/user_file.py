@@ -44,7 +44,7 @@ def read_user_file(env: Mapping[str, str]) -> UserFile:
     if not base:
         return UserFile(None, {}, {}, ())
     path = Path(base) / "lazyck" / "lazyck.env"
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises where a directory cannot be entered
         return UserFile(path, {}, {}, ())
     try:
         problem = _stranger_on_way(path)

@@ -105,6 +105,11 @@ def test_a_file_that_others_could_have_written_is_not_read(lazyck: Lazyck, user_
     assert f"lazyck: warning: {user_file} is not read: {place}: others can write to it" in done.stderr
 
 
+def test_where_the_file_cannot_be_looked_for_there_is_none(lazyck: Lazyck) -> None:
+    done = lazyck("config", env={"XDG_CONFIG_HOME": "/" + "x" * 300})
+    assert done.returncode == 0, done.stderr
+
+
 # Each with what both of lazyck's readers, the commands and the runtime, must make of it.
 VALUES = [
     ("LAZYCK_JOBS", ["1", "4096", ""], ["0", "4097", "x", "1.5", "-1", "99999999999"]),
