@@ -153,8 +153,8 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
 def test_a_blob_whose_kernel_another_file_names_is_by_kernel_and_says_which(visible: Library) -> None:
     assert visible.by_kernel() == {
         "4 sources, each of which has a kernel that another file launches, or takes the address of: blob/asked.cu "
-        "(K<2>, in main.cu); blob/c_name.cu (plain, in main.cu); blob/called.cu (K<3>, in caller.cu); "
-        "blob/launched.cu (K<1>, in main.cu)",
+        "(K<2>, in main.cu); blob/c_name.cu (plain, in main.cu); blob/launched.cu (K<1>, in main.cu); "
+        "blob/called.cu (K<3>, in caller.cu)",
         "blob/alone.cu defines nothing but kernels, which no stub can stand for",
     }
     assert "8 blobs deferred, 3 lazy with 3 symbols, 0 eager" in visible.report
