@@ -27,7 +27,9 @@ def pytest_configure() -> None:
 def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable or file of the user decides a test, and no test writes into the user's cache."""
     for name in list(os.environ):
-        if name.startswith(("LAZYCK_", "FAKE_ROCM_", "HIP", "ROCM_", "CUDA", "NVCC_", "GPU_ARCHS", "CCACHE_")):
+        if name == "LAZYCK" or name.startswith(
+            ("LAZYCK_", "FAKE_ROCM_", "HIP", "ROCM_", "CUDA", "NVCC_", "GPU_ARCHS", "CCACHE_")
+        ):
             monkeypatch.delenv(name)
     for name in ("CXX", "CC", "CXXFLAGS", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "NINJA_STATUS", "CI"):
         monkeypatch.delenv(name, raising=False)
