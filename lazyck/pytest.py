@@ -52,7 +52,8 @@ class Watch:
 
     def __init__(self, trace: Path) -> None:
         self._trace = trace
-        self._end = trace.stat().st_size if trace.exists() else 0
+        self._end = 0  # of the last event that was read: what closes the array behind it is written over
+        self._read()
         self._named = 0  # compiles of this process that the trace has
         self._unnamed = 0  # those that only the counts have
 
@@ -76,7 +77,7 @@ class Watch:
         with self._trace.open("rb") as file:
             file.seek(self._end)
             text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
+        whole = text[: text.rfind(b"}\n") + 1]
         self._end += len(whole)
         return list(decode_trace(whole.splitlines()))
 
