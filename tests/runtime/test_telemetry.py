@@ -39,10 +39,10 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 with trace.get_tracer("engine").start_as_current_span("request"), lazyck.telemetry.spans(lib):
-    lib.prefetch(["one"])
+    lib.prefetch(["one"]).wait()
     lib._handle._Z4callii(1, 10)
     try:
-        lib.prefetch(["two"])
+        lib.prefetch(["two"]).wait()
     except lazyck.CompileError:
         pass
 lib._handle._Z4callii(3, 10)  # is heard by nobody

@@ -22,7 +22,7 @@ struct TrimRequest {
     double oldest_seconds = -1;             // since its last use that an entry may stay; negative: any
     bool is_dry = false;                    // only tell what would go
     // Paths of entries, or of the directories that hold them: nothing else may go. Not set: anything may.
-    std::optional<std::set<std::string>> only;
+    std::optional<std::set<std::string>> only{};
 };
 
 struct TrimOutcome {
