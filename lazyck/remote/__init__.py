@@ -1,4 +1,5 @@
-"""Caches on other machines: tiers behind the local one, of which nothing is believed before it is verified."""
+"""Remote caches: tiers on other machines behind the local cache. Nothing from them is believed
+before it is verified."""
 
 from __future__ import annotations
 

@@ -1,10 +1,16 @@
-"""The process in which a library runs that cannot be bounded: it has little memory, and is killed when it is given up.
+"""Runs an object store's library in a process of its own, because its use of memory cannot be
+bounded otherwise.
 
-It answers one request after the other, for `lazyck.remote.apart_store`, and ends when that has gone. Its standard input
-has lines of JSON: first {"url": …, "label": …}, the tier, then requests {"do": <method of Store>, "with": [<word>…]},
-bytes as {"base64": …}. To its standard output it says a line of JSON for each: {"found": <value>}, {"parts": true},
-after which parts come, each behind its size (4 bytes, big-endian), a last one of size 0 and a line {"found": null}; or
-what went wrong: {"store": <message>}, {"remote": <message>, "hint": …}, {"fails": <kind>}.
+The process has little memory, and is killed when it is given up. It answers one request after the
+other from `lazyck.remote.apart_store`, and ends when that process has gone. Its standard input has
+lines of JSON: first the tier as {"url": …, "label": …}, then requests {"do": <method of Store>,
+"with": [<word>…]}, in which bytes are {"base64": …}. For each request it writes a line of JSON to
+its standard output:
+
+    {"found": <value>}
+    {"parts": true}, then parts, each after its size (4 bytes, big-endian), then the size 0 and a
+        line {"found": null}
+    {"store": <message>}, {"remote": <message>, "hint": …} or {"fails": <kind>} for an error
 """
 
 from __future__ import annotations
@@ -23,16 +29,16 @@ from lazyck.remote.object_store import ObjectStore
 from lazyck.remote.store import StoreError
 from lazyck.remote.tiers import Tier
 
-MOST_MEMORY = 384 << 20  # bytes
+MOST_MEMORY = 384 << 20  # in bytes
 _METHODS = ("read", "size", "write", "write_file", "create", "replace", "delete")
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer requests until the other process has gone."""
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # a library's output must not be taken for an answer
     lines: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_hear, args=(lines,), daemon=True).start()
     tier = Tier(**json.loads(lines.get()))
@@ -48,7 +54,7 @@ def main() -> None:
             answer = {"remote": e.message, "hint": e.hint}
         except MemoryError:
             answer = {"store": "sends more than was asked for"}
-        except Exception as e:  # texts of others may hold passwords
+        except Exception as e:  # their texts may hold passwords
             answer = {"fails": type(e).__name__}
         _say(out, answer)
 
@@ -56,7 +62,7 @@ def main() -> None:
 def _hear(lines: queue.Queue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    os._exit(0)  # whatever is under way: nobody waits for it
+    os._exit(0)  # even during a request, because nobody waits for its answer
 
 
 def _answer(store: ObjectStore, method: str, words: list[Any], out: BinaryIO) -> object:

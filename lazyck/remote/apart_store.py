@@ -1,5 +1,5 @@
-"""An object store whose library runs in a process of its own (`lazyck.remote.apart`): what it reads cannot be bounded
-here, but the process can, and it ends with the exchange."""
+"""Runs an object store's library in a process of its own (`lazyck.remote.apart`). What the library
+reads cannot be bounded here, but the process can, and it ends with the exchange."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ApartStore:
         return self._child().ask(method, *words).get("found")
 
     def _child(self) -> _Child:
-        """One that has nothing to do, for this exchange."""
+        """Return an idle process, for this exchange."""
         current().check()
         with self._lock:
             child = self._idle.pop() if self._idle else None
@@ -70,13 +70,13 @@ class ApartStore:
 
 
 class _Child:
-    """The process. When an exchange needs it no longer, it goes back to those that are idle, or ends."""
+    """A process with the library. When an exchange releases it, it becomes idle again, or ends."""
 
     def __init__(self, tier: Tier, lock: threading.Lock, idle: list[_Child]) -> None:
         self._lock = lock
         self._idle = idle
         self._is_busy = False
-        # Not with -m, for which Python looks into the working directory first.
+        # With -m, Python would look into the working directory first.
         program = (
             f"import sys; sys.path[:] = {[p for p in sys.path if p]!r}; from lazyck.remote.apart import main; main()"
         )
@@ -85,14 +85,14 @@ class _Child:
         self._say({"url": tier.url, "label": tier.label})
 
     def ask(self, method: str, *words: Any) -> dict[str, Any]:
-        """The line that answers. Raises `RemoteError`."""
+        """Return the line that answers. Raises `RemoteError`."""
         self._is_busy = True
         packed = [{"base64": base64.b64encode(w).decode()} if isinstance(w, bytes) else w for w in words]
         self._say({"do": method, "with": packed})
         return self._hear()
 
     def parts(self, most: int) -> Iterator[bytes]:
-        """What comes after the line that says so."""
+        """Yield the parts that follow a line that announces them."""
         while size := int.from_bytes(self._read(4), "big"):
             most -= size
             if size > _LARGEST_PART or most < 0:
@@ -101,11 +101,11 @@ class _Child:
         self._hear()
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._process.kill()
 
     def release(self) -> None:
-        """It is idle, if it has said all that it was asked."""
+        """Make the process idle if it has answered completely, else end it."""
         if not self._is_busy and self._process.is_running():
             with self._lock:
                 self._idle.append(self)

@@ -1,7 +1,7 @@
-"""A connection that reads no more than the exchange that uses it may (`lazyck.remote.exchange`).
+"""Sockets that read no more than the exchange that uses them may (`lazyck.remote.exchange`).
 
-Libraries of protocols collect what a server sends, some without a limit: redis-py all of an answer, requests the body
-of a redirect, botocore that of an error. Below them all there is a socket.
+Some libraries of protocols collect what a server sends without a limit: redis-py a whole answer,
+requests the body of a redirect, botocore the body of an error. All of them read from a socket.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from lazyck.remote.exchange import current
 
 
 class Cord:
-    """A second descriptor of a connection, by which it is ended, whoever has the first one. The library may close its
-    own meanwhile and the system give the number to another file: this one stays."""
+    """A second descriptor of a connection, which can end the connection whoever has the first
+    descriptor. If the library closes its own descriptor meanwhile, and the system gives the number
+    to another file, this one stays valid."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=os.dup(fd))
 
     def end(self) -> None:
-        """Whoever reads or writes returns."""
+        """End the connection, so that whoever reads or writes returns."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Let go, the connection stays."""
+        """Close this descriptor; the connection stays open."""
         self._socket.close()
 
 
 def hold(connection: Any) -> Any:
-    """A connection that was made just now, which is ended with the exchange: before its TLS begins, too."""
+    """Have the exchange end this new connection, even before its TLS begins, and return it."""
     try:
         current().hold(Cord(connection.fileno()))
     except BaseException:
@@ -43,7 +44,7 @@ def hold(connection: Any) -> Any:
 
 
 class BoundedSocket:
-    """Stands in for a connected socket; one exchange after the other may use it."""
+    """Replaces a connected socket. One exchange after the other may use it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -53,39 +54,39 @@ class BoundedSocket:
         return getattr(self._connection, name)
 
     def recv(self, size: int, *flags: int) -> bytes:
-        """As a socket's."""
+        """Read like a socket."""
         exchange = self._use()
         data: bytes = self._connection.recv(exchange.may_read(size), *flags)
         exchange.has_read(len(data))
         return data
 
     def recv_into(self, buffer: Any, size: int = 0, *flags: int) -> int:
-        """As a socket's."""
+        """Read like a socket."""
         exchange = self._use()
         found: int = self._connection.recv_into(buffer, exchange.may_read(size or memoryview(buffer).nbytes), *flags)
         exchange.has_read(found)
         return found
 
     def send(self, data: Any, *flags: int) -> int:
-        """As a socket's."""
+        """Send like a socket."""
         self._use()
         sent: int = self._connection.send(data, *flags)
         return sent
 
     def sendall(self, data: Any, *flags: int) -> None:
-        """As a socket's."""
+        """Send like a socket."""
         self._use()
         self._connection.sendall(data, *flags)
 
     def makefile(self, mode: str = "r", buffering: int | None = None, **how: Any) -> Any:
-        """As a socket's, to read from."""
+        """Return a file to read from, like a socket."""
         if mode != "rb":
             raise ValueError(f"mode {mode!r}")
         raw = _Reader(self, self._connection.makefile("rb", buffering=0))
         return raw if buffering == 0 else io.BufferedReader(raw)
 
     def _use(self) -> Any:
-        """The exchange of this thread, by which the connection can be ended from now on."""
+        """Return this thread's exchange, which can end the connection from now on."""
         exchange = current()
         exchange.check()
         if exchange is not self._exchange:

@@ -1,4 +1,4 @@
-"""The lazy library that started the helper, at the other end of a socket: lines in, lines out."""
+"""Talks in lines, over a socket, with the lazy library that started the helper."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ LONGEST_LINE = 4000
 
 
 class CallerGone(Exception):
-    """The caller has ended, or hung up."""
+    """The caller has ended, or closed the connection."""
 
 
 class Caller:
-    """The other end of the socket. Its lines are read on a thread: that it is gone must be seen at any time."""
+    """The other end of the socket. A thread reads its lines, so that its end is noticed at any
+    time."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -27,13 +28,13 @@ class Caller:
         threading.Thread(target=self._read, daemon=True).start()
 
     def say(self, *words: str) -> None:
-        """Send a line. That the caller has gone is seen where it is waited for."""
+        """Send a line. If the caller has gone, that is noticed by the methods that wait for it."""
         line = visible(" ".join(words)).encode("utf-8", "replace")[: LONGEST_LINE - 1].decode("utf-8", "ignore")
         with self._lock, contextlib.suppress(OSError):
             self._connection.sendall(line.encode() + b"\n")
 
     def hear(self) -> tuple[str, str]:
-        """The next line: its first word, and the rest. Raises `CallerGone`."""
+        """Return the first word of the next line, and the rest. Raises `CallerGone`."""
         line = self._lines.get()
         if not line:
             raise CallerGone
@@ -41,7 +42,7 @@ class Caller:
         return word, rest
 
     def sleep(self, seconds: float) -> None:
-        """Wait. Raises `CallerGone`."""
+        """Wait for so many seconds. Raises `CallerGone`."""
         if self._is_gone.wait(seconds):
             raise CallerGone
 

@@ -1,4 +1,4 @@
-"""A file that is to be put into remotes, as it was when it was opened."""
+"""Opens a file to upload, so that what is uploaded is the file as it was when it was opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lazyck.files import open_regular
 
 @dataclass(frozen=True)
 class Contents:
-    """A file to be put somewhere."""
+    """A file to upload."""
 
     path: str
     sha256: str
@@ -23,7 +23,7 @@ class Contents:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Contents]:
-    """A file as it is now, whatever becomes of its name. Raises `OSError`."""
+    """Open a file, whatever becomes of its name, and yield its contents. Raises `OSError`."""
     with open_regular(path) as f:
         h = hashlib.sha256()
         while part := f.read(1 << 20):

@@ -1,4 +1,5 @@
-"""A directory that hosts share: NFS, Lustre, a bind mount. What is written appears by one rename."""
+"""Stores objects in a directory that hosts share: NFS, Lustre, a bind mount. What is written
+appears by one rename."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from lazyck.remote.tiers import Tier
 
 
 class DirectoryStore:
-    """Files `ac/<hash>` and `cas/<hash>` below a directory that is there: what is not mounted is not filled."""
+    """Files `ac/<hash>` and `cas/<hash>` below a directory. It must exist, so that a directory that
+    is not mounted is not filled."""
 
     def __init__(self, tier: Tier) -> None:
         self._base = Path(unquote(urlsplit(tier.url).path))
@@ -31,7 +33,7 @@ class DirectoryStore:
             self._check_base()
             return None
         except OSError as e:
-            # A link; a socket or a device without a driver; a FIFO, a directory, another device.
+            # The path is a link, a socket, a device, a FIFO or a directory.
             if e.errno not in (errno.ELOOP, errno.ENXIO, errno.EINVAL):
                 raise
             raise StoreError("has something there that is not a file") from e
@@ -64,7 +66,8 @@ class DirectoryStore:
         beside = path.with_name(f".{secrets.token_hex(8)}")
         write_atomic(beside, data)
         try:
-            # O_EXCL would show others a file without contents, and is no promise on every NFS; a link is.
+            # O_EXCL would show others a file without contents, and is not reliable on every NFS. A
+            # link is reliable.
             os.link(beside, path)
         except FileExistsError:
             return False

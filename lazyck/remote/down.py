@@ -1,12 +1,14 @@
-"""Which tiers failed a moment ago: remembered in the local cache, so that thirty blobs do not wait thirty times.
+"""Remembers in the local cache which tiers failed a moment ago, so that thirty blobs do not wait
+thirty times.
 
-A tier is passed over for six times as long as its failure took, so that a bad tier costs a seventh of the time at most,
-and one that refuses connections while it is started again is back in seconds. While it goes on failing, each time is
-twice the last one (exponential back-off), from a tenth to six times of LAZYCK_REMOTE_TIMEOUT.
+A tier is skipped for six times as long as its failure took. So a bad tier costs at most a seventh
+of the time, and one that refuses connections during a restart is used again after seconds. While
+the tier goes on failing, each pause is twice as long as the last one (exponential back-off), from a
+tenth of LAZYCK_REMOTE_TIMEOUT to six times that.
 
-File: `<cache>/.remote/<16 digits of the label's hash>-<what>`, a line "<until> <for> <why>": until when, in seconds
-since 1970, and for how many seconds. `what` is `all`, or `writes` where only writing fails. A cache that cannot be
-written remembers nothing for other processes.
+The file is `<cache>/.remote/<16 digits of the label's hash>-<what>`, a line "<until> <for> <why>":
+the end of the pause in seconds since 1970, and its length in seconds. `what` is `all`, or `writes`
+if only writing fails. If the cache cannot be written, other processes do not know of the failure.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from lazyck.remote.tiers import Times
 DIRECTORY = ".remote"
 ALL, WRITES = "all", "writes"
 _TIMES = 6
-_LONGEST = 7200.0  # a clock that jumped must not keep a tier away
+_LONGEST = 7200.0  # in seconds; a clock that jumped must not keep a tier away
 
 
 @dataclass(frozen=True)
 class _Pause:
-    """A tier is passed over until then, `seconds` long."""
+    """A pause of `seconds`, which ends at `until`."""
 
     until: float = 0.0
     seconds: float = 0.0
@@ -39,7 +41,8 @@ class _Pause:
 
 
 class Memory:
-    """What this host knows of tiers that are down; of `cache` None, what this process knows."""
+    """What this host knows of tiers that are down. If `cache` is None, only this process knows
+    it."""
 
     def __init__(self, cache: Path | None, times: Times) -> None:
         self._directory = cache / DIRECTORY if cache else None
@@ -47,18 +50,19 @@ class Memory:
         self._own: dict[str, _Pause] = {}
 
     def why(self, label: str, what: str) -> str:
-        """Why the tier is passed over; "" if it is not."""
+        """Return why the tier is skipped, or an empty string if it is not."""
         pause = self._last(_file_name(label, what))
         left = pause.until - time.time()
         return pause.why if 0 < left < min(2 * self._times.down, _LONGEST) else ""
 
     def note(self, label: str, what: str, why: str, took: float) -> None:
-        """It failed, which took so many seconds. Hosts try it again at different times."""
+        """Record a failure that took so many seconds. The pause is random, so that hosts retry at
+        different times."""
         name = _file_name(label, what)
         now = time.time()
         last = self._last(name)
         seconds = max(_TIMES * took, self._times.idle / 10)
-        if now < last.until:  # at the same time as another
+        if now < last.until:  # another exchange failed at the same time
             seconds = max(seconds, last.seconds)
         elif now < last.until + last.seconds:
             seconds = max(seconds, 2 * last.seconds)

@@ -1,9 +1,10 @@
-"""One question to a tier and its answer: how long it takes at most, how much is read, and that it ends when it is given
-up.
+"""Bounds one question to a tier and its answer: the time, the bytes that are read, and its end when
+it is given up.
 
-The limits hold for all backends here, below their libraries: what a backend connects to it puts into the exchange
-(`hold`), and what it reads is counted (`lazyck.remote.bounded_socket`). When an exchange is given up, all that it holds
-is ended, so that no thread waits for it or reads on, whatever the library around the socket does.
+The limits hold here for all backends, below their libraries. A backend puts each connection into
+the exchange (`hold`), and what it reads is counted (`lazyck.remote.bounded_socket`). When an
+exchange is given up, everything that it holds is ended, so that no thread waits for it or reads on,
+whatever the library around the socket does.
 """
 
 from __future__ import annotations
@@ -15,27 +16,30 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# Headers, redirects, texts of errors, the words of a protocol: what comes beside what was asked for, in bytes.
+# Bytes that may come in addition to the object: headers, redirects, texts of errors, the words of a
+# protocol.
 BESIDE = 256 << 10
-_GRACE = 0.5  # seconds in which a thread notices that what it waited for was ended
+_GRACE = 0.5  # seconds in which a thread notices that its connection was ended
 
 
 class Ended(OSError):
-    """The exchange is over. An OSError, so that libraries close the connection, and hide it from nobody."""
+    """The exchange is over. It is an OSError, so that libraries close the connection and do not
+    hide the error."""
 
 
 class Endable(Protocol):
-    """What an exchange holds: a connection, a process."""
+    """What an exchange holds: a connection or a process."""
 
     def end(self) -> None:
-        """End it at once, whoever waits for it. May be called more than once, and from any thread."""
+        """End it at once, whoever waits for it. May be called more than once, and from any
+        thread."""
 
     def release(self) -> None:
-        """The exchange needs it no longer."""
+        """Let go of it, because the exchange needs it no more."""
 
 
 class Exchange:
-    """How far the exchange may go, and what it holds."""
+    """The limits of an exchange, and what it holds."""
 
     def __init__(self, most: int) -> None:
         self._left = most + BESIDE
@@ -46,16 +50,17 @@ class Exchange:
         self.has_too_much = False
 
     def check(self) -> None:
-        """Raises `Ended` if it is over."""
+        """Raise `Ended` if the exchange is over."""
         if self.is_ended:
             raise Ended("given up")
 
     def expect(self, most: int) -> None:
-        """The next answer has `most` bytes, of those of the exchange: what a library collects in memory."""
+        """Limit the next answer, which a library collects in memory, to `most` bytes of the
+        exchange."""
         self._left_of_answer = most + BESIDE
 
     def may_read(self, wanted: int) -> int:
-        """How many of so many bytes may be read now. Raises `Ended` if none."""
+        """Return how many of `wanted` bytes may be read now. Raises `Ended` if none may."""
         self.check()
         left = min(self._left, self._left_of_answer)
         if left <= 0:
@@ -65,13 +70,14 @@ class Exchange:
         return min(wanted, left)
 
     def has_read(self, size: int) -> None:
-        """So many bytes were. Raises `Ended` if it is over: then what looks like the end of an answer is none."""
+        """Count `size` bytes as read. Raises `Ended` if the exchange is over: an apparent end of
+        the answer may be false then."""
         self._left -= size
         self._left_of_answer -= size
         self.check()
 
     def hold(self, what: Endable) -> None:
-        """It is ended with the exchange. Raises `Ended` if that was before."""
+        """End `what` with the exchange. Raises `Ended` if the exchange is over already."""
         with self._lock:
             if not self.is_ended:
                 self._held.append(what)
@@ -81,14 +87,14 @@ class Exchange:
         self.check()
 
     def end(self) -> None:
-        """Give it up: what it holds is ended."""
+        """Give the exchange up, and end what it holds."""
         with self._lock:
             self.is_ended = True
             for each in self._held:
                 each.end()
 
     def close(self) -> None:
-        """It has come to its end."""
+        """Release what the finished exchange holds."""
         with self._lock:
             self.is_ended = True
             held, self._held = self._held, []
@@ -100,7 +106,8 @@ _now = threading.local()
 
 
 def current() -> Exchange:
-    """The exchange that this thread works for. Raises `Ended` where there is none: nothing is read without a limit."""
+    """Return this thread's exchange. Raises `Ended` if there is none, so that nothing is read
+    without a limit."""
     exchange: Exchange | None = getattr(_now, "exchange", None)
     if exchange is None:
         raise Ended("no exchange")
@@ -108,8 +115,9 @@ def current() -> Exchange:
 
 
 class Work(Generic[T]):
-    """An exchange on a thread of its own. The thread is given up when it takes too long, and ends then, unless it waits
-    for what nothing can end: a name server, a hard NFS mount. Also then it does nothing more when it goes on."""
+    """An exchange on a thread of its own. If it takes too long, it is given up, and the thread
+    ends, unless it waits for something that nothing can end: a name server, a hard NFS mount. Even
+    if that thread goes on later, it does nothing more."""
 
     def __init__(self, work: Callable[[], T], most: int) -> None:
         self.exchange = Exchange(most)
@@ -118,7 +126,7 @@ class Work(Generic[T]):
         self._error: BaseException | None = None
 
     def result(self, seconds: float) -> T:
-        """What the work returns or raises. Raises `TimeoutError`."""
+        """Return what the work returns, or raise what it raises. Raises `TimeoutError`."""
         thread = threading.Thread(target=self._run, name="lazyck-exchange", daemon=True)
         thread.start()
         thread.join(seconds)

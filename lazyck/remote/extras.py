@@ -1,5 +1,5 @@
-"""Libraries that only some remotes need, imported when one is used; a missing one is named with the line that installs
-it."""
+"""Imports libraries that only some remotes need, when one is used. The error for a missing one has
+the line that installs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lazyck.errors import RemoteError
 
 
 def need(module: str, extra: str, why: str) -> Any:
-    """The module. Raises `RemoteError` if it is not installed."""
+    """Return the module. Raises `RemoteError` if it is not installed."""
     try:
         return import_module(module)
     except ImportError as e:

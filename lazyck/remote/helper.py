@@ -1,23 +1,25 @@
-"""`lazyck-remote`: what a lazy library starts on a local miss when LAZYCK_REMOTE is set. Not for users.
+"""`lazyck-remote`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
+It is not for users.
 
-    lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache> [--expect SECONDS] [--wait SECONDS]
-                        [--only-fetch]
+    lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
+                        [--expect SECONDS] [--wait SECONDS] [--only-fetch]
 
-It goes on in a process of its own: when the first one ends, that has begun. It works in the working directory, which is
-the caller's for this one entry, and talks over the socket that is its standard input. Lines of UTF-8, at most 4,000
-bytes with their end:
+It goes on in a process of its own, which has begun when the first process ends. It works in the
+working directory, which is the caller's for this one entry, and talks over the socket that is its
+standard input. Lines are UTF-8, of at most 4,000 bytes including their end:
 
     to the caller                                       from the caller
-    pid <number>            before all else: who goes on
-    note info|warn <text>   to be logged                made <path>   it is compiled, and published there
-    refused <text>          an entry was not believed   kept          what was fetched is in the local cache
-    skipped <text>          a tier is passed over       bad <text>    what was fetched is no good
-    hit <label> <bytes>     it lies in ./fetched.so     (end)         the caller failed, or is no more
-    compile                 the caller is to compile
-    miss                    with --only-fetch: nobody has it
+    pid <number>            the first line: who goes on
+    note info|warn <text>   to be logged                made <path>   compiled and published there
+    refused <text>          an entry was not believed   kept          it is in the local cache
+    skipped <text>          a tier is skipped           bad <text>    the fetched file is no good
+    hit <label> <bytes>     it is in ./fetched.so       (end)         the caller failed, or has gone
+    compile                 the caller must compile
+    miss                    with --only-fetch: no tier has it
 
-After `hit` comes `kept` or `bad`, after `bad` `compile`, after `compile` `made`. While the caller compiles, the helper
-renews the entry's lease; after `made` and `kept` it fills the tiers, while the caller goes on with its work.
+`hit` is followed by `kept` or `bad`, `bad` by `compile`, and `compile` by `made`. While the caller
+compiles, the helper renews the entry's lease. After `made` and `kept` it fills the tiers, while the
+caller goes on with its work.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Task:
 
 
 def parse(words: Sequence[str]) -> Task:
-    """The command line. Raises `LazyckError`."""
+    """Parse the command line. Raises `LazyckError`."""
     given: dict[str, str] = {}
     rest = list(words[1:])
     if list(words[:1]) != ["entry"]:
@@ -72,7 +74,7 @@ def parse(words: Sequence[str]) -> Task:
             raise LazyckError(_USAGE)
         given[word] = "" if word == "--only-fetch" else rest.pop(0)
     try:
-        float(given.get("--expect", "0"))  # of no use yet; the caller may say it
+        float(given.get("--expect", "0"))  # checked, but not used yet
         patience = float(given.get("--wait", _PATIENCE))
         cache = Path(given["--cache"])
         return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
@@ -81,7 +83,7 @@ def parse(words: Sequence[str]) -> Task:
 
 
 def serve(task: Task, caller: Caller) -> None:
-    """One entry, from the first look to the last upload. Raises `CallerGone`."""
+    """Serve one entry, from the first look to the last upload. Raises `CallerGone`."""
     try:
         listener = Listener(lambda text: caller.say("refused", text), lambda text: caller.say("skipped", text))
         remote = Remote.from_environment(environment(), task.cache, listener)
@@ -99,7 +101,8 @@ def serve(task: Task, caller: Caller) -> None:
 
 
 def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) -> bool:
-    """Give the caller what was fetched, then the nearer tiers; False: the caller found it no good."""
+    """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
+    found it no good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
         caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
         word, why = caller.hear()
@@ -114,7 +117,8 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
 
 
 def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
-    """See that one host compiles the entry; when it is this one, have the others get it."""
+    """Make sure that one host compiles the entry. If it is this one, share the result with the
+    others."""
     turn = wait_for_turn(
         remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
     )
@@ -148,17 +152,17 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
 
 
 def end_at_once(_number: int, _frame: object) -> None:
-    """At SIGTERM, with which a job's processes are told to end: what is held is given back."""
+    """Give back what is held, at SIGTERM, which tells a job's processes to end."""
     raise CallerGone
 
 
 def finish_what_is_begun() -> None:
-    """From now on the helper has something to send, in bounded time."""
+    """Ignore SIGTERM from now on, because what is sent next takes a bounded time."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def took(task: Task) -> tuple[float, int]:
-    """What the compile took, as the cache's record has it; zeros if it has none."""
+    """Return what the compile took, from the cache's record, or zeros if it has none."""
     from lazyck.costs import read_last
 
     e = task.entry
@@ -169,7 +173,7 @@ def took(task: Task) -> tuple[float, int]:
 
 
 def main() -> NoReturn:
-    """Run; the exit status says nothing, the lines do."""
+    """Run the helper. Its exit status tells nothing; the lines do."""
     status = 0
     try:
         task = parse(sys.argv[1:])
@@ -177,10 +181,12 @@ def main() -> NoReturn:
     except (FormatError, LazyckError, OSError) as e:
         sys.stderr.write(f"lazyck-remote: {e}\n")
         sys.exit(2)
-    # The caller waits for this process to end, and would kill it at its own end: there may be something to send then.
+    # The caller waits for this process to end, and would kill it at its own end, although there may
+    # be something to send.
     if os.fork():
         os._exit(0)
-    # A key at the terminal is for the program that called a function, not for what it waits for.
+    # A key at the terminal is for the program that called a function, not for the processes that it
+    # waits for.
     with contextlib.suppress(OSError):
         os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -196,7 +202,7 @@ def main() -> NoReturn:
         sys.stderr.write(f"lazyck-remote: {type(e).__name__}: {e}\n")
         status = 1
     sys.stderr.flush()
-    os._exit(status)  # threads that were left behind would be waited for
+    os._exit(status)  # does not wait for threads that were given up
 
 
 if __name__ == "__main__":

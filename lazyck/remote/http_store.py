@@ -1,4 +1,5 @@
-"""HTTP and HTTPS by way of requests: GET, PUT and HEAD, and DELETE where the server can."""
+"""Stores objects on an HTTP or HTTPS server by way of requests: GET, PUT and HEAD, and DELETE if
+the server supports it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _CANNOT = (400, 403, 405, 501)
 
 
 class HttpStore:
-    """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object store."""
+    """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object
+    store."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
         requests = need("requests", "remote", tier.label)
@@ -32,10 +34,11 @@ class HttpStore:
         self._base = (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
         self._query = parts.query
         session = requests.Session()
-        # requests reads and unpacks the body of each redirect, without a limit, if it knows of one: `_ask` follows.
+        # If requests knew of a redirect, it would read and unpack the redirect's body without a
+        # limit. So `_ask` follows redirects.
         session.get_redirect_target = lambda _response: None
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        # Contents come as they are: nothing is unpacked that could unpack to more.
+        # Contents are sent as they are, so that nothing can unpack to more.
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "lazyck"})
         adapter = web.make_adapter(tier.label)
         for scheme in HTTP:
@@ -43,7 +46,7 @@ class HttpStore:
         if parts.username is not None:
             session.auth = (unquote(parts.username), unquote(parts.password or ""))
         if token := read_token(tier):
-            # As `auth`, which wins over ~/.netrc.
+            # The token is set as `auth`, which takes precedence over ~/.netrc.
             session.auth = _bearer(token)
         self._session = session
 
@@ -59,7 +62,7 @@ class HttpStore:
             return None
         response.close()
         length = response.headers.get("Content-Length", "")
-        # bazel-remote says of some only that they are there.
+        # bazel-remote does not tell the size of some objects that it has.
         return int(length) if length.isdigit() and len(length) < 16 else UNKNOWN_SIZE
 
     def write(self, name: str, data: bytes) -> None:
@@ -70,7 +73,7 @@ class HttpStore:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        # Servers that know nothing of conditions write all the same.
+        # Servers that do not support conditions write all the same.
         return None if self._put(name, data, {"If-None-Match": "*"}) else False
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
@@ -96,11 +99,12 @@ class HttpStore:
         return True
 
     def _ask(self, method: str, name: str, **how: Any) -> Any:
-        """The answer, where redirects end. What writes follows none: a redirected PUT might become a GET."""
+        """Return the answer at the end of all redirects. Writes follow none: a redirected PUT might
+        become a GET."""
         scheme, host, path = self._base
         url = urlunsplit((scheme, host, f"{path}/{name}", self._query, ""))
         origin = _origin_of(url)
-        auth = None  # the session's own
+        auth = None  # the session's own credentials
         for _ in range(_MOST_REDIRECTS + 1):
             response = self._send(method, url, auth, how)
             target = response.headers.get("Location", "")
@@ -109,7 +113,7 @@ class HttpStore:
             self._drain(response)
             url = _next_url(url, target)
             if _origin_of(url) != origin:
-                auth = _without_credentials  # from here on, wherever the other leads
+                auth = _without_credentials  # for all later redirects, too
         raise StoreError("redirects in circles")
 
     def _send(self, method: str, url: str, auth: Any, how: dict[str, Any]) -> Any:
@@ -129,7 +133,8 @@ class HttpStore:
 
     @staticmethod
     def _drain(response: Any) -> None:
-        """Read a short answer, so that the connection can be used again; a long one costs the connection."""
+        """Read a short answer, so that the connection can be used again. A long one costs the
+        connection."""
         for _ in web.parts(response.raw, _SMALL):
             pass
         response.close()
@@ -144,12 +149,13 @@ def _bearer(token: str) -> Any:
 
 
 def _without_credentials(request: Any) -> Any:
-    """As `auth` it keeps away the session's own and those of ~/.netrc."""
+    """Leave a request as it is. As `auth`, this keeps the session's credentials and those of
+    ~/.netrc away."""
     return request
 
 
 def _next_url(url: str, target: str) -> str:
-    """Where a redirect leads. Raises `StoreError` where it must not be followed to."""
+    """Return where a redirect leads. Raises `StoreError` if it must not be followed."""
     try:
         found = urljoin(url, target)
         scheme, host, _ = _origin_of(found)
@@ -163,6 +169,6 @@ def _next_url(url: str, target: str) -> str:
 
 
 def _origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port. Raises `ValueError`."""
+    """Return the scheme, the host and the port. Raises `ValueError`."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)

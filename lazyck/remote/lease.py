@@ -1,10 +1,11 @@
-"""A lease: who of many hosts compiles an entry at this moment, so that the others wait for it.
+"""Leases, which tell which of many hosts compiles an entry, so that the others wait for it.
 
-An object in a remote, at most 1,000 bytes of UTF-8:
+A lease is an object in a remote, of at most 1,000 bytes of UTF-8:
     "lazyck lease 1\\n<token>\\n<host>\\n<counter>\\n<seconds>\\n<failures>\\n"
-The token is its holder's, "free" if there is none; the counter grows with each renewal; a lease that stays as it is for
-<seconds> is over; <failures> counts holders that ended without an entry. What does not parse is a lease of somebody
-else, and over as soon as that stays as it is. No clocks are compared: whoever waits goes by his own.
+The token is its holder's, or "free" if there is none. The counter grows with each renewal. A lease
+that stays unchanged for <seconds> is over. <failures> counts holders that ended without an entry.
+What does not parse is a lease of an unknown holder, and over once it stays unchanged. No clocks are
+compared: whoever waits goes by their own clock.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from lazyck.remote.place import Place
 
 LARGEST = 1000
 FREE = "free"
-# After so many that failed, most likely the blob does; then nobody waits for anybody.
+# After so many failures, the blob itself most likely fails. Then nobody waits for anybody.
 MOST_FAILURES = 3
-_KEPT = 600.0  # seconds for which a store that forgets remembers failures
+_KEPT = 600.0  # seconds for which a store that can forget remembers failures
 _TEXT = re.compile(
     r"lazyck lease 1\n(?P<token>[0-9a-z]{1,64})\n(?P<host>[\x21-\x7e]{1,255})\n\d{1,9}\n"
     r"(?P<seconds>\d{1,4}(?:\.\d{1,3})?)\n(?P<failures>\d{1,4})\n",
@@ -42,13 +43,13 @@ class Holder:
     failures: int
 
     def encode(self) -> bytes:
-        """Its text."""
+        """Return its text."""
         words = ("lazyck lease 1", self.token, self.host, self.counter, f"{self.seconds:.3f}", self.failures)
         return "".join(f"{w}\n" for w in words).encode()
 
 
 def decode(data: bytes, seconds: float) -> Holder:
-    """What a lease says, whatever it is; `seconds` is for one that does not say how long it lasts."""
+    """Return what a lease says. `seconds` is the duration of a lease that does not parse."""
     found = _TEXT.fullmatch(data[: LARGEST + 1].decode("utf-8", "replace"))
     if not found:
         return Holder("unknown", "unknown", 0, seconds, 0)
@@ -57,7 +58,8 @@ def decode(data: bytes, seconds: float) -> Holder:
 
 
 class State(enum.Enum):
-    """What a look at a lease found: it may be taken; somebody has it; nobody should wait for it."""
+    """The result of a look at a lease: it may be taken, somebody has it, or nobody should wait for
+    it."""
 
     FREE = "free"
     HELD = "held"
@@ -77,16 +79,16 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has it, as far as it knows."""
+        """Return whether this process has the lease, as far as it knows."""
         return self._mine is not None
 
     @property
     def holder(self) -> str:
-        """The host that has it, as far as the last look found."""
+        """Return the host that had the lease at the last look, or an empty string."""
         return decode(self._seen, self._own.seconds).host if self._seen else ""
 
     def look(self) -> State:
-        """Read it."""
+        """Read the lease."""
         data = self.place.read(self._name, LARGEST)
         now = time.monotonic()
         if data != self._seen:
@@ -99,7 +101,7 @@ class Lease:
         return State.FREE if held.token == FREE or now - self._since > held.seconds else State.HELD
 
     def take(self) -> bool:
-        """Take the lease that `look` found free; False: another was faster."""
+        """Take the lease that `look` found free. Return False if another process was faster."""
         seen = self._seen
         failures = 0
         if seen is not None:
@@ -116,7 +118,8 @@ class Lease:
                 return False
             is_taken = self.place.replace(self._name, seen, text, own.seconds)
         if is_taken is None:
-            # Whoever writes at the same time has written by the time that takes him twice as long as it took us.
+            # A concurrent writer has finished by now, unless its write takes more than twice as
+            # long as ours.
             time.sleep(random.uniform(0.15, 0.25) + 2 * (time.monotonic() - began))
             is_taken = self.place.read(self._name, LARGEST) == text
         if is_taken:
@@ -124,13 +127,13 @@ class Lease:
         return is_taken
 
     def renew(self) -> None:
-        """Say that its holder lives. One that another has taken meanwhile is his."""
+        """Renew the lease. A lease that another process has taken meanwhile is given up."""
         if self._mine is None:
             return
         own = self._own
         text = Holder(own.token, own.host, own.counter + 1, own.seconds, own.failures).encode()
         data = self.place.read(self._name, LARGEST)
-        if data is None:  # the store has forgotten it, as one does that was started again
+        if data is None:  # the store has forgotten it, for example after a restart
             is_mine = self.place.create(self._name, text, own.seconds)
         elif self._is_own(data):  # not by its counter: what failed halfway may have been written
             is_mine = self.place.replace(self._name, data, text, own.seconds)
@@ -142,14 +145,14 @@ class Lease:
         self._own, self._mine = Holder(own.token, own.host, own.counter + 1, own.seconds, own.failures), text
 
     def release(self, is_made: bool) -> None:
-        """Let others have it: the entry is there, or this process ends without one."""
+        """Let others have the lease, since the entry is there or this process ends without one."""
         was_held, self._mine = self._mine is not None, None
         if not was_held and not (is_made and self._seen):
             return
         data = self.place.read(self._name, LARGEST)
         if data is None or not (is_made or self._is_own(data)):
             return
-        # With the entry there, nobody needs a lease, whoever has it.
+        # Once the entry is there, nobody needs the lease, whoever has it.
         if is_made and self.place.delete(self._name):
             return
         failures = 0 if is_made else self._own.failures + 1

@@ -1,6 +1,7 @@
-"""What an entry and its objects are called in a remote: the same names for everybody.
+"""The names of an entry and its objects in a remote, which are alike for everybody.
 
-    ac/<SHA-256>    the record of an entry, or its lease: the hash is of a line that says which, key and name
+    ac/<SHA-256>    the record of an entry, or its lease; the hash is of a line with its kind, the
+                    entry's key and the entry's name
     cas/<SHA-256>   contents, named by their own hash
 
 Servers of Bazel's HTTP cache protocol serve exactly these names.
@@ -26,9 +27,10 @@ LONGEST_NAME = 1000
 
 @dataclass(frozen=True)
 class EntryName:
-    """An entry, whichever cache has it: its key (EntryKey::id() of the runtime), and its path below the cache's `v1/`.
+    """An entry, whichever cache has it: its key (EntryKey::id() of the runtime), and its path below
+    the cache's `v1/`.
 
-    Raises `FormatError` for what cannot be one.
+    Raises `FormatError` for what cannot be an entry.
     """
 
     key_id: str
@@ -42,27 +44,27 @@ class EntryName:
 
     @property
     def record(self) -> str:
-        """The object that holds its record."""
+        """Return the object that holds the entry's record."""
         return self._object("entry")
 
     @property
     def lease(self) -> str:
-        """The object that says who compiles it at this moment."""
+        """Return the object that tells who compiles the entry at this moment."""
         return self._object("lease")
 
     @property
     def library(self) -> str:
-        """The library, as file names spell it."""
+        """Return the library, as file names spell it."""
         return self.name.split("/")[0]
 
     @property
     def archs(self) -> str:
-        """The archs, as file names spell them."""
+        """Return the archs, as file names spell them."""
         return self.name.split("/")[1].partition("-")[0]
 
     @property
     def blob(self) -> str:
-        """The blob, as file names spell it."""
+        """Return the blob, as file names spell it."""
         return self.name.rpartition("/")[2].rpartition("-")[0]
 
     def _object(self, what: str) -> str:
@@ -70,7 +72,8 @@ class EntryName:
 
     @classmethod
     def of_file(cls, cache: Path, path: Path) -> EntryName:
-        """The name of an entry of a cache; the key stands at its end. Raises `FormatError`, `OSError`."""
+        """Return the name of an entry of a cache. Its key is read from the file's trailer. Raises
+        `FormatError`, `OSError`."""
         try:
             name = path.relative_to(cache / abi.CACHE_VERSION)
         except ValueError as e:
@@ -79,12 +82,13 @@ class EntryName:
 
 
 def key_in(path: Path) -> str:
-    """The key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
+    """Return the key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
     return _trailer_of(path).key
 
 
 def answers_to(path: Path, key_id: str) -> bool:
-    """Whether an entry's file is for that key, be it its own or that of its text. Raises `FormatError`, `OSError`."""
+    """Return whether an entry's file is for that key: its own key or that of its text. Raises
+    `FormatError`, `OSError`."""
     return _trailer_of(path).answers_to(key_id)
 
 
@@ -97,7 +101,7 @@ def _trailer_of(path: Path) -> trailer.Trailer:
 
 
 def contents_name(sha256: str) -> str:
-    """The object of contents. Raises `FormatError` for what is no SHA-256."""
+    """Return the object of contents. Raises `FormatError` for what is no SHA-256."""
     if not _DIGEST.fullmatch(sha256):
         raise FormatError("a SHA-256 is 64 hexadecimal digits")
     return "cas/" + sha256

@@ -1,7 +1,8 @@
-"""The object stores that fsspec knows, but S3. Credentials are what those stores' own tools take.
+"""Stores objects in the object stores that fsspec knows, except S3. Credentials are what those
+stores' own tools take.
 
-Their libraries collect answers in memory without a limit and go on reading when nobody waits any more, each in its own
-way: this is used in a process of its own (`lazyck.remote.apart`).
+Their libraries collect answers in memory without a limit, and go on reading when nobody waits any
+more, each in its own way. So this runs in a process of its own (`lazyck.remote.apart`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ObjectStore:
             self._files.pipe_file(f"{self._root}/{name}", data, mode="create")
         except FileExistsError:
             return False
-        return None  # some stores take no notice of the condition
+        return None  # some stores ignore the condition
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
         self.write(name, new)

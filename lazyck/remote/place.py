@@ -1,4 +1,5 @@
-"""A tier in use: everything that is asked of it ends within a bound, and a tier that fails is not asked again soon."""
+"""A tier in use: every request ends within a bound, and a tier that failed is not asked again
+soon."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ T = TypeVar("T")
 
 
 class TierDown(LazyckError):
-    """A tier is passed over for now; the message says which and why."""
+    """A tier is skipped for now. The message says which and why."""
 
 
 class Place:
-    """One tier. All methods raise `TierDown`, and nothing else, when it cannot do what it is asked."""
+    """One tier. All methods raise `TierDown`, and nothing else, if the tier cannot do what it is
+    asked."""
 
     def __init__(self, tier: Tier, times: Times, memory: Memory) -> None:
         self.tier = tier
@@ -30,15 +32,16 @@ class Place:
         self._times = times
         self._memory = memory
         self._store: Store | None = None
-        self._unusable = ""  # a library or a token is missing: no matter of time
+        self._unusable = ""  # a library or a token is missing, which time does not change
 
     def open(self) -> None:
-        """Make its backend ready. Raises `LazyckError` if that needs what is not here."""
+        """Make the tier's backend ready. Raises `LazyckError` if a library or token that it needs
+        is missing."""
         if self._store is None:
             self._store = open_store(self.tier, self._times)
 
     def read(self, name: str, most: int) -> bytes | None:
-        """A small object; None: there is none. One that is longer is a failure."""
+        """Return a small object, or None if there is none. A longer object is a failure."""
 
         def work(store: Store) -> bytes | None:
             parts = store.read(name, most + 1)
@@ -51,7 +54,8 @@ class Place:
         return data
 
     def fetch(self, name: str, size: int, to: Path) -> str | None:
-        """The first `size` bytes of an object as a new file, of which the SHA-256 is returned; None: there is none."""
+        """Write the first `size` bytes of an object to a new file. Return their SHA-256, or None if
+        there is no object."""
 
         def work(store: Store) -> str | None:
             parts = store.read(name, size)
@@ -59,7 +63,7 @@ class Place:
                 return None
             h = hashlib.sha256()
             exchange = current()
-            exchange.check()  # who gave it up has cleared away
+            exchange.check()  # whoever gave it up has removed the file
             with open(to, "xb") as f:
                 for part in parts:
                     exchange.check()
@@ -70,37 +74,37 @@ class Place:
         return self._do(work, self._times.whole(size), most=size)
 
     def size(self, name: str) -> int | None:
-        """The size of an object; None: there is none."""
+        """Return the size of an object, or None if there is none."""
         return self._do(lambda store: store.size(name), self._times.whole())
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a small object there."""
+        """Write a small object."""
         self._do(lambda store: store.write(name, data), self._times.whole(len(data)), WRITES)
 
     def write_file(self, name: str, path: str, size: int) -> None:
-        """Put a file there."""
+        """Write a file as an object."""
         self._do(lambda store: store.write_file(name, path, size), self._times.whole(size), WRITES)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        """`Store.create`."""
+        """Create an object like `Store.create`."""
         return self._do(lambda store: store.create(name, data, seconds), self._times.whole(), WRITES)
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        """`Store.replace`."""
+        """Replace an object like `Store.replace`."""
         return self._do(lambda store: store.replace(name, old, new, seconds), self._times.whole(), WRITES)
 
     def delete(self, name: str) -> bool:
-        """`Store.delete`."""
+        """Delete an object like `Store.delete`."""
         return self._do(lambda store: store.delete(name), self._times.whole(), WRITES)
 
     def why_down(self, for_writes: bool = False) -> str:
-        """Why it is not asked; "" if it is."""
+        """Return why the tier is not asked, or an empty string if it is asked."""
         why = self._unusable or self._memory.why(self.label, ALL)
         why = why or (self._memory.why(self.label, WRITES) if for_writes else "")
         return f"{self.label}: {why}" if why else ""
 
     def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL, most: int = 0) -> T:
-        """Ask, in an exchange whose answer has `most` bytes at most."""
+        """Ask the tier, in an exchange whose answer has at most `most` bytes."""
         if why := self.why_down(what == WRITES):
             raise TierDown(why)
         began = time.monotonic()
@@ -122,7 +126,8 @@ class Place:
             raise TierDown(f"{self.label}: {self._unusable}") from e
         except TimeoutError as e:
             raise self._failed(what, f"made no end within {seconds:.1f} s", began) from e
-        # Each backend's library has errors of its own, and their texts may hold URLs with passwords.
+        # Each backend's library has errors of its own, and their texts may hold URLs with
+        # passwords.
         except Exception as e:
             raise self._failed(what, f"fails ({type(e).__name__})", began) from e
 

@@ -1,12 +1,13 @@
-"""The record of an entry: what stands in a remote under the entry's name, and says which contents are its own.
+"""The record of an entry, stored in a remote under the entry's name. It tells the entry's contents.
 
 Grammar: a JSON object, UTF-8, at most 64 KiB:
     {"lazyck": 1, "key": <32 hex>, "name": <path below v1/>, "sha256": <64 hex>, "size": <bytes>,
      "seconds": <its compile took>, "peak_kib": <its compiler's memory>,
      "signatures": [{"key": <base64, 32 bytes>, "signature": <base64, 64 bytes>}, at most 16]}
-`seconds`, `peak_kib` and `signatures` may be absent; other members are passed over. A signature is Ed25519 over
+`seconds`, `peak_kib` and `signatures` may be absent. Other members are ignored. A signature is
+Ed25519 over
     "lazyck entry 1\\nkey <key>\\nname <name>\\nsha256 <sha256>\\nsize <size>\\n"
-History: version 1, the first. Of another version: as if it were not there.
+History: version 1 is the first. A record of another version counts as absent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True)
 class Signature:
-    """A public key, and what its owner signed with the private one; both in base64."""
+    """A public key, and what its owner signed with the private key, both in base64."""
 
     key: str
     signature: str
@@ -38,7 +39,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class Record:
-    """Which contents an entry has. `seconds` and `peak_kib`, what its compile took, are 0 where nobody knows."""
+    """The contents of an entry. `seconds` and `peak_kib`, the costs of its compile, are 0 if not
+    known."""
 
     entry: EntryName
     sha256: str
@@ -49,18 +51,19 @@ class Record:
 
     @property
     def statement(self) -> bytes:
-        """What is signed."""
+        """Return the text that is signed."""
         e = self.entry
         return f"lazyck entry 1\nkey {e.key_id}\nname {e.name}\nsha256 {self.sha256}\nsize {self.size}\n".encode()
 
     def with_signatures(self, more: tuple[Signature, ...]) -> Record:
-        """The same, signed by these too, of each key once; the newest stay when there are too many."""
+        """Return a copy that these have signed, too. Each key has one signature. If there are too
+        many, the newest stay."""
         all_keys = {s.key: s for s in (*self.signatures, *more)}
         return replace(self, signatures=tuple(all_keys.values())[-MOST_SIGNATURES:])
 
 
 def encode(record: Record) -> bytes:
-    """The record's text."""
+    """Return the record's text."""
     members: dict[str, object] = {
         "lazyck": RECORD_VERSION, "key": record.entry.key_id, "name": record.entry.name,
         "sha256": record.sha256, "size": record.size, "seconds": record.seconds, "peak_kib": record.peak_kib,
@@ -70,7 +73,8 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """The record; None if it is of another version. Raises `FormatError` for anything else."""
+    """Return the record, or None if it is of another version. Raises `FormatError` for anything
+    else."""
     if len(data) > LARGEST_RECORD:
         raise FormatError("it is too long")
     try:
@@ -94,7 +98,7 @@ def decode(data: bytes) -> Record | None:
 
 
 def _number(value: object) -> float:
-    """A figure that nothing depends on: what makes no sense is not known."""
+    """Return a figure that nothing depends on, or 0 if it makes no sense."""
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
         return 0.0
     return round(float(value), 3)  # type: ignore[arg-type]
@@ -112,7 +116,7 @@ def _signatures(rows: Any) -> tuple[Signature, ...]:
 
 
 def is_base64(text: object, size: int) -> bool:
-    """Whether it is the one way of writing `size` bytes in base64."""
+    """Return whether the text is the canonical base64 of `size` bytes."""
     if not isinstance(text, str) or len(text) > 2 * size + 4:
         return False
     try:

@@ -1,6 +1,9 @@
-"""Redis, and what speaks its protocol, by way of redis-py. What is written is written beside, in parts, and renamed.
+"""Stores objects in Redis, or a server that speaks its protocol, by way of redis-py. Files are
+written in parts under another name, and renamed.
 
-redis-py collects all of an answer in memory, however long the server says that it is: it reads from bounded sockets."""
+redis-py collects a whole answer in memory, however long the server says that it is, so it reads
+from bounded sockets.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from lazyck.remote.store import CHUNK, read_token
 from lazyck.remote.tiers import Tier, Times
 
 _PREFIX = "lazyck/"
-_PART_LIVES = 600  # seconds: of what a killed process has left half written
+_PART_LIVES = 600  # seconds until the leftovers of a killed process expire
 _REPLACE = """
 if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
@@ -23,7 +26,7 @@ return 1"""
 
 
 class RedisStore:
-    """One database of a Redis server; leases there end by themselves."""
+    """One database of a Redis server. Leases there expire by themselves."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
         redis = need("redis", "remote-redis", tier.label)
@@ -32,7 +35,8 @@ class RedisStore:
         is_tls = tier.scheme == "rediss"
         pool = redis.ConnectionPool.from_url(
             tier.url,
-            # The third version has messages that nobody asked for, and that send the client to another host.
+            # Version 3 of the protocol has messages that nobody asked for, and that send the client
+            # to another host.
             protocol=2,
             socket_connect_timeout=times.connect,
             socket_timeout=times.idle,
@@ -42,7 +46,7 @@ class RedisStore:
             **({"ssl_check_hostname": True} if is_tls else {}),
             **({"password": token} if token else {}),
         )
-        # Not as a word beside the URL, whose scheme wins there.
+        # An argument beside the URL would not do, because the URL's scheme takes precedence.
         pool.connection_class = _bounded_tls(connections) if is_tls else _bounded(connections)
         self._client: Any = redis.Redis(connection_pool=pool)
 
@@ -111,7 +115,7 @@ def _bounded_tls(connections: Any) -> Any:
             current().check()
             return hold(super()._connect())
 
-    # Its `_connect` has TLS around what the next class connects.
+    # This class puts TLS around the connection of the next class.
     class Connection(connections.SSLConnection, Held):  # type: ignore[misc]
         def _connect(self) -> Any:
             return BoundedSocket(super()._connect())

@@ -1,4 +1,5 @@
-"""The tiers behind the local cache as one: fetch what a near one has, push to all that may be written."""
+"""The tiers behind the local cache as one: fetches from the nearest one that has an entry, and
+pushes to all writable ones."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def _ignore(_text: str) -> None:
 
 @dataclass(frozen=True)
 class Listener:
-    """Hears what goes wrong: entries that are refused, tiers that are passed over. Nothing of that is an error."""
+    """Gets reports of refused entries and skipped tiers. None of them is an error."""
 
     refused: Callable[[str], None] = _ignore
     skipped: Callable[[str], None] = _ignore
@@ -41,7 +42,8 @@ class Listener:
 
 @dataclass(frozen=True)
 class Fetched:
-    """An entry that came from a tier, whole and believed. `number` is the tier's, from 0, the nearest."""
+    """An entry that came from a tier, whole and believed. `number` is the tier's, counted from 0,
+    the nearest."""
 
     label: str
     number: int
@@ -49,12 +51,13 @@ class Fetched:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Return the size in bytes."""
         return self.record.size
 
 
 class Remote:
-    """The tiers of `LAZYCK_REMOTE`. One that is down or slow is passed over in bounded time. Threads may share it."""
+    """The tiers of `LAZYCK_REMOTE`. One that is down or slow is skipped in bounded time. Threads
+    may share the object."""
 
     def __init__(
         self, tiers: tuple[Tier, ...], keys: Keys, times: Times, cache: Path | None, listener: Listener | None = None
@@ -65,7 +68,7 @@ class Remote:
         self.times = times
         self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
-        self._bad: set[str] = set()  # contents that were not what their record says, by the SHA-256 that it names
+        self._bad: set[str] = set()  # recorded SHA-256 of contents that were not what their record says
 
     @classmethod
     def from_environment(
@@ -75,21 +78,23 @@ class Remote:
         listener: Listener | None = None,
         remembers: bool = True,
     ) -> Remote | None:
-        """What the environment names; None if nothing. Which tiers are down is remembered in the cache, unless not
-        `remembers`: then for this object only. Raises `UsageError`."""
+        """Return the tiers that the environment names, or None if there are none. The cache
+        remembers which tiers are down or, if `remembers` is false, only this object does. Raises
+        `UsageError`."""
         tiers = parse_tiers(env.get(abi.ENV_REMOTE, ""))
         if not tiers:
             return None
         sign_key = env.get(abi.ENV_SIGN_KEY, "")
         signer = read_signer(Path(sign_key)) if sign_key else None
-        # What one signs oneself, one believes.
+        # What this process signs, it also believes.
         keys = Keys(read_trusted(env.get(abi.ENV_TRUST, "")) | ({signer.public} if signer else set()), signer)
         return cls(tiers, keys, read_times(env), (cache or cache_dir(env)) if remembers else None, listener)
 
-    # -- entries --------------------------------------------------------------------------------------------------
+    # -- entries ----------------------------------------------------------------------------------
 
     def fetch(self, entry: EntryName, to: Path) -> Fetched | None:
-        """Get an entry out of the nearest tier that has one to believe; `to` appears whole, for this user alone."""
+        """Fetch an entry from the nearest tier that has one to believe. `to` appears whole, for
+        this user alone."""
         for number, place in enumerate(self.places):
             with self._passing_over():
                 record = self.find(place, entry)
@@ -98,7 +103,8 @@ class Remote:
         return None
 
     def find(self, place: Place, entry: EntryName) -> Record | None:
-        """The entry's record at a tier, if there is one to believe. Raises `TierDown`."""
+        """Return the entry's record at a tier, or None if there is none to believe. Raises
+        `TierDown`."""
         data = place.read(entry.record, LARGEST_RECORD)
         if data is None:
             return None
@@ -119,15 +125,16 @@ class Remote:
         return None
 
     def refuse(self, fetched: Fetched) -> None:
-        """The caller found that what it got is no good: it is not taken again, and a push replaces it."""
+        """Refuse an entry that the caller found to be no good. It is not fetched again, and a push
+        replaces it."""
         self._bad.add(fetched.record.sha256)
 
     def problems_of(self, entry: EntryName) -> list[str]:
-        """Why what tiers had of it was refused."""
+        """Return why tiers' versions of the entry were refused."""
         return self._refused.get(entry.name, [])
 
     def lacking(self, entry: EntryName) -> tuple[Place, ...]:
-        """The tiers that may be written and have no such entry yet, as far as they answer."""
+        """Return the writable tiers that do not have the entry yet, as far as they answer."""
         found = []
         for place in filter(self.may_push, self.places):
             with self._passing_over():
@@ -137,8 +144,8 @@ class Remote:
         return tuple(found)
 
     def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
-        """Put an entry into every tier that may be written, that of the leases first; the labels of those that have it
-        now. Raises `OSError` if the file cannot be read."""
+        """Put an entry into every writable tier, that of the leases first. Return the labels of
+        those that have it then. Raises `OSError` if the file cannot be read."""
         with opened(path) as contents:
             record = Record(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
             if self.keys.signer:
@@ -147,7 +154,8 @@ class Remote:
             return self._push_to(sorted(places, key=lambda p: p is not self.shared_place()), record, contents)
 
     def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
-        """Put what was fetched, which lies at `path`, into the tiers that are nearer than where it came from."""
+        """Put a fetched entry, which is at `path`, into the tiers that are nearer than its
+        origin."""
         with opened(path) as contents:
             if contents.sha256 != fetched.record.sha256:
                 return ()
@@ -155,26 +163,29 @@ class Remote:
             believed = self.keys.believe(fetched.record)
             return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents)
 
-    # -- leases ---------------------------------------------------------------------------------------------------
+    # -- leases -----------------------------------------------------------------------------------
 
     def may_push(self, place: Place) -> bool:
-        """Whether what this process makes may be put there, and would be believed by those who trust its key."""
+        """Return whether this process may push to the tier, and those who trust its key would
+        believe the result."""
         return not place.tier.is_read_only and (place.tier.is_trusted or self.keys.signer is not None)
 
     def shared_place(self) -> Place | None:
-        """Where leases are: the farthest tier that may be written and is up, since that is what most hosts share."""
+        """Return where leases are: the farthest writable tier that is up, since most hosts share
+        it."""
         return next((p for p in reversed(self.places) if self.may_push(p) and not p.why_down(for_writes=True)), None)
 
     def lease(self, entry: EntryName) -> Lease | None:
-        """This process's part in the entry's lease; None where there is no place for one."""
+        """Return this process's part in the entry's lease, or None if there is no place for
+        leases."""
         place = self.shared_place()
         return Lease(place, entry, self.times.lease, socket.gethostname()) if place else None
 
-    # -- contents by their digest ---------------------------------------------------------------------------------
+    # -- contents by their digest -----------------------------------------------------------------
 
     def put_contents(self, path: Path) -> str:
-        """Put a file into every tier that may be written; its SHA-256, by which `get_contents` finds it. Raises
-        `RemoteError` if no tier took it."""
+        """Put a file into every writable tier. Return its SHA-256, by which `get_contents` finds
+        it. Raises `RemoteError` if no tier took it."""
         with opened(path) as contents:
             taken = 0
             for place in (p for p in self.places if not p.tier.is_read_only):
@@ -186,7 +197,8 @@ class Remote:
             return contents.sha256
 
     def get_contents(self, sha256: str, to: Path) -> bool:
-        """Get what has this digest; `to` appears whole. False: no tier has it."""
+        """Get the contents with this digest. `to` appears whole. Return False if no tier has
+        them."""
         name = contents_name(sha256)
         for place in self.places:
             with self._passing_over():
@@ -200,7 +212,7 @@ class Remote:
                 self.listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
         return False
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- parts ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _passing_over(self) -> Iterator[None]:
@@ -212,7 +224,7 @@ class Remote:
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
         said = self._refused.setdefault(entry.name, [])
-        if text not in said:  # who waits for an entry looks again and again
+        if text not in said:  # whoever waits for an entry looks again and again
             said.append(text)
             self.listener.refused(text)
 
@@ -231,7 +243,7 @@ class Remote:
         return not problem
 
     def _fetch_file(self, place: Place, sha256: str, size: int, to: Path, problem_of: Callable[[Path], str]) -> str:
-        """Get contents; what is wrong with them, or ""."""
+        """Get contents. Return what is wrong with them, or an empty string."""
         part = to.with_name(f".{to.name}.{secrets.token_hex(6)}")
         try:
             found = place.fetch(contents_name(sha256), size, part)
@@ -272,7 +284,8 @@ class Remote:
         return there if there and there.entry == entry else None
 
     def _is_good(self, place: Place, there: Record, is_signed: bool) -> bool:
-        """Whether what is there stays: what would be believed, unless ours alone is signed."""
+        """Return whether the record there may stay: it would be believed, and ours is not the only
+        one that is signed."""
         if there.sha256 in self._bad:
             return False
         stays_unsigned = place.tier.is_trusted and (there.signatures or not is_signed)

@@ -1,5 +1,6 @@
-"""S3 and what has its interface. Signing, credentials and answers are botocore's; what it sends goes over our bounded
-sockets (`lazyck.remote.web`), since its own read texts of errors without a limit."""
+"""Stores objects in S3, or a store with its interface. botocore does the signing, the credentials
+and the answers. Its requests go over our bounded sockets (`lazyck.remote.web`), since its own
+sockets read texts of errors without a limit."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class S3Store:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        # Some stores of S3's interface take no notice of the condition.
+        # Some stores with S3's interface ignore the condition.
         return None if self._put(name, data, IfNoneMatch="*") else False
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
@@ -64,7 +65,8 @@ class S3Store:
         return found is not _NOT_MADE
 
     def _ask(self, what: str, name: str, **how: Any) -> Any:
-        """The answer; None if there is no such object or bucket, `_NOT_MADE` if a condition was not met."""
+        """Return the answer, or None if there is no such object or bucket, or `_NOT_MADE` if a
+        condition was not met."""
         errors = need("botocore.exceptions", _EXTRA, self._tier.label)
         key = f"{self._root}/{name}" if self._root else name
         try:
@@ -78,7 +80,8 @@ class S3Store:
         raise StoreError("denies access" if status == 403 else f"answers with status {status}")
 
     def _connected(self) -> Any:
-        """The client, made when it is needed: to find credentials, a server may have to be asked."""
+        """Return the client, which is made when it is needed: a server may have to be asked for
+        credentials."""
         with self._lock:
             if self._client is None:
                 session = need("botocore.session", _EXTRA, self._tier.label).get_session()
@@ -86,24 +89,25 @@ class S3Store:
                     connect_timeout=self._times.connect,
                     read_timeout=self._times.idle,
                     retries={"total_max_attempts": 1},
-                    # Contents are checked by their SHA-256; not all that has S3's interface knows of these.
+                    # Contents are checked by their SHA-256, and not all stores with S3's interface
+                    # know these checksums.
                     request_checksum_calculation="when_required",
                     response_checksum_validation="when_required",
                 )
                 client = session.create_client("s3", endpoint_url=self._tier.endpoint or None, config=config)
-                # What answers here is not sent by botocore.
+                # botocore does not send a request that this answers.
                 client.meta.events.register("before-send.s3", self._send)
                 self._verify = session.get_config_variable("ca_bundle") or True
                 self._client = client
             return self._client
 
     def _send(self, request: Any, **_: Any) -> Any:
-        """Send what botocore has signed, as it is."""
+        """Send a request unchanged after botocore has signed it."""
         requests = need("requests", "remote", self._tier.label)
         prepared = requests.PreparedRequest()
         prepared.method, prepared.url, prepared.body = request.method, request.url, request.body or None
         headers = {name: v.decode("latin-1") if isinstance(v, bytes) else v for name, v in request.headers.items()}
-        headers.pop("Expect", None)  # nobody waits for leave to send, and it is not signed
+        headers.pop("Expect", None)  # the server's permission is not awaited, and the header is not signed
         prepared.headers = requests.structures.CaseInsensitiveDict(headers)
         with web.saying_what_failed(self._tier.label, self._times):
             raw = self._adapter.send(

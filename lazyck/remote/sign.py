@@ -1,4 +1,5 @@
-"""Ed25519 keys: who signs entries, and whose signatures are believed. The cryptography is all `cryptography`'s."""
+"""Ed25519 keys: who signs entries, and whose signatures are believed. All cryptography is from
+`cryptography`."""
 
 from __future__ import annotations
 
@@ -22,30 +23,31 @@ _LARGEST_FILE = 64 << 10
 
 @dataclass(frozen=True)
 class Signer:
-    """A private key, and its public one in base64."""
+    """A private key, and its public key in base64."""
 
     public: str
     _key: Any
 
     def sign(self, statement: bytes) -> Signature:
-        """Its signature."""
+        """Sign a statement."""
         return Signature(self.public, base64.b64encode(self._key.sign(statement)).decode())
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Whose signatures are believed (public keys in base64), and who signs what leaves here, if anybody."""
+    """The public keys (in base64) whose signatures are believed, and the signer of what is pushed
+    from here, if any."""
 
     trusted: frozenset[str] = frozenset()
     signer: Signer | None = None
 
     def believe(self, record: Record) -> bool:
-        """Whether somebody who is trusted signed it."""
+        """Return whether somebody who is trusted signed the record."""
         return any(s.key in self.trusted and is_signed(s, record.statement) for s in record.signatures)
 
 
 def is_signed(signature: Signature, statement: bytes) -> bool:
-    """Whether the signature is that key's, over this statement."""
+    """Return whether the signature is that key's, over this statement."""
     ed25519 = _ed25519()
     try:
         key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(signature.key))
@@ -56,12 +58,14 @@ def is_signed(signature: Signature, statement: bytes) -> bool:
 
 
 def read_private(path: Path, what: str) -> bytes:
-    """A file that others must not read. Raises `UsageError` if they can, or it cannot be read."""
+    """Return the contents of a file that others must not read. Raises `UsageError` if they can, or
+    if it cannot be read."""
     return _read(path, what, 0o027, "others can read it, or its group can write it", f"chmod 600 {path}")
 
 
 def read_trusted(text: str) -> frozenset[str]:
-    """The public keys of LAZYCK_TRUST: each in base64, or a file with one a line. Raises `UsageError`."""
+    """Return the public keys of LAZYCK_TRUST: each in base64, or a file with one on each line.
+    Raises `UsageError`."""
     found: set[str] = set()
     for word in filter(None, (part.strip() for part in text.split(","))):
         if _PUBLIC.fullmatch(word):
@@ -80,14 +84,14 @@ def read_trusted(text: str) -> frozenset[str]:
 
 
 def read_signer(path: Path) -> Signer:
-    """The private key in a PEM file. Raises `UsageError`."""
+    """Return the signer of the private key in a PEM file. Raises `UsageError`."""
     if not path.is_absolute():
         raise UsageError(f"{abi.ENV_SIGN_KEY}={str(path)!r}: a relative path is refused", "give an absolute one")
     data = read_private(path, abi.ENV_SIGN_KEY)
     serialization = need("cryptography.hazmat.primitives.serialization", "remote", "signing")
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except Exception as e:  # it raises a dozen kinds, of which none says more
+    except Exception as e:  # it raises a dozen kinds, none of which says more
         raise UsageError(f"{path}: not a private key without a password", "make one: lazyck cache keygen FILE") from e
     if not isinstance(key, _ed25519().Ed25519PrivateKey):
         raise UsageError(f"{path}: not an Ed25519 key", "make one: lazyck cache keygen FILE")
@@ -95,7 +99,8 @@ def read_signer(path: Path) -> Signer:
 
 
 def make_key(path: Path) -> Signer:
-    """A new key in a new file that nobody else can read. Raises `UsageError` if there is a file."""
+    """Make a new key in a new file that nobody else can read. Raises `UsageError` if the file
+    exists."""
     key = _ed25519().Ed25519PrivateKey.generate()
     serialization = need("cryptography.hazmat.primitives.serialization", "remote", "a key")
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

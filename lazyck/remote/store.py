@@ -1,4 +1,5 @@
-"""What a backend does: objects by name. Whatever it raises counts as a failure of the tier; `StoreError` says which."""
+"""The interface of backends: objects by name. Any exception counts as a failure of the tier;
+`StoreError` tells the reason."""
 
 from __future__ import annotations
 
@@ -13,38 +14,42 @@ UNKNOWN_SIZE = -1
 
 
 class StoreError(RemoteError):
-    """A tier did not do what it was asked. The message says why, and names no credentials."""
+    """A tier did not do what it was asked. The message says why, and has no credentials."""
 
 
 class Store(Protocol):
-    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or not at all."""
+    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or not at
+    all."""
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
-        """The object's first `most` bytes, in parts; None if there is none. No more than that is read."""
+        """Yield the object's first `most` bytes in parts, or return None if there is none. No more
+        than that is read."""
 
     def size(self, name: str) -> int | None:
-        """The object's size, or UNKNOWN_SIZE; None if there is none."""
+        """Return the object's size, or UNKNOWN_SIZE, or None if there is no object."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Make it so."""
+        """Write the object, whether it exists or not."""
 
     def write_file(self, name: str, path: str, size: int) -> None:
-        """The same out of a file."""
+        """Write the object from a file, whether it exists or not."""
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        """Make an object, for so long if the store can forget, unless there is one: whether it was made. None: it was
-        written, and the store cannot tell whether another did so too."""
+        """Create an object unless it exists, for so many seconds if the store can forget. Return
+        whether it was created, or None if it was written and the store cannot tell whether another
+        process did so, too."""
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        """The same if the object is `old`."""
+        """Replace the object if it is `old`. The result is like that of `create`."""
 
     def delete(self, name: str) -> bool:
-        """Remove the object; False: the store cannot."""
+        """Delete the object. Return False if the store cannot."""
 
 
 def open_store(tier: Tier, times: Times) -> Store:
-    """The backend of a tier; nothing is connected yet. Raises `RemoteError` if its library is not here."""
-    # Each when it is used: the helper starts for every local miss.
+    """Return the backend of a tier. Nothing is connected yet. Raises `RemoteError` if its library
+    is missing."""
+    # Each backend is imported when it is used, because the helper starts for every local miss.
     if tier.scheme in HTTP:
         from lazyck.remote.http_store import HttpStore
 
@@ -67,7 +72,8 @@ def open_store(tier: Tier, times: Times) -> Store:
 
 
 def read_token(tier: Tier) -> str:
-    """The password in a tier's token file; "" if it names none. Raises `UsageError`."""
+    """Return the password in a tier's token file, or an empty string if the tier names none. Raises
+    `UsageError`."""
     if not tier.token_file:
         return ""
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""What LAZYCK_REMOTE says: tiers, nearest first, each a URL with attributes after `|`.
+"""Parses LAZYCK_REMOTE: tiers, nearest first, each a URL with attributes after `|`.
 
 URL[|read-only][|trusted][|token-file=/PATH][|endpoint=URL] [,URL…]
 """
@@ -24,7 +24,8 @@ _SLOWEST = 256 << 10  # bytes a second: what comes slower than this is compiled 
 
 @dataclass(frozen=True)
 class Tier:
-    """One remote. `url` may hold a password and is never shown; `label` is how messages call the tier."""
+    """One remote. `url` may hold a password and is never shown; `label` is how messages call the
+    tier."""
 
     url: str = field(repr=False)
     label: str
@@ -35,49 +36,51 @@ class Tier:
 
     @property
     def scheme(self) -> str:
-        """`http`, `redis`, `s3`, `file`, …"""
+        """Return the URL's scheme: `http`, `redis`, `s3`, `file`, …"""
         return self.url.partition(":")[0]
 
     @property
     def has_secret(self) -> bool:
-        """Whether the URL has what its label leaves out: a user or password, or a query, where tokens stand too."""
+        """Return whether the URL has a part that its label leaves out: a user, a password, or a
+        query, which may be a token."""
         parts = urlsplit(self.url)
         return parts.username is not None or parts.password is not None or bool(parts.query or parts.fragment)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds: to connect, and for a transfer to make no progress. Everything else follows from these."""
+    """Time limits in seconds. All of them follow from `idle`, the time for which a transfer may
+    make no progress."""
 
     idle: float = 10.0
 
     @property
     def connect(self) -> float:
-        """To connect."""
+        """Return the time to connect."""
         return min(2.0, self.idle)
 
     @property
     def down(self) -> float:
-        """The longest that a tier that failed is passed over."""
+        """Return the longest time for which a tier that failed is skipped."""
         return 6 * self.idle
 
     @property
     def lease(self) -> float:
-        """After which a lease that its holder does not renew is another's."""
+        """Return the time after which a lease that its holder does not renew is over."""
         return min(1.5 * self.idle, 60.0)
 
     def whole(self, size: int = 0) -> float:
-        """The most that an exchange of so many bytes may take."""
+        """Return the most time that an exchange of so many bytes may take."""
         return self.connect + self.idle + size / _SLOWEST
 
 
 def read_times(env: Mapping[str, str]) -> Times:
-    """What LAZYCK_REMOTE_TIMEOUT says. Raises `UsageError`."""
+    """Read LAZYCK_REMOTE_TIMEOUT. Raises `UsageError`."""
     return Times(min(seconds(env, abi.ENV_REMOTE_TIMEOUT, Times.idle), 600.0))
 
 
 def parse_tiers(text: str) -> tuple[Tier, ...]:
-    """The tiers. Raises `UsageError`, in which there is no password."""
+    """Parse the tiers. Raises `UsageError`, whose message has no password."""
     words = [word.strip() for word in text.split(",")]
     tiers = tuple(_parse(word, number) for number, word in enumerate(words, 1) if word)
     if len(tiers) > _MOST_TIERS:

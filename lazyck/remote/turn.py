@@ -1,4 +1,5 @@
-"""Waiting for one's turn: of many hosts that miss an entry at the same time, one compiles, the others wait for it."""
+"""Waits for this process's turn: of many hosts that miss an entry at the same time, one compiles,
+and the others wait."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _FIRST_WORD, _NEXT_WORD = 5.0, 30.0
 
 @dataclass(frozen=True)
 class Turn:
-    """How the waiting ended: with the entry, or with leave to compile, under a lease if there is one."""
+    """How the waiting ended: with the entry, or with permission to compile, under a lease if there
+    is one."""
 
     fetched: Fetched | None = None
     lease: Lease | None = None
@@ -34,13 +36,14 @@ def wait_for_turn(
     sleep: Callable[[float], None],
     say: Callable[[str], None],
 ) -> Turn:
-    """Wait until the entry can be fetched, or is this process's to compile; `patience` seconds at most.
+    """Wait at most `patience` seconds until the entry can be fetched, or this process may compile
+    it.
 
-    `sleep` may raise, if the caller is not there any more. A remote that fails meanwhile ends the waiting.
+    `sleep` may raise, if the caller has gone. A remote that fails meanwhile ends the waiting there.
     """
     began = time.monotonic()
     next_word = began + _FIRST_WORD
-    # Each time a tier fails the next one may do.
+    # Each time a tier fails, the next one may do.
     for _ in remote.places:
         lease = remote.lease(entry)
         if lease is None:
@@ -50,11 +53,12 @@ def wait_for_turn(
                 state = lease.look()
                 if state is State.HOPELESS:
                     return Turn(lease=lease)
-                # Before the lease is taken, which costs more; not at first, since the caller has just looked.
+                # A look for the entry is cheaper than taking the lease. The first round needs none,
+                # since the caller has just looked.
                 if look and (fetched := _fetch(remote, lease, entry, to)):
                     return Turn(fetched)
                 if state is State.FREE and lease.take():
-                    # Its last holder may have been done just before.
+                    # The last holder may have finished just before.
                     if fetched := _fetch(remote, lease, entry, to):
                         lease.release(True)
                         return Turn(fetched)

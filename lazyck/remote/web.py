@@ -1,4 +1,4 @@
-"""HTTP by way of requests and urllib3, over bounded sockets; what it fails with is a `StoreError`."""
+"""HTTP by way of requests and urllib3, over bounded sockets. Errors become `StoreError`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lazyck.remote.extras import need
 from lazyck.remote.store import CHUNK, StoreError
 from lazyck.remote.tiers import Times
 
-_POOL = 32  # connections that are kept
+_POOL = 32  # number of connections that are kept
 
 
 def make_adapter(label: str) -> Any:
-    """What sends requests over bounded sockets, to be mounted in a session or used by itself. Raises `RemoteError` if
-    requests is not here."""
+    """Return an adapter that sends requests over bounded sockets, to be mounted in a session or
+    used by itself. Raises `RemoteError` if requests is not installed."""
     requests = need("requests", "remote", label)
     connections = need("urllib3.connection", "remote", label)
     pools = need("urllib3.connectionpool", "remote", label)
@@ -61,7 +61,7 @@ def _bounded_pool(pool: Any, connection: Any) -> Any:
 
 @contextlib.contextmanager
 def saying_what_failed(label: str, times: Times) -> Iterator[None]:
-    """What requests raises within becomes a `StoreError`, in which there is no URL."""
+    """Turn exceptions of requests into a `StoreError`, whose message has no URL."""
     errors = need("requests", "remote", label).exceptions
     try:
         yield
@@ -76,8 +76,8 @@ def saying_what_failed(label: str, times: Times) -> Iterator[None]:
 
 
 def parts(response: Any, most: int) -> Iterator[bytes]:
-    """The first `most` bytes of the body of urllib3's response, as they come: nothing is unpacked that could unpack to
-    more."""
+    """Yield the first `most` bytes of the body of urllib3's response as they come. Nothing is
+    unpacked, because it could unpack to more."""
     broken = need("urllib3.exceptions", "remote", "http").HTTPError
     try:
         while most > 0 and (part := response.read(min(most, CHUNK), decode_content=False)):

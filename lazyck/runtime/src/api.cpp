@@ -1,5 +1,5 @@
-// The exported C interface. Nothing inside the library calls these functions: with another lazy library in the process,
-// such a call could end up in that one.
+// Implements the exported C interface. Nothing inside the library calls these functions: with
+// another lazy library in the process, such a call could reach the other library's functions.
 #include <pthread.h>
 
 #include <algorithm>
@@ -23,14 +23,16 @@ using lazyck::rt::Library;
 
 namespace {
 
-// The last error of each thread. By hand: a thread_local would make every lazy library need the loader itself
-// (`__tls_get_addr`), which a library in C does not.
+// Each thread has a last error. It is kept under a key of pthreads, because a thread_local would
+// make every lazy library need the loader itself (`__tls_get_addr`), which a library written in C
+// does not.
 pthread_key_t g_error_key;
 pthread_once_t g_error_once = PTHREAD_ONCE_INIT;
 bool g_has_error_key = false;
 
 void make_error_key() {
-    // The C library's own function frees a thread's text, so nothing is left to call when this library is closed.
+    // free() belongs to the C library, so a thread that ends after this library was closed calls no
+    // code of ours.
     g_has_error_key = pthread_key_create(&g_error_key, std::free) == 0;
     if (g_has_error_key) std::atexit([] { pthread_key_delete(g_error_key); });
 }
@@ -48,7 +50,7 @@ const char* last_error() {
     return text == nullptr ? "" : static_cast<const char*>(text);
 }
 
-// The result of `work`, or -1 with the error kept.
+// Returns the result of `work`, or -1 after it kept the text of the exception.
 template <typename Work>
 int guarded(Work work) {
     const lazyck::rt::DefaultFloatingPoint ours;
@@ -83,7 +85,8 @@ LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
     });
 }
 
-// This library's own, whatever other library's has the name in the process: see check_calls_back.
+// This alias is always this library's own function, whichever library's function has the plain name
+// in the process (see check_calls_back).
 extern "C" __attribute__((visibility("hidden"), alias("lazyck_get_stats"))) int lazyck_own_get_stats(lazyck_stats*);
 
 LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {

@@ -1,5 +1,6 @@
-// The functions are looked up by name, in the scope of the lazy library first: the runtime links neither HIP nor CUDA,
-// and a process may have several copies, of which the library's own is the one that will launch.
+// The functions are looked up by name, in the scope of the lazy library first. The runtime links
+// neither HIP nor CUDA, and a process may have several copies, of which the library's own is the
+// one that will launch.
 #include "arch.h"
 
 #include <dlfcn.h>
@@ -24,17 +25,19 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_properties_room = 8192;  // more than any version of hipDeviceProp_t
-constexpr std::size_t k_name_size = 256;         // its first member, the same in all versions
+constexpr std::size_t k_name_size = 256;         // size of its first member, in all versions
 constexpr std::size_t k_arch_at_r0600 = 1160;    // gcnArchName in hipDeviceProp_tR0600
 constexpr std::size_t k_longest_arch = 255;
 constexpr int k_major = 75, k_minor = 76;  // (cuda|CU_)DeviceAttribute...ComputeCapability, in both interfaces
 
-// Of the first of `libraries` that has it; those already loaded before any that would have to be.
+// Returns the address of `name`, or null: from the default scope, else from the first of
+// `libraries` that has it. Libraries that are loaded already come before those that would have to
+// be loaded.
 void* find(const char* name, std::initializer_list<const char*> libraries) {
     if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
     for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
         for (const char* library : libraries) {
-            void* handle = dlopen(library, flags);  // kept: what it answers with must stay
+            void* handle = dlopen(library, flags);  // stays open, because the function is kept
             if (handle == nullptr) continue;
             if (void* found = dlsym(handle, name)) return found;
         }
@@ -42,8 +45,9 @@ void* find(const char* name, std::initializer_list<const char*> libraries) {
     return nullptr;
 }
 
-// A function of a library that may not be loaded yet: remembered once it is found. Takes no lock of ours, since the
-// dynamic loader's may be held by a thread that waits for us.
+// A function of a library that may not be loaded yet. Its address is kept once it is found. get()
+// takes no lock of ours, because a thread that holds the dynamic loader's lock may be waiting for
+// us.
 template <typename F>
 class Function {
  public:
@@ -80,7 +84,7 @@ Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
 Function<int(unsigned)> g_driver_init;
 Function<int(int*, int)> g_driver_get;
 
-// Answers by device: reading all properties of one can cost a millisecond.
+// Remembers the arch of each device, because reading all properties of one can cost a millisecond.
 class Answers {
  public:
     template <typename Ask>
@@ -126,8 +130,9 @@ std::string capability(GetAttribute* attribute, int device) {
     return std::to_string(major) + std::to_string(minor);
 }
 
-// The current device's arch, and those of the devices before it that are among `built`: HIP looks for the code of one
-// device after the other, and stops at the first one without any. What the build has none for fails ahead of time, too.
+// Returns the current device's arch and, of the devices before it, those archs that are among
+// `built`. HIP looks for the code of one device after the other, and stops at the first device
+// without any. On a device that the build has no code for, an ahead-of-time library fails, too.
 Strings ask_hip(const Strings& built) {
     int device = 0;
     GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
@@ -143,7 +148,8 @@ Strings ask_hip(const Strings& built) {
     return archs;
 }
 
-// The driver, for a library whose CUDA runtime is linked in and thus invisible.
+// Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by
+// name.
 std::string ask_cuda_driver() {
     const auto init = g_driver_init.get("cuInit", k_driver);
     GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
@@ -166,7 +172,8 @@ std::string ask_cuda() {
     return ask_cuda_driver();
 }
 
-// `90a`, `100f`: the number, and the letter if there is one; 0 for a name of another form.
+// The number and the letter, if there is one, of a name such as `90a` or `100f`. The number is 0
+// for a name of another form.
 struct Capability {
     int number = 0;
     char variant = 0;
@@ -181,11 +188,13 @@ Capability capability_of(const std::string& name) {
     return i == name.size() || found.variant != 0 ? found : Capability();
 }
 
-// Whether code of both runs on devices of one family. 10.1 (Thor) has the major number of 10.0 without being its kin.
+// Returns whether both numbers are of one family of devices. 10.1 (Thor) has the major number of
+// 10.0 but is of another family.
 bool is_kin(int a, int b) { return a / 10 == b / 10 && (a == 101) == (b == 101); }
 
-// What to compile for on a device of capability `arch`. A build for 90a has code that only sm_90a, not sm_90, can hold,
-// and code of a family (100f) runs on its later members (10.3): what the build chose of this device's kind is kept.
+// Returns what to compile for on a device of capability `arch`. A build for 90a has code that only
+// sm_90a, not sm_90, can hold, and code of a family (100f) runs on its later members (10.3).
+// Therefore the variant that the build chose for devices of this kind is kept.
 std::string as_built(const std::string& arch, const Strings& built) {
     const int device = capability_of(arch).number;
     if (device == 0) return arch;

@@ -1,4 +1,4 @@
-// Which arch to compile for: asks the HIP or CUDA that the process has loaded.
+// Decides which arch to compile for, and asks the HIP or CUDA that the process has loaded.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,15 @@
 
 namespace lazyck::rt {
 
-// What blobs of recipe row `recipe` are compiled for: `asked` (LAZYCK_ARCHS, --arch), else the current device if
-// `may_ask` (and what the build has for the AMD devices before it), else the archs of the build. A recipe without arch
-// flags makes host code: the name of the library's machine. Takes the dynamic loader's lock. Throws CompileError when
-// nothing says an arch.
+// Returns the archs that blobs of recipe row `recipe` are compiled for. These are `asked`
+// (LAZYCK_ARCHS, --arch), if there are any. Else, if `may_ask`, they are the current device's arch
+// and those archs of the build that AMD devices before it have. Else they are the archs of the
+// build. A recipe without arch flags makes host code, whose arch is the name of the library's
+// machine. Takes the dynamic loader's lock. Throws CompileError if no arch can be determined.
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
 
-// What to tell the user beside `message`, a compiler's error, if it is about `archs` themselves; else "".
+// Returns advice to add to `message`, a compiler's error, if the error is about `archs` themselves;
+// else an empty string.
 std::string advice_on_arch(const std::string& message, const Strings& archs);
 
 }  // namespace lazyck::rt

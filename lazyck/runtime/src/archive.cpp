@@ -1,7 +1,7 @@
-// The archive is <root>/<library>/sources.tar.gz, written by lazyck/postbuild/bundle.py: members "<library>/contents"
-// and
-// "<library>/tree/...". It is unpacked at <cache>/.bundles/<32 digits of its SHA-256>, whose modification time tells
-// the last use; `contents` is its last member, so where that is all is.
+// The archive is <root>/<library>/sources.tar.gz, written by lazyck/postbuild/bundle.py. Its
+// members are "<library>/tree/..." and, as the last one, "<library>/contents". Hence an unpacked
+// bundle that has `contents` is complete. It is unpacked at <cache>/.bundles/<32 digits of its
+// SHA-256>; that directory's modification time is the time of the last use.
 #include "archive.h"
 
 #include <fcntl.h>
@@ -28,14 +28,15 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_bundle_digits = 32;
-constexpr unsigned k_depth_of_bundles = 2;  // with the root
+constexpr unsigned k_depth_of_bundles = 2;  // including the root
 constexpr double k_patience = 120;          // seconds
 constexpr double k_longest_unpacking = 600;
 constexpr std::time_t k_bundle_age = 7 * 24 * 3600;
 constexpr std::size_t k_longest_excerpt = 1000;
 constexpr std::size_t k_room = 1 << 20;
 
-// Throws CompileError when others could have put it there.
+// Returns whether the bundle at `place` is complete, and notes that it was used. Throws
+// CompileError if other users could have put it there.
 bool is_whole(const std::string& place, const std::string& library) {
     if (!is_file(place + "/" + library + "/contents")) return false;
     const UniqueFd directory = open_trusted_directory(place, k_depth_of_bundles);
@@ -45,8 +46,8 @@ bool is_whole(const std::string& place, const std::string& library) {
 
 Strings environment_of_tar() { return {"PATH=" + search_path(environment("PATH")), "LC_ALL=C"}; }
 
-// Why a little file cannot be written in `directory`, as an errno value, or 0: a full disk or a quota is a matter of
-// the place, another place will do; a damaged archive is not.
+// Returns why a small file cannot be written in `directory`, as an errno value, or 0 if it can. A
+// full disk or a quota is a fault of the place, so another place may do. A damaged archive is not.
 int find_write_error(int directory) {
     const UniqueFd file = open_at(directory, "room", O_WRONLY | O_CREAT | O_TRUNC);
     if (file && write_all(file.get(), std::string(k_room, ' '))) return 0;
@@ -74,7 +75,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     };
     say(Level::debug, "unpacking '" + archive + "'", {"unpack"});
     const Outcome outcome = run_command(command);
-    // An unknown ending is judged by what it left, which the caller looks at.
+    // An unknown ending is judged by the files that tar left, which the caller checks.
     if (outcome.ending != Ending::failed) return;
     if (const int error = find_write_error(staging.fd()))
         fail_system("cannot unpack '" + archive + "' into '" + staging.path() + "'", error);
@@ -86,8 +87,9 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
          shell_quote(directory_of(directory_of(archive))));
 }
 
-// `is_made` answers whether another process was first, where the file system has no locks or this one took long: others
-// may compile from what that one has put there.
+// Unpacks `archive` to `place`. `is_made` returns whether another process was first, which can
+// happen where the file system has no locks, or where this process took long. What the other
+// process unpacked is then left alone, because others may already compile from it.
 void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache,
             const std::function<bool()>& is_made) {
     const StagingDirectory staging(owned_prefix(cache.root() + "/.staging/bundle"), k_depth_of_staging);

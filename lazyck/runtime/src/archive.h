@@ -1,4 +1,5 @@
-// Bundles whose sources were deployed as one file: unpacked into the cache by the first compile that needs them.
+// Unpacks bundles whose sources were deployed as one archive into the cache, at the first compile
+// that needs them.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,14 +16,15 @@
 
 namespace lazyck::rt {
 
-// Where the archive of `library`'s part of the bundle at `root` would be.
+// Returns where the archive of `library`'s part of the bundle at `root` would be.
 std::string archive_path(const std::string& root, const std::string& library);
 
 class Archives {
  public:
-    // A bundle root in `cache` that has what the archive at `path` has; unpacked if it is not there, if it lacks the
-    // file `source`, or if `is_good`, which is asked once in a process, finds that it is not what it was. Needs tar and
-    // gzip. Throws CompileError.
+    // Returns the root of a bundle in `cache` that has the contents of the archive at `path`. The
+    // archive is unpacked if that bundle is missing, if it lacks the file `source`, or if `is_good`
+    // returns that its contents changed. A bundle that was found good is not checked again in this
+    // process. Needs tar and gzip. Throws CompileError.
     std::string unpacked(const std::string& path, const std::string& library, const std::string& source, Cache& cache,
                          const std::function<bool(const std::string& root)>& is_good);
 
@@ -31,11 +33,11 @@ class Archives {
     bool is_known_good(const std::string& root);
 
     std::mutex m_mutex;
-    std::map<std::string, std::pair<struct stat, std::string>> m_digests;  // read before, and as they were then
-    std::set<std::string> m_good;                                          // roots
+    std::map<std::string, std::pair<struct stat, std::string>> m_digests;  // by path, with the status then
+    std::set<std::string> m_good;                                          // roots of bundles
 };
 
-// Removes from the cache `root` what was unpacked and not used for a week. Failures are passed over.
+// Removes unpacked bundles that were not used for a week from the cache `root`. Ignores failures.
 void remove_unused_bundles(const Directory& root);
 
 }  // namespace lazyck::rt

@@ -17,21 +17,24 @@ namespace lazyck::rt {
 
 namespace {
 
-// Kernels of a file share templates, which the whole compile instantiates once: what one kernel costs beyond the text
-// that all read, the next costs this much of. (FlashAttention's file with 32 kernels: 0.24.)
+// The share of the cost of one kernel's own code that each further kernel of the file costs in a
+// whole compile. Kernels of a file share templates, which the whole compile instantiates only once.
+// (The share is 0.24 for FlashAttention's file with 32 kernels.)
 constexpr double k_share_of_next = 0.25;
 
-// What was reckoned may be off by this much.
+// Estimates of a whole compile are multiplied by this margin, since they may be too high by as
+// much.
 constexpr double k_margin = 0.85;
 
 struct Known {
     double host = -1, read = 0, all_text = 0, kernels = 0, whole = -1;
-    double units = 0, all_units = 0;  // how many kernels were compiled, and what all of them took
-    double read_by_units = 0;         // of that, to read all of the text
-    bool is_refused = false;          // for one of them, all had to be compiled
+    double units = 0, all_units = 0;  // number of kernels that were compiled, and their total cost
+    double read_by_units = 0;         // the part of it that went into reading all of the text
+    bool is_refused = false;          // one of them could not be compiled by itself
 };
 
-// What by kernel costs for each second of the whole, rather too much than too little; empty: not known yet.
+// Returns the cost by kernel in relation to the cost of the whole, rather too high than too low, or
+// nullopt if it is not known yet.
 std::optional<double> ratio(const Known& known) {
     if (known.is_refused) return 2;
     if (known.host < 0) return std::nullopt;

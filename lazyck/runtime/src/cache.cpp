@@ -1,6 +1,7 @@
-// <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log; <root>/.locks and <root>/.staging.
-// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see slots.h). Names are readable; what they leave out
-// of a key is in the entry's trailer (see entry.cpp).
+// <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log
+// <root>/.locks, <root>/.staging
+// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see slots.h)
+// Names are readable. What they leave out of a key is in the entry's trailer (see entry.cpp).
 #include "cache.h"
 
 #include <fcntl.h>
@@ -23,10 +24,11 @@ namespace {
 constexpr std::size_t k_digest_digits = 16;
 constexpr std::size_t k_salt_digits = 12;
 
-// Whether `path` is there. Throws if it is anything but a directory that only we (or root) can write.
+// Returns whether `path` exists. Throws if it is anything but a directory that only we (or root)
+// can write.
 bool check_directory(const std::string& path) {
     struct stat st;
-    // What cannot be reached cannot be loaded from either.
+    // Nothing can be loaded from a directory that cannot be reached.
     if (lstat(path.c_str(), &st) != 0) return false;
     check_trusted(path, st);
     return true;
@@ -39,7 +41,8 @@ void make_private(const std::string& path) {
     if (!check_directory(path)) fail_system("the cache directory '" + path + "'", ENOENT);
 }
 
-// A directory that is there may still be on a read-only file system, or root's.
+// Throws if `path` cannot be written: an existing directory may be on a read-only file system, or
+// belong to root.
 void check_can_write(const std::string& path) {
     if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
         fail_system("cannot write to the cache directory '" + path + "'", errno);
@@ -113,8 +116,8 @@ std::string Cache::entry_path(const EntryKey& key) {
     return leaf_of(key).path + "/" + file_name(key);
 }
 
-// A directory that is ours, cannot be written by others and is the one that was found good, by device and inode, is
-// still good, whatever became of those on the way to it.
+// A directory that was found good before is recognized by device and inode. It is still good if it
+// is ours and others cannot write to it, whatever became of the directories on the way to it.
 UniqueFd Cache::open_directory(const EntryKey& key) {
     Leaf known;
     {

@@ -1,6 +1,7 @@
-// Where the user's own cache cannot be written (read-only, full, no home), a call must still work. The next places are
-// $XDG_RUNTIME_DIR/<name>, which later processes find too, then a new directory of an unpredictable name in $TMPDIR,
-// /tmp, /var/tmp or /dev/shm: nobody can have prepared that one.
+// Where the user's own cache cannot be written (read-only, full, no home), a call must still work.
+// The next places are $XDG_RUNTIME_DIR/<name>, which later processes find too, and then a new
+// directory in $TMPDIR, /tmp, /var/tmp or /dev/shm. That directory's name is unpredictable, so
+// nobody can have prepared it.
 #include "caches.h"
 
 #include <sys/stat.h>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr char k_remedy[] = "set " LAZYCK_ENV_CACHE_DIR " to a directory that can be written";
 
-// The one of the user's session; nullptr when there is none, or its place is not the user's alone.
+// Returns the cache of the user's session, or nullptr if there is none or others could write there.
 std::shared_ptr<Cache> session_cache(const std::string& name) {
     const std::string session = environment("XDG_RUNTIME_DIR");
     struct stat st;
@@ -35,7 +36,7 @@ std::shared_ptr<Cache> session_cache(const std::string& name) {
     return std::make_shared<Cache>(root);
 }
 
-// `what` of an exception of ours, on one line without our name.
+// Returns the first line of one of our exceptions, without our name.
 std::string first_line(const CompileError& e) {
     std::string line = e.what();
     line = line.substr(0, line.find('\n'));
@@ -71,7 +72,7 @@ std::shared_ptr<Cache> Caches::own() {
 std::vector<std::shared_ptr<Cache>> Caches::to_read() {
     const std::lock_guard<std::mutex> guard(m_mutex);
     std::vector<std::shared_ptr<Cache>> all = m_used;
-    // What was compiled before the user's own place was tried again.
+    // A private place may hold what was compiled before the user's own place was tried again.
     for (const Private& place : m_private) {
         if (std::find(all.begin(), all.end(), place.cache) == all.end()) all.push_back(place.cache);
     }

@@ -1,4 +1,5 @@
-// The caches of one process: the user's, and what stands in for it where it cannot be written.
+// The caches of one process: the user's own, and the places that are used where it cannot be
+// written.
 #pragma once
 
 #include <memory>
@@ -15,27 +16,30 @@ namespace lazyck::rt {
 
 class Caches {
  public:
-    // `given` is where the user wants it, or "": that of `name` below `parent` (see Config::caches). `tiers` are the
-    // roots of those that are only looked in.
+    // `given` is the root that the user chose. If it is empty, the root is that of `name` below
+    // `parent` (see Config::caches). `tiers` are the roots of caches that are only read.
     Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers);
 
-    // The user's own. Throws CompileError when there is no place for it.
+    // Returns the user's own cache. Throws CompileError if there is no place for it.
     std::shared_ptr<Cache> own();
 
-    // Those to look in: the user's own first, then what stands in for it, the tiers last.
+    // Returns the caches to look in: the user's own first, then those that stand in for it, the
+    // tiers last.
     std::vector<std::shared_ptr<Cache>> to_read();
 
-    // That to compile into. Throws CompileError when there is none.
+    // Returns the cache to compile into. Throws CompileError if there is none.
     std::shared_ptr<Cache> to_write();
 
-    // From now on another one is written instead of `cache`, where writing failed; says so. Throws CompileError when
-    // there is no other, and the next call begins with the user's own again.
+    // Replaces `cache`, where writing failed, with another place for all later writes, and says so.
+    // Throws CompileError if there is no other place; the next call then starts again with the
+    // user's own cache.
     void pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure& reason);
 
-    // Has the next compile try the user's own place again.
+    // Makes the next compile try the user's own place again.
     void forget_bad_places();
 
-    // At the process's end: removes the places that were for it alone, unless a child made by fork still uses them.
+    // Removes, at the end of the process, the places that were made for it alone, unless a child
+    // made by fork still uses them.
     void close();
 
  private:
@@ -50,13 +54,13 @@ class Caches {
     void begin_again();
 
     std::string m_name;
-    std::string m_no_own;  // why there is no place for the user's own
+    std::string m_no_own;  // why there is no place for the user's own cache
     std::mutex m_mutex;
     std::shared_ptr<Cache> m_own;
     std::vector<std::shared_ptr<Cache>> m_tiers;
-    std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; never empty but for m_own
-    std::vector<Private> m_private;              // of this process alone, kept for all of its life
-    std::size_t m_next = 0;                      // which stand-in comes next
+    std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; empty only without m_own
+    std::vector<Private> m_private;              // of this process alone, for all of its life
+    std::size_t m_next = 0;                      // the next stand-in
 };
 
 }  // namespace lazyck::rt

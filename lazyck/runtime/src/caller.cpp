@@ -1,5 +1,6 @@
-// Nothing is disassembled: a byte that looks like a call is one only if it leads to a stub, exactly, by itself or
-// through the linker's table of jumps. Whatever is misread costs a compile that nobody asked for, and no more.
+// Nothing is disassembled. A byte that looks like a call counts only if it leads exactly to a stub,
+// directly or through the linker's jump table. A misreading costs an unnecessary compile, and
+// nothing more.
 #include "caller.h"
 
 #include <elf.h>
@@ -11,9 +12,9 @@
 #include <optional>
 
 extern "C" {
-// Of the linker: where this library's file begins in memory.
+// Defined by the linker: where this library's file begins in memory.
 extern __attribute__((visibility("hidden"), weak)) const Elf64_Ehdr __ehdr_start;
-// Made by lazyck/postbuild/stubs.py.
+// Defined by the code that lazyck/postbuild/stubs.py makes.
 extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
 extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 }
@@ -41,7 +42,7 @@ T value_at(Address address) {
     return value;
 }
 
-// This library, as the loader has mapped it.
+// This library as the loader mapped it.
 class OwnImage {
  public:
     OwnImage() {
@@ -68,7 +69,8 @@ class OwnImage {
     bool is_code(Address address, std::size_t size) const { return is_in(m_code, address, size); }
     bool is_loaded(Address address, std::size_t size) const { return is_in(m_loaded, address, size); }
 
-    // By the table that unwinders search: its rows begin where functions do.
+    // Returns the function at `pc`, from the table that unwinders search, whose rows start where
+    // functions do.
     std::optional<Extent> function_at(Address pc) const {
         constexpr std::size_t k_rows = 12;
         constexpr unsigned char k_version = 1, k_count_is_udata4 = 0x03, k_rows_are_datarel_sdata4 = 0x3b;
@@ -85,7 +87,7 @@ class OwnImage {
             return table +
                    static_cast<Address>(static_cast<std::int64_t>(value_at<std::int32_t>(table + k_rows + row * 8)));
         };
-        std::size_t low = 0, high = count;  // the first row behind pc
+        std::size_t low = 0, high = count;  // becomes the first row behind pc
         while (low < high) {
             const std::size_t middle = low + (high - low) / 2;
             if (start_of(middle) <= pc)
@@ -100,7 +102,7 @@ class OwnImage {
         return is_usable ? std::optional<Extent>(found) : std::nullopt;
     }
 
-    // The symbol of a row of the linker's table of jumps.
+    // Returns the symbol of a row of the linker's jump table.
     std::string_view jump_symbol(std::size_t row) const {
         if (row >= m_jump_count || m_symbols == 0 || m_strings == 0) return "";
         const auto relocation = value_at<Elf64_Rela>(m_jumps + row * sizeof(Elf64_Rela));
@@ -114,7 +116,7 @@ class OwnImage {
         for (Address at = section.begin; section.has(at, sizeof(Elf64_Dyn)); at += sizeof(Elf64_Dyn)) {
             const auto entry = value_at<Elf64_Dyn>(at);
             const Address value = entry.d_un.d_ptr;
-            // As the file has it, or with the base added by the loader.
+            // The loader may have added the base to the address that the file has.
             const Address address = value < m_base ? m_base + value : value;
             if (entry.d_tag == DT_NULL) return;
             if (entry.d_tag == DT_JMPREL) m_jumps = address;
@@ -138,7 +140,7 @@ Address after_landing(Address code) {
     return value_at<std::uint32_t>(code) == k_endbr64 ? code + 4 : code;
 }
 
-// Where the address lies that the code jumps to; 0: it is no such jump.
+// Returns where the address lies that the code jumps to, or 0 if the code is no such jump.
 Address memory_of_jump(Address code) {
     constexpr unsigned char k_bnd = 0xf2;
     Address at = after_landing(code);
@@ -154,7 +156,8 @@ std::int64_t slot_in(Address memory) {
     return static_cast<std::int64_t>(offset / sizeof(void*));
 }
 
-// The slot of a stub that the linker's table has the address of in `memory`, or is to get.
+// Returns the slot of the stub whose address the linker's table has in `memory`, or will have, or
+// -1.
 std::int64_t slot_behind(const OwnImage& image, Address memory,
                          const std::function<std::int64_t(std::string_view)>& slot_of) {
     constexpr std::size_t k_longest_row = 16;
@@ -162,12 +165,12 @@ std::int64_t slot_behind(const OwnImage& image, Address memory,
     const auto code = value_at<Address>(memory);
     if (!image.is_code(code, k_longest_row)) return -1;
     if (const Address next = memory_of_jump(code)) return slot_in(next);
-    // Not bound yet: a push of the row's number.
+    // The row is not bound yet: its code pushes its number.
     const Address push = after_landing(code);
     return value_at<unsigned char>(push) == 0x68 ? slot_of(image.jump_symbol(value_at<std::uint32_t>(push + 1))) : -1;
 }
 
-// The slot of the lazy function that an instruction at `at` calls; -1: it calls none.
+// Returns the slot of the lazy function that an instruction at `at` calls, or -1 if it calls none.
 std::int64_t slot_called_at(const OwnImage& image, Address at,
                             const std::function<std::int64_t(std::string_view)>& slot_of) {
     constexpr std::size_t k_longest_row = 16;
@@ -191,7 +194,8 @@ std::vector<std::uint32_t> slots_called_beside(const void* return_address, std::
                                                const std::function<std::int64_t(std::string_view)>& slot_of) {
     constexpr std::size_t k_longest_call = 6;
     const OwnImage image;
-    // A call may be a function's last instruction.
+    // A call may be a function's last instruction, so the return address may lie behind the
+    // function.
     const auto function = image.function_at(reinterpret_cast<Address>(return_address) - 1);
     std::vector<std::uint32_t> found;
     if (!function) return found;

@@ -1,4 +1,4 @@
-// The function that a lazy call comes from, as this library's machine code has it.
+// Finds the function that a lazy call comes from, in this library's machine code.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,16 @@
 
 namespace lazyck::rt {
 
-// The slots of all lazy functions that the function calls to which `return_address` belongs, each once, in the order of
-// its code; none where that function is not this library's own or cannot be told, or calls more than `most`. `slot_of`
-// answers which slot a symbol has, -1 for none: what the loader has not bound yet is known by name. On x86-64 only.
+// Returns the slots of all lazy functions that are called by the function to which `return_address`
+// belongs, each once, in the order of its code. The result is empty if that function is not this
+// library's own, cannot be determined, or calls more than `most`. `slot_of` returns the slot of a
+// symbol, or -1; it is used for calls that the loader has not bound yet. Works on x86-64 only.
 std::vector<std::uint32_t> slots_called_beside(const void* return_address, std::size_t most,
                                                const std::function<std::int64_t(std::string_view)>& slot_of);
 
-// What a mangled name is an instance of: `_Z1fIiEvT_` of `_Z1f`. "" where it is no instance of a template, or a name
-// that is not read here (one that begins with an operator, say).
+// Returns the template that a mangled name is an instance of: `_Z1f` for `_Z1fIiEvT_`. Returns an
+// empty string if the name is no instance, or has a form that is not parsed (an operator, for
+// example).
 std::string_view template_of(std::string_view mangled);
 
 }  // namespace lazyck::rt

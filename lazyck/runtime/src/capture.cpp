@@ -10,12 +10,13 @@ namespace lazyck::rt {
 namespace {
 
 constexpr int k_active = 1;      // (cu|hip)StreamCaptureStatusActive
-constexpr int k_implicit = 906;  // asking the default stream would spoil another stream's capture: there is one
+constexpr int k_implicit = 906;  // asking the default stream would spoil a capture, so there is one
 
 using IsCapturing = int(void* stream, int* status);
 
-// What PyTorch's getCurrentCUDAStream returns: a class of 16 bytes, which come back in two registers. They are passed
-// on as they are, so it does not matter here which of the class's members lies in which word.
+// Has the layout of the result of PyTorch's getCurrentCUDAStream: a class of 16 bytes, which is
+// returned in two registers. It is passed on unchanged, so it does not matter which member lies in
+// which word.
 struct TorchStream {
     std::uint64_t words[2];
 };
@@ -37,14 +38,14 @@ struct Runtime {
 };
 
 const Runtime k_cuda = {"CUDA", "cuStreamIsCapturing", {"libcuda.so.1"}, "libc10_cuda.so", {k_torch_cuda}};
-// PyTorch's own names in ROCm's builds were those of HIP, and since 2.11 are those of CUDA.
+// In ROCm builds, PyTorch used the names of HIP, and uses those of CUDA since 2.11.
 const Runtime k_hip = {"HIP",
                        "hipStreamIsCapturing",
                        {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
                        "libc10_hip.so",
                        {k_torch_hip, k_torch_cuda}};
 
-// Of what is loaded already: who captures has loaded it.
+// Looks only in what is loaded already, because whoever captures has loaded it.
 void* loaded(const char* name, std::initializer_list<const char*> libraries) {
     if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
     for (const char* library : libraries) {
@@ -55,7 +56,7 @@ void* loaded(const char* name, std::initializer_list<const char*> libraries) {
     return nullptr;
 }
 
-// PyTorch's stream of this thread; the default one where there is no PyTorch.
+// Returns PyTorch's current stream of this thread, or the default stream without PyTorch.
 void* torch_stream(const Runtime& runtime) {
     for (const TorchNames& names : runtime.torch) {
         void* const current = loaded(names.current, {runtime.torch_library});
@@ -65,7 +66,7 @@ void* torch_stream(const Runtime& runtime) {
             const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
             return reinterpret_cast<void* (*)(const TorchStream*)>(stream)(&found);
         } catch (...) {
-            return nullptr;  // it finds no device, so nothing is captured
+            return nullptr;  // there is no device, so nothing is captured
         }
     }
     return nullptr;
@@ -78,7 +79,7 @@ std::string capturing_runtime(const std::string& toolchain) {
     const Runtime& runtime = toolchain == "cuda" ? k_cuda : k_hip;
     auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(runtime.is_capturing, runtime.libraries));
     if (is_capturing == nullptr) return "";
-    // The legacy default stream and the thread's own are known to CUDA by the numbers 1 and 2.
+    // CUDA knows the legacy default stream and the thread's own by the numbers 1 and 2.
     const std::uintptr_t by_thread = toolchain == "cuda" ? 2 : 0;
     for (void* const stream :
          {torch_stream(runtime), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {

@@ -1,10 +1,13 @@
-// The loader is given "/proc/<pid>/fd/<n>", which the kernel resolves to the open file itself (with /proc/self a
-// debugger, which opens what is being loaded, would open a descriptor of its own, and wait for ever where that is a
-// pipe). It takes two objects of one name for one, before it looks at the files, and descriptor numbers are used again:
-// so the name also spells the file's identity, in a way that the kernel skips ('/' and './' between two components).
-// Two files that are loaded at a time differ in it, since a mapped file's inode is not given to another one; one file
-// under two names is mapped once. No counter would do: each lazy library of a process has a copy of this code and so a
-// counter of its own.
+// The loader is given "/proc/<pid>/fd/<n>", which the kernel resolves to the open file itself. It
+// is not given /proc/self, because a debugger, which opens what is being loaded, would open a
+// descriptor of its own, and would wait for ever if that is a pipe.
+//
+// The loader takes two objects of one name for one object before it looks at the files, and
+// descriptor numbers are used again. So the name also spells the file's identity, in a way that the
+// kernel skips ('/' and './' between two components). Two files that are loaded at a time differ in
+// it, since a mapped file's inode is not given to another one. One file under two names is mapped
+// once. A counter would not do, because each lazy library of a process has a copy of this code and
+// so a counter of its own.
 #include "checked_file.h"
 
 #include <dlfcn.h>
@@ -38,11 +41,14 @@ void* open_library(const Strings& before, const std::string& name, std::string& 
     return handle;
 }
 
-// The name by which debuggers, dladdr and stack traces look for the file: its path, in place of a descriptor's, whose
-// number is soon another file's. The new text goes into the old one's memory, which `loader_name` made long enough:
-// whoever reads it meanwhile stays inside. By hand: the thread sanitizer watches strlen and its like wherever they are
-// called from, and does not know the loader's lock, behind which another thread may have made the text.
-// False where it has another one already.
+// Replaces the descriptor's path, whose number is soon another file's, with `path` in the name by
+// which debuggers, dladdr and stack traces look for the file. Returns false if the name is no
+// longer a descriptor's path.
+//
+// The new text goes into the memory of the old one, which `loader_name` made long enough, so that a
+// concurrent reader stays inside it. The loops are written by hand: the thread sanitizer watches
+// strlen and its like wherever they are called from, and does not know the loader's lock, behind
+// which another thread may have made the text.
 __attribute__((no_sanitize("thread"))) bool set_shown_name(const link_map* map, const std::string& path) {
     if (map == nullptr) return false;
     volatile char* const name = map->l_name;
@@ -65,16 +71,17 @@ bool is_same(const struct stat& one, const struct stat& other) {
 CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)
     : m_path(std::move(path)), m_status(status), m_file(std::make_shared<const UniqueFd>(std::move(file))) {}
 
-// "" where no /proc shows this process.
+// Returns the name to load the file by, or an empty string where no /proc shows this process.
 std::string CheckedFile::loader_name(int fd, const struct stat& identity) const {
     const std::string mark = mark_in_path(identity);
     const std::string number = std::to_string(fd);
     const std::size_t room = m_path.size() < k_longest ? m_path.size() : 0;
-    // A /proc of another process namespace knows this process as self only.
+    // A /proc of another process namespace knows this process only as self.
     for (const bool is_self : {false, true}) {
         const std::string lead = k_proc + (is_self ? std::string("self") : std::to_string(getpid())) + "/fd";
         struct stat st;
-        // By its plain name, which is the same file's: the kernel takes a while for the other one.
+        // The plain name, which leads to the same file, is checked: the kernel is slow to resolve
+        // the long one.
         if (stat((lead + "/" + number).c_str(), &st) != 0 || !is_same(st, identity)) continue;
         const std::size_t length = lead.size() + mark.size() + number.size();
         std::string name;
@@ -95,7 +102,7 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, const NamedCo
         file = m_file;
     }
     struct stat st;
-    // A program may close descriptors that it does not know (a daemon does).
+    // A program may close descriptors that it does not know, as a daemon does.
     if (fstat(file->get(), &st) != 0 || !is_same(st, m_status)) {
         reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
         return nullptr;

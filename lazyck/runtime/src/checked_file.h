@@ -1,4 +1,5 @@
-// A file that was checked, kept open until it is loaded, so that what is loaded is what was checked.
+// A file that was checked and is kept open until it is loaded, so that the checked file is the one
+// that is loaded.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,17 +17,21 @@ namespace lazyck::rt {
 
 class CheckedFile {
  public:
-    // `path` is where `file` was found, `status` what it was when it was checked.
+    // `path` is where `file` was found; `status` is its status at the time of the check.
     CheckedFile(UniqueFd file, std::string path, const struct stat& status);
 
     std::uint64_t size() const { return static_cast<std::uint64_t>(m_status.st_size); }
 
-    // The loader's handle of this very file, whatever lies at its path by now; the descriptor is closed then. Null with
-    // the loader's reason. Several threads may call it: the file is mapped once. `moments` is theirs together, held for
-    // moments and never while the dynamic loader works; the caller's, since a handler of fork has to know it. `before`
-    // is told the name by which the loader will know the file, and answers with the loaded libraries in which what the
-    // file refers to is looked up first (see company.h). `named_copy`,
-    // if there is one, makes the copy that is loaded where the file's own name would not do for a GPU runtime that
+    // Loads this very file, whatever lies at its path by now, and closes the descriptor. Returns
+    // the loader's handle, or null with the loader's reason in `reason`. Several threads may call
+    // it; the file is mapped once.
+    //
+    // `moments` is a mutex that these threads share, held for moments and never while the dynamic
+    // loader works. It belongs to the caller, because a handler of fork has to know it. `before`
+    // gets the name by which the loader will know the file, and returns the loaded libraries in
+    // which the file's references are looked up first (see company.h). `named_copy`, if there is
+    // one, makes a copy to load instead, where a GPU runtime that opens the file behind a mapping
+    // could not open the file by its own name (see named_copies.h).
     // opens what a blob is mapped from (see named_copies.h).
     using Before = std::function<Strings(const std::string& name)>;
     using NamedCopy = std::function<UniqueFd(int fd)>;

@@ -1,7 +1,7 @@
-// The loader searches the needed libraries of what is opened, breadth first, for the references of each library that it
-// loads for it. So the library is loaded as what an empty one needs, after those that shall come first. The empty one
-// is a page in a memory file, which must stay loaded for as long as its company is: its list is what they are searched
-// by.
+// For the references of each library that it loads for an opened library, the loader searches the
+// libraries that the opened one needs, breadth first. So the library is loaded as a dependency of
+// an empty library, after those that shall come first. The empty one is a page in a memory file. It
+// must stay loaded as long as the libraries that it needs, because the loader searches by its list.
 #include "company.h"
 
 #include <dlfcn.h>
@@ -26,13 +26,13 @@ namespace {
 struct EmptyLibrary {
     Elf64_Ehdr header;
     Elf64_Phdr segments[3];
-    Elf64_Sym symbol;  // the one that every table begins with
+    Elf64_Sym symbol;  // the null symbol that every table begins with
     std::uint32_t hash[4];
 };
 
 void add(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }
 
-// An empty library that needs `names`.
+// Returns the file of an empty library that needs `names`.
 std::string empty_library(const Strings& names) {
     std::string strings(1, '\0');
     std::vector<Elf64_Dyn> dynamic;
@@ -63,7 +63,8 @@ std::string empty_library(const Strings& names) {
     header.e_ehsize = sizeof header;
     header.e_phentsize = sizeof image.segments[0];
     header.e_phnum = 3;
-    // Writable: the loader turns the section's addresses into absolute ones in place.
+    // The segment is writable because the loader turns the section's addresses into absolute ones
+    // in place.
     image.segments[0] = {PT_LOAD, PF_R | PF_W, 0, 0, 0, size, size, 0x10000};
     image.segments[1] = {PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, dynamic_size, dynamic_size, 8};
     image.segments[2] = {PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0, 0, 16};

@@ -27,18 +27,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t k_longest_error_line = 500;
 constexpr std::size_t k_longest_cost = 200;
-constexpr std::size_t k_longest_output = 16 << 20;  // the first error of a compiler stands before that
+constexpr std::size_t k_longest_output = 16 << 20;  // a compiler's first error stands before that
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What to make of a failure; see failure.h.
+// How a failure is to be treated; see failure.h.
 struct Verdict {
     bool is_final = false;
     int place_error = 0;
     bool is_of_memory = false;
 };
 
-// One compilation under way.
+// One compilation.
 class Compilation {
  public:
     Compilation(const CompileRequest& request, Cache& cache, const EntryKey& key)
@@ -50,7 +50,8 @@ class Compilation {
           m_log(cache.log_path(key)),
           m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
-        // Relative names, so that the command means the same in any directory in which it is repeated.
+        // The names are relative, so that the command works in any directory in which it is
+        // repeated.
         RecipeValues values;
         values.source = request.source;
         values.object = k_object;
@@ -64,7 +65,7 @@ class Compilation {
         m_plan = make_plan(request.recipe, values);
     }
 
-    // However it ends, it says so.
+    // Compiles, and announces the end, also of a failure.
     Made run() {
         try {
             return compile();
@@ -97,9 +98,10 @@ class Compilation {
         UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
         const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);
-        // A compiler whose end nobody saw may have been killed; one that succeeded would make the same again.
+        // A compiler whose end nobody saw may have been killed. One that succeeded would make the
+        // same file again.
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
-        // The key says what the sources were, and was looked at before.
+        // The key says what the sources were; they were checked before the compile.
         const std::string change = m_request.find_change();
         if (!change.empty()) {
             fail_here("the bundle was changed while it was compiled from: " + change,
@@ -151,13 +153,15 @@ class Compilation {
         return false;
     }
 
-    // Whether the command is one of `lazyck-unit` that asks for what is made of a text (units/src/asking.h).
+    // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
+    // (units/src/asking.h).
     bool asks(const Strings& argv) const {
         if (!m_request.find_text || !m_request.launcher.empty() || argv.size() < 2) return false;
         return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
     }
 
-    // Of what lazyck-unit has left of its own, and of what follows its work here.
+    // Returns the digest of the text that lazyck-unit left, and of the steps that follow here;
+    // zeros if it left none.
     Digest digest_of_text() const {
         std::string all = read_text(
             open_at(m_staging.fd(), m_plan.link.empty() ? "blob.so.text" : "blob.o.text", O_RDONLY).get(), 0, SIZE_MAX);
@@ -167,7 +171,7 @@ class Compilation {
         return hash(all);
     }
 
-    // Whether there may be another question.
+    // Answers one question of `lazyck-unit`. Returns whether another question may follow.
     bool answer(int asker) noexcept {
         char question[64];
         if (recv(asker, question, sizeof question, 0) <= 0) return false;
@@ -228,7 +232,8 @@ class Compilation {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
         const Outcome outcome = run(argv);
         const bool has_product = m_is_taken_over || is_file_in(m_staging.fd(), product);
-        // An unknown ending is judged by what it left; the checks before publishing look into it.
+        // An unknown ending is judged by the files that the command left; the checks before
+        // publishing look into them.
         if (outcome.ending == Ending::succeeded && has_product) {
             const UniqueFd cost = open_at(m_staging.fd(), (std::string(product) + ".cost").c_str(), O_RDONLY);
             if (cost) m_request.told_cost(read_text(cost.get(), 0, k_longest_cost));
@@ -243,7 +248,7 @@ class Compilation {
         }
         const std::string output = read_text(m_log_fd.get(), m_output_at, k_longest_output);
         const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
-        const int log_error = can_log ? 0 : errno;  // the compiler's own complaint is lost too
+        const int log_error = can_log ? 0 : errno;  // the compiler's own error message is lost then, too
         if (!outcome.has_started) {
             const bool is_launcher = !m_request.launcher.empty() && argv[0] == m_request.launcher[0];
             fail_here(reason + (is_launcher
@@ -253,7 +258,7 @@ class Compilation {
                                       "build`"),
                       "");
         }
-        // What it said until it was killed is not why.
+        // The output of a killed compiler does not say why it was killed.
         if (outcome.has_timed_out || outcome.signal != 0)
             fail_here(reason, "", judge(end_of(outcome, output), log_error));
         const std::string first = first_error(output);
@@ -270,14 +275,16 @@ class Compilation {
         return {false, said == 0 && is_full(m_staging.path()) ? ENOSPC : said};
     }
 
-    // An end that nobody saw counts as the compiler's own if it says what is wrong.
+    // An ending that nobody saw counts as the compiler's own failure if the output says what is
+    // wrong.
     static CommandEnd end_of(const Outcome& outcome, const std::string& output) {
         if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
         if (outcome.has_timed_out) return {};
         return {outcome.signal == 0, outcome.exit_status, outcome.signal, output};
     }
 
-    // The line by which a reader would know what is wrong; the driver's own complaint about its linker says nothing.
+    // Returns the line that tells a reader what is wrong. The driver's own complaint about its
+    // linker does not.
     static std::string first_error(const std::string& output) {
         std::string last = "the compiler said nothing";
         for (const std::string& line : split(output, "\n")) {
@@ -323,12 +330,12 @@ class Compilation {
     const CompileRequest& m_request;
     Cache& m_cache;
     const EntryKey& m_key;
-    EntryKey m_text;  // of what is compiled, where `lazyck-unit` has said
+    EntryKey m_text;  // of the text that is compiled, once `lazyck-unit` has told it
     bool m_is_taken_over = false;
     StagingDirectory m_staging;
     std::string m_entry, m_log;
     UniqueFd m_log_fd;
-    std::size_t m_output_at = 0;  // in the log, what the last command said
+    std::size_t m_output_at = 0;  // where the output of the last command begins in the log
     CompilePlan m_plan;
     Clock::time_point m_start = Clock::now();
     bool m_is_end_known = true;

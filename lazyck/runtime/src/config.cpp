@@ -37,7 +37,8 @@ bool read_switch(const char* variable) {
     fail_variable(variable, value, "must be 0 or 1");
 }
 
-// The cores that this process may use: a container or a batch job often has fewer than the machine.
+// Returns the number of cores that this process may use. A container or a batch job often has fewer
+// than the machine.
 unsigned usable_cores() {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -58,7 +59,7 @@ unsigned read_jobs() {
     return jobs;
 }
 
-// A number of seconds, such as 90 or 0.5.
+// Returns a number of seconds, such as 90 or 0.5.
 double read_seconds(const char* variable, double by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
@@ -69,13 +70,13 @@ double read_seconds(const char* variable, double by_default) {
     return *seconds;
 }
 
-// A size such as 4G or 512MB, in KiB.
+// Returns a size such as 4G or 512MB, in KiB.
 long read_size_kib(const char* variable, long by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
     const std::optional<double> bytes = size_in(value);
     if (!bytes) fail_variable(variable, value, "must be a size such as 4G or 512M, or 0");
-    return static_cast<long>(std::ceil(*bytes / 1024));  // 0 means something else than little
+    return static_cast<long>(std::ceil(*bytes / 1024));  // rounded up, because 0 has a meaning of its own
 }
 
 std::string read_name() {
@@ -91,7 +92,7 @@ std::string read_path(const char* variable) {
     return value.empty() ? value : absolute(value);
 }
 
-// The user's home as the system knows it, or "".
+// Returns the user's home directory as the system knows it, or an empty string.
 std::string home_of_account() {
     passwd entry;
     passwd* found = nullptr;
@@ -100,8 +101,8 @@ std::string home_of_account() {
     return error == 0 && found != nullptr ? entry.pw_dir : "";
 }
 
-// $XDG_CACHE_HOME, else ~/.cache. The system's name services are asked here, where no lock is held: they load
-// libraries.
+// Returns $XDG_CACHE_HOME, else ~/.cache, or an empty string. The system's name services, which
+// load libraries, are asked here because no lock is held.
 std::string read_caches(bool is_given) {
     const std::string xdg = environment("XDG_CACHE_HOME");
     if (!xdg.empty() && xdg[0] == '/') return xdg;
@@ -124,7 +125,7 @@ std::string cache_root(const std::string& text, const char* what) {
     }
     std::string root;
     for (const std::string& part : split(text, "/")) {
-        // Behind a link it would lead elsewhere than it looks.
+        // With '..' behind a link, the path would lead elsewhere than it looks.
         if (part == "..")
             fail(std::string("lazyck: ") + what + shell_quote(text) + ": '..' in the cache's path is refused" + remedy);
         if (part != ".") root += "/" + part;

@@ -1,4 +1,4 @@
-// What the environment says, read once and typed.
+// The settings from the environment, read once and typed.
 #pragma once
 
 #include <string>
@@ -12,52 +12,55 @@ namespace lazyck::rt {
 enum class ByKernelChoice { by_cost, always, never };
 
 struct Config {
-    std::string cache_dir;  // "": the default below the user's cache directory
-    std::string caches;     // that directory, where the user's caches are by default; "": no home is known
-    std::string root;       // "": the manifest's
-    std::string manifest;   // "": none
-    std::string name;       // "": the manifest's
+    std::string cache_dir;  // empty: the default below the user's cache directory
+    std::string caches;     // the user's cache directory; empty: no home is known
+    std::string root;       // empty: the manifest's
+    std::string manifest;   // empty: none
+    std::string name;       // empty: the manifest's
     bool is_jit_disabled = false;
     ByKernelChoice by_kernel = ByKernelChoice::by_cost;
-    bool has_preambles = true;       // precompiled ones are made and taken
-    bool has_text_keys = true;       // entries are found by the text that they were made of, too
-    bool has_all_text_keys = false;  // also where making the text costs more than it saves, mostly
+    bool has_preambles = true;       // precompiled preambles are made and used
+    bool has_text_keys = true;       // entries are also found by the text that they were made of
+    bool has_all_text_keys = false;  // also where making the text usually costs more than it saves
     Strings archs;                   // empty: ask the GPU
-    unsigned jobs = 1;               // compilers at a time
-    bool has_remote = false;         // whether there are remote caches; which, their helper reads
+    unsigned jobs = 1;               // number of compilers at a time
+    bool has_remote = false;         // there are remote caches; their helper reads which
     std::string remote_helper;       // a path, or a name to look for in PATH
     Strings launcher;                // words that go in front of a compiler's command
     std::string salt;                // the user's own part of the key
-    double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by what compiles took
+    double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by earlier compiles
     double compile_timeout = 3600;   // seconds; 0: none
     Strings cache_path;              // caches to look in after the user's own
-    std::string record;              // profile to append to; "": none
-    std::string prefetch;            // profile to make ready; "": none
-    std::string speculate;           // profile to learn from what follows what; "": none
-    std::string trace;               // file for trace events; "": none
-    long mem_per_job_kib = -1;       // of one compile; negative: by what compiles took; 0: memory is not looked at
+    std::string record;              // profile to append to; empty: none
+    std::string prefetch;            // profile to make ready; empty: none
+    std::string speculate;           // profile that tells which blobs follow which; empty: none
+    std::string trace;               // file for trace events; empty: none
+    long mem_per_job_kib = -1;       // of one compile; negative: by earlier compiles; 0: memory is not checked
     // Size that the user's own cache is trimmed to; 0: never.
     long cache_max_kib = LAZYCK_DEFAULT_CACHE_MAX_KIB;
 };
 
-// Warns of variables that lazyck does not have, and of what was not read of the user's file.
+// Warns of variables that lazyck does not have, and of the parts of the user's file that were not
+// read.
 void warn_of_environment();
 
-// Throws CompileError that names the variable which makes no sense. An empty variable counts as not set.
+// Reads the settings. An empty variable counts as not set. Throws CompileError that names the first
+// variable with a value that makes no sense.
 Config read_config();
 
-// Whether a failure should end the process (LAZYCK_ON_ERROR=abort). A bad value reads as no.
+// Returns whether a failure should end the process (LAZYCK_ON_ERROR=abort). A bad value counts as
+// no.
 bool aborts_on_error();
 
-// Archs in `text` (separated by ; , or blanks) in one spelling: "gfx942:xnack-" is gfx942, "sm_90" and "9.0" are 90.
-// Throws CompileError that names `variable`.
+// Returns the archs in `text` (separated by ; , or blanks) in one spelling: "gfx942:xnack-" is
+// gfx942, "sm_90" and "9.0" are 90. Throws CompileError that names `variable`.
 Strings parse_archs(const std::string& text, const char* variable);
 
-// `text` as a cache's root: absolute, no link hidden by a trailing '/' or '.'. Throws CompileError, which begins with
-// `what`, where it is relative or has '..'.
+// Returns `text` as a cache's root: absolute, without a trailing '/' or '.' that would hide a link.
+// If `text` is relative or has '..', throws CompileError whose message begins with `what`.
 std::string cache_root(const std::string& text, const char* what);
 
-// The cache of `name` by default: below `caches`, as Config has it. Throws CompileError.
+// Returns the default cache of `name`, below `caches` (see Config). Throws CompileError.
 std::string default_cache_dir(const std::string& caches, const std::string& name);
 
 }  // namespace lazyck::rt

@@ -1,5 +1,6 @@
-// The list is <root>/<library>/contents, written by lazyck/postbuild/bundle.py: "lazyck contents 1" NUL, then for each
-// file its SHA-256 in hexadecimal, a blank, its path below <root>, NUL. Another version is no list.
+// The list is <root>/<library>/contents, written by lazyck/postbuild/bundle.py: "lazyck contents 1"
+// NUL, then for each file its SHA-256 in hexadecimal, a blank, its path below <root>, NUL. A list
+// of another version is not read.
 #include "contents.h"
 
 #include <string_view>
@@ -57,7 +58,8 @@ std::string Contents::look(const std::string& root, const ManifestView& manifest
         const std::string fault = fault_of(root + "/" + place, records[i].substr(0, k_sha256_digits), is_again);
         if (!fault.empty()) return fault;
     }
-    // A header of the right name in the right directory is read in the place of one that lies further on.
+    // A compiler may read a header that was added in one directory instead of the header of that
+    // name in a later one.
     const std::string tree = std::string(manifest.library()) + "/tree";
     std::string foreign;
     for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {

@@ -1,4 +1,5 @@
-// Whether a bundle has what the library's build put into it, and nothing else: a blob's key says so.
+// Checks that a bundle has what the library's build put into it, and nothing else, as a blob's key
+// says.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,16 +14,18 @@ namespace lazyck::rt {
 
 class Contents {
  public:
-    // Whether the list of the bundle at `root` is that of the library of `manifest`, which has its digest.
+    // Returns whether the bundle at `root` has the list whose digest is in `manifest`.
     static bool is_own_list(const std::string& root, const ManifestView& manifest);
 
-    // What keeps the bundle at `root` from being compiled from, or "": another list than the library's, a file that
-    // `blob` may read and that is not as it was, or that a privileged process must not read since others can write it,
-    // or one more file. A library whose manifest has no digest of the list has a bundle that was laid out by hand:
-    // taken as it is, but for what a list there says.
+    // Returns what prevents compiling from the bundle at `root`, or an empty string. That is a list
+    // which is not the library's, a changed or missing file that `blob` may read, a file that the
+    // list does not have, or, in a privileged process, a file that others can write. A library
+    // whose manifest has no digest of a list has a bundle that was laid out by hand; then only what
+    // a list there says is checked.
     std::string find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob);
 
-    // What of that changed since, or "": also a file that was changed and changed back.
+    // Returns what changed since find_fault, or an empty string. A file that was changed and
+    // changed back counts, too.
     std::string find_change(const std::string& root, const ManifestView& manifest, const BlobRow& blob);
 
  private:
@@ -30,7 +33,7 @@ class Contents {
     std::string fault_of(const std::string& path, const std::string& digest, bool is_again);
 
     std::mutex m_mutex;
-    std::map<std::string, struct stat> m_good;  // read before, and as they were then
+    std::map<std::string, struct stat> m_good;  // by path, with the status when they were read
 };
 
 }  // namespace lazyck::rt

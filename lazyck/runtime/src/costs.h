@@ -1,9 +1,11 @@
-// What compiles took before: the guess for the next one. One line per compile, in a file of the library's.
+// Records what compiles took, and guesses what the next one will take. Each library has a file,
+// with one line for each compile.
 //
-// line: "<seconds> <peak KiB> [!]<blob> <archs>\n", appended in one write, names as safe_name gives them; the newest
-// line of a blob and its archs counts, else of the blob for others. '!': it was killed, for want of memory as it seems:
-// the peak is a guess for the next try. Lines that do not parse are passed over. Files are read from the end, 64 KiB at
-// most; what `lazyck prebuild build --write-costs` has put beside a bundle, 4 MiB.
+// line: "<seconds> <peak KiB> [!]<blob> <archs>\n", appended in one write, with names in the form
+// of safe_name. The newest line of a blob and its archs counts, else its newest line for other
+// archs. '!' marks a compile that was killed, probably for want of memory; its peak is a guess for
+// the next try. Lines that do not parse are ignored. Only the last 64 KiB of a file are read, or
+// the last 4 MiB of the file that `lazyck prebuild build --write-costs` put beside a bundle.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +20,24 @@ struct Cost {
 };
 
 struct Guess {
-    Cost blob;     // of this very blob, for these archs if they are known
-    Cost largest;  // of each the largest among the library's latest compiles
+    Cost blob;     // of this very blob, for these archs if known
+    Cost largest;  // the largest figures among the library's latest compiles
 };
 
-// The last 64 KiB, or so many bytes, of a file of ours; "" where there is none.
+// Returns the last `most` bytes of a file of ours, or an empty string if there is none.
 std::string tail_of(const std::string& path, std::size_t most = 64 * 1024);
 
 class Costs {
  public:
-    // `path` is the library's file, the names are as they stand in it.
+    // `path` is the library's file; the names are as they are written there.
     Costs(std::string path, std::string blob, std::string archs)
         : m_path(std::move(path)), m_blob(std::move(blob)), m_archs(std::move(archs)) {}
 
     Guess guess() const;
-    // The same by what came with a bundle, in the file `path`, where this cache knows nothing of the blob or library.
+    // Guesses also by the file `path` that came with a bundle, where this cache has no figures of
+    // the blob or library.
     Guess guess(const std::string& path) const;
-    // A record that cannot be kept is no error.
+    // Appends a line. A failure to write it is no error.
     void add(const Cost& cost, bool was_killed = false) const;
 
  private:

@@ -1,8 +1,8 @@
-// Functions of the C++ library that other libraries export copies of: those that are younger than the C++ library of
-// the distributions which wheels must run on, so that wheels' libraries hold them themselves (torch's do). Under
-// --as-needed a linker takes such a library for needed if it comes before the C++ library and a lazy library's runtime
-// leaves the name undefined. So the runtime has them, too, under names of its own: lazyck/runtime/hide.py renames these
-// definitions and all uses.
+// Defines functions of the C++ library that other libraries export copies of. They are younger than
+// the C++ library of the distributions that wheels must run on, so wheels' libraries hold them
+// themselves (torch's do). Under --as-needed, a linker would count such a library as needed if it
+// comes before the C++ library and a lazy library's runtime leaves the name undefined. So the
+// runtime has definitions of its own: lazyck/runtime/hide.py renames these and all their uses.
 #include <new>
 
 #ifdef __GLIBCXX__

@@ -1,6 +1,6 @@
-// gdb reads the names of all objects again when one is unloaded. So this loads an object that is unloaded at once,
-// before gdb hears of it: it needs a library that there cannot be. It is a file in memory, so that no other can be
-// taken for it.
+// gdb reads the names of all objects again when one is unloaded. So this loads an object that is
+// unloaded at once, before gdb hears of it, because it needs a library that cannot exist. The
+// object is a file in memory, so that no other file can be taken for it.
 #include "debugger.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ struct LoadedImage {
     char strings[sizeof k_strings];
 };
 
-// Of this process's own machine and class.
+// Returns an object of this process's own machine and class.
 LoadedImage make_image() {
     LoadedImage image = {};
     std::memcpy(image.header.e_ident, ELFMAG, SELFMAG);
@@ -79,13 +79,13 @@ LoadedImage make_image() {
 }  // namespace
 
 bool is_traced() {
-    // Reading the status costs as much as loading an entry does, so it is done once a second.
-    static std::atomic<std::time_t> asked{0};  // made at compile time, without a guard
+    // Reading the status costs as much as loading an entry, so it is done at most once a second.
+    static std::atomic<std::time_t> asked{0};  // constant-initialized, so that it has no guard
     static std::atomic<bool> answer{false};
     timespec now = {};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     if (asked.exchange(now.tv_sec + 1) == now.tv_sec + 1) return answer;
-    char text[1024];  // the line is among the first
+    char text[1024];  // the line is one of the first
     const UniqueFd status(open("/proc/self/status", O_RDONLY | O_CLOEXEC));
     const ssize_t size = status ? read(status.get(), text, sizeof text) : 0;
     const std::string_view said(text, size > 0 ? static_cast<std::size_t>(size) : 0);

@@ -30,7 +30,7 @@ Directory Directory::open(const std::string& path) {
     if (!fd) {
         const int error = errno;
         struct stat st;
-        if (lstat(path.c_str(), &st) == 0) check_trusted(path, st);  // a link or a file: this says so
+        if (lstat(path.c_str(), &st) == 0) check_trusted(path, st);  // throws if it is a link or a file
         fail_system("cannot open the cache directory '" + path + "'", error);
     }
     check(fd, path);

@@ -1,5 +1,6 @@
-// An open directory that only the user or root can write: what is listed, opened and removed in it is reached by its
-// descriptor, so that no link and no exchange of a directory on the way to it leads elsewhere.
+// An open directory that only the user or root can write. What is listed, opened and removed in it
+// is reached by its descriptor, so that no link and no exchanged directory on the way leads
+// elsewhere.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,25 +15,27 @@
 
 namespace lazyck::rt {
 
-// What is told of a directory that is refused, with the reason.
+// Gets the path of a directory that is refused, and the reason.
 using Refused = std::function<void(const std::string& path, const std::string& reason)>;
 
-// Says that the directory is passed over, and why, once in this process.
+// Says, once in this process, that the directory is ignored, and why.
 void pass_over(const std::string& path, const std::string& reason);
 
 class Directory {
  public:
-    // Opens `path`, whose last name may be no link. Throws CompileError when it is missing, unreadable or refused.
+    // Opens `path`, whose last name must not be a link. Throws CompileError if it is missing,
+    // unreadable or refused.
     static Directory open(const std::string& path);
 
-    // Opens the directory `name` in this one; nullopt when nothing, or a plain file, has that name. One that is refused
-    // or cannot be read is told to `refused`, and is nullopt too.
+    // Opens the directory `name` in this one. Returns nullopt if `name` does not exist or is a
+    // plain file. If it is refused or cannot be read, calls `refused` and returns nullopt.
     std::optional<Directory> find(const std::string& name, const Refused& refused = pass_over) const;
 
-    // All names in it but "." and "..", in no order.
+    // Returns all names in it but "." and "..", in no particular order.
     Strings names() const;
 
-    // The status of `name`, of a link itself; nullopt when there is none.
+    // Returns the status of `name` (for a link, that of the link itself), or nullopt if it does not
+    // exist.
     std::optional<struct stat> status_of(const std::string& name) const;
 
     // Unlinks the file `name`. Returns 0 or an errno value.

@@ -83,7 +83,7 @@ bool ElfView::is_header_state(std::uint64_t index) const {
     if (!row || row->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(row->st_other) != STV_DEFAULT) return false;
     const unsigned binding = ELF64_ST_BIND(row->st_info), type = ELF64_ST_TYPE(row->st_info);
     if ((binding != STB_WEAK && binding != STB_GNU_UNIQUE) || (type != STT_OBJECT && type != STT_TLS)) return false;
-    // Vtables and type information are in every file that needs them, and none of them changes.
+    // Vtables and type information are in every file that needs them, and never change.
     const auto lead = read<std::array<char, 5>>(m_strings + row->st_name);
     return !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
 }
@@ -96,8 +96,8 @@ bool ElfView::has_header_state() const {
         }
         return false;
     }
-    // The table holds what the file defines, from the first symbol on: to the end of the last chain, of which there is
-    // one for each symbol.
+    // The table covers the symbols that the file defines, from `first` to the end of the last
+    // chain. The chain array has one word for each of these symbols.
     const auto buckets = read<std::uint32_t>(m_gnu_hash), first = read<std::uint32_t>(m_gnu_hash + 4);
     const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
     if (!buckets || !first || !filter_words) return false;
@@ -118,7 +118,8 @@ bool ElfView::has_header_state() const {
     return false;
 }
 
-// header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[]; chain:u32[] (bit 0 set: last)
+// header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];
+// chain:u32[] (bit 0 set: last)
 std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) const {
     std::uint32_t h = 5381;
     for (const char c : name) h = h * 33 + static_cast<unsigned char>(c);
@@ -140,14 +141,16 @@ std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) co
     }
 }
 
-// The table has a chain for each symbol. What it says is believed as far as the file goes.
+// Returns the number of symbols, which is the number of chains in the table, but no more than the
+// file has room for.
 std::uint64_t ElfView::sysv_symbols() const {
     const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
     if (!count || m_symbols > m_size) return 0;
     return std::min<std::uint64_t>(*count, (m_size - m_symbols) / sizeof(Elf64_Sym));
 }
 
-// header: buckets, chains; bucket:u32[]; chain:u32[], symbol 0 ends a chain. All symbols are walked: it is rare.
+// header: buckets, chains; bucket:u32[]; chain:u32[], symbol 0 ends a chain. All symbols are
+// walked, since such files are rare.
 std::optional<DynamicSymbol> ElfView::find_by_sysv_hash(std::string_view name) const {
     for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
         if (const auto found = symbol(i, name)) return found;
@@ -159,7 +162,7 @@ std::optional<std::pair<std::size_t, std::size_t>> ElfView::section(std::string_
     const auto header = m_problem.empty() ? read<Elf64_Ehdr>(0) : std::nullopt;
     if (!header || header->e_shoff == 0) return std::nullopt;
     const auto row = [&](std::uint64_t i) { return read<Elf64_Shdr>(header->e_shoff + i * sizeof(Elf64_Shdr)); };
-    // More than 65,279 sections: the true counts stand in section 0.
+    // With more than 65,279 sections, section 0 has the true counts.
     const auto zero = row(0);
     if (!zero) return std::nullopt;
     const std::uint64_t count = header->e_shnum != 0 ? header->e_shnum : zero->sh_size;

@@ -1,4 +1,4 @@
-// Reads an ELF file of any machine: the dynamic symbols of an entry, a section of a library. Trusts nothing in it.
+// Reads the dynamic symbols or a section of an ELF file of any machine. Trusts nothing in the file.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,21 @@ struct DynamicSymbol {
 
 class ElfView {
  public:
-    // `problem()` is not empty when this is no 64-bit little-endian ELF file.
+    // `problem()` is not empty if this is no 64-bit little-endian ELF file.
     ElfView(const unsigned char* data, std::size_t size);
 
     const std::string& problem() const { return m_problem; }
     std::uint16_t machine() const { return m_machine; }
 
-    // A function that the file defines and exports.
+    // Finds a function that the file defines and exports.
     std::optional<DynamicSymbol> find_function(std::string_view name) const;
 
-    // Whether the file exports variables of which other libraries may have a definition too (inline variables, statics
-    // of templates and of inline functions), so that only one of them may be used.
+    // Returns whether the file exports variables that other libraries may define, too (inline
+    // variables, statics of templates and of inline functions), so that only one of the definitions
+    // may be used.
     bool has_header_state() const;
 
-    // Contents of the named section: offset and size.
+    // Returns the offset and the size of the contents of the named section.
     std::optional<std::pair<std::size_t, std::size_t>> section(std::string_view name) const;
 
  private:
@@ -56,7 +57,7 @@ class ElfView {
     std::string m_problem;
     std::uint16_t m_machine = 0;
     std::vector<Segment> m_segments;
-    std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets, 0: none
+    std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets; 0: none
 };
 
 }  // namespace lazyck::rt

@@ -1,13 +1,16 @@
 // trailer (64 bytes, little endian, behind the ELF image, where the loader never looks):
 //     "LAZYCKEN" version:u32 reserved:u32 image_size:u64 digest:u64[2] key:u64[2] text:u64
-// `digest` covers the image, `key` is EntryKey::id(); `text` is the lower half of the id of the text's key that the
-// entry was made of, or 0. History: version 1, the first; `text` was reserved.
+// `digest` covers the image; `key` is EntryKey::id(). `text` is the lower half of the id of the key
+// of the text that the entry was made of, or 0. History: version 1 is the first; `text` was
+// reserved.
 //
-// Reading a megabyte costs several times what loading it does, so an entry that was found whole is not read again until
-// it is touched. Beside it lies "<entry>.seen", for one of another cache "<own root>/.seen/<hash of its path>":
-//     digest:u64[2] (value:u64 is_ifunc:u64)[symbols]
-// with what was read from it, under a digest that also covers the file's identity: device, inode, size and change time,
-// which the kernel sets on every write and no program can set. Anything unexpected there means: read the entry.
+// Reading a megabyte costs several times as much as loading it, so an entry that was found whole is
+// not read again until it is touched. A note beside it keeps what was read from it: "<entry>.seen",
+// or for an entry of another cache "<own root>/.seen/<hash of its path>":
+//     digest:u64[2] (value:u64 is_ifunc:u64)[symbols] has_header_state:u64
+// The digest also covers the file's identity: device, inode, size and change time. The kernel sets
+// the change time on every write, and no program can set it. If anything in the note is unexpected,
+// the entry is read.
 #include "entry.h"
 
 #include <fcntl.h>
@@ -42,8 +45,8 @@ struct Trailer {
 };
 static_assert(sizeof(Trailer) == 64, "the trailer is a file format");
 
-constexpr std::time_t k_settled = 2;  // seconds; a change time has a coarse clock
-// How exactly the time of the last use is kept, in seconds: a hit should not write.
+constexpr std::time_t k_settled = 2;  // seconds; the clock of change times is coarse
+// How exactly the time of the last use is kept, in seconds: most hits should not write.
 constexpr std::time_t k_use_interval = 6 * 3600;
 
 template <typename T>
@@ -51,7 +54,7 @@ void append(std::string& out, const T& value) {
     out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// The contents of "<entry>.seen" for this very file.
+// Returns the contents of the note for this very file.
 std::string seen_text(const struct stat& st, const Digest& key, const Strings& symbols, const std::string& rows) {
     std::string all;
     for (const std::uint64_t part : {std::uint64_t{st.st_dev}, std::uint64_t{st.st_ino}, key.low, key.high}) {
@@ -68,13 +71,14 @@ std::string seen_text(const struct stat& st, const Digest& key, const Strings& s
     return text + rows;
 }
 
-// Where a note is: in an open directory, or AT_FDCWD and a path; "": nowhere.
+// Where a note is: a name in an open directory, or AT_FDCWD and a path. An empty name means that
+// there is none.
 struct Note {
     int directory;
     std::string name;
 };
 
-// The contents of a note if they are `size` bytes, else "".
+// Returns the contents of a note if they are `size` bytes, else an empty string.
 std::string read_seen(const Note& note, std::size_t size) {
     const UniqueFd fd = note.name.empty() ? UniqueFd() : open_at(note.directory, note.name, O_RDONLY | O_NONBLOCK);
     struct stat st;
@@ -91,7 +95,8 @@ std::string read_seen(const Note& note, std::size_t size) {
     return text;
 }
 
-// Fills `entry` with what an earlier look found in the file of status `st`, if there was one.
+// Fills `entry` with what an earlier check found in the file of status `st`. Returns false if there
+// was none.
 bool recall(const Note& note, const struct stat& st, const Digest& key, const Strings& symbols, Entry& entry) {
     const std::string text = read_seen(note, sizeof(Digest) + (symbols.size() * 2 + 1) * sizeof(std::uint64_t));
     if (text.empty()) return false;
@@ -120,7 +125,7 @@ void remember(const Note& note, const Entry& entry, const MappedFile& file, cons
     UniqueFd fd = open_at(note.directory, note.name, flags);
     if (!fd && errno == ENOENT && mkdirat(note.directory, directory_of(note.name).c_str(), 0700) == 0)
         fd = open_at(note.directory, note.name, flags);
-    // In a read-only cache every process reads all.
+    // In a read-only cache, every process reads all of the entry.
     if (fd) write_all(fd.get(), seen_text(file.status(), key, symbols, rows));
 }
 
@@ -129,7 +134,8 @@ std::string problem_of(const ElfView& elf, std::uint16_t machine) {
     return "it is for " + machine_name(elf.machine()) + ", the library for " + machine_name(machine);
 }
 
-// What is wrong with the file as such, or ""; else `trailer` is its own.
+// Returns what is wrong with the file itself, or an empty string. Then `trailer` is the file's
+// trailer.
 std::string check_whole(const MappedFile& file, Trailer& trailer) {
     if (file.size() < sizeof(Trailer)) return "cut short";
     const std::size_t image_size = file.size() - sizeof trailer;
@@ -141,7 +147,7 @@ std::string check_whole(const MappedFile& file, Trailer& trailer) {
     return "";
 }
 
-// What is wrong with the file as an entry for `key`, or "".
+// Returns what is wrong with the file as an entry for `key`, or an empty string.
 std::string check(const MappedFile& file, const EntryKey& key) {
     Trailer trailer;
     const std::string problem = check_whole(file, trailer);
@@ -152,7 +158,7 @@ std::string check(const MappedFile& file, const EntryKey& key) {
     return problem_of(ElfView(file.data(), trailer.image_size), key.machine);
 }
 
-// In the order of `symbols`.
+// Returns the functions in the order of `symbols`. Throws CompileError if one is missing.
 std::vector<DynamicSymbol> functions_of(const ElfView& elf, const std::string& path, const Strings& symbols) {
     std::vector<DynamicSymbol> functions;
     for (const std::string& name : symbols) {
@@ -202,7 +208,7 @@ EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symb
     if (directory) fd = open_at(directory.get(), name, O_RDONLY | O_NONBLOCK);
     const int error = fd ? 0 : errno;
     if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
-    // That this process can open no more says nothing about the entry.
+    // A lack of descriptors or memory in this process says nothing about the entry.
     if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
     if (fd) {
         const Note note = cache.is_tier() ? Note{AT_FDCWD, cache.note_path(key)} : Note{directory.get(), name + k_seen};
@@ -230,7 +236,7 @@ std::string find_damage(const Directory& directory, const std::string& name) {
 
 namespace {
 
-// Which of `symbols` the library lacks, in words, or "".
+// Returns a sentence about one of `symbols` that the library lacks, or an empty string.
 std::string find_missing(const ElfView& elf, const Strings& symbols) {
     for (const std::string& name : symbols) {
         if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
@@ -270,11 +276,12 @@ void seal_entry(int fd, const Digest& key, const Digest& text) {
         trailer.key_high = key.high;
         trailer.text = text.low;
     }
-    // A linker makes what the umask allows; an entry that others can write is not loaded.
+    // A linker makes what the umask allows, but an entry that others can write is not loaded.
     struct stat st;
     const bool is_ours = fstat(fd, &st) == 0 && fchmod(fd, st.st_mode & 0755) == 0;
     const bool is_written = is_ours && write_all(fd, {reinterpret_cast<const char*>(&trailer), sizeof trailer});
-    // On disk before it has a name: else a power cut could leave an entry with a name and without contents.
+    // The file must be on disk before it has a name. Else a power cut could leave an entry with a
+    // name and no contents.
     if (!is_written || fsync(fd) != 0) fail_system("cannot write what was compiled", errno);
 }
 

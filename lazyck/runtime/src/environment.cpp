@@ -26,7 +26,7 @@ Strings read_environment() {
 Lasting<Strings> g_environment;
 Lasting<UserFile> g_user_file;
 
-// Whether the process's environment has `variable`, and what it says.
+// Returns whether the process's environment has `variable`, and sets `value` if so.
 bool find_in_environment(const char* variable, std::string& value) {
     const std::size_t length = std::strlen(variable);
     for (const std::string& each : whole_environment()) {
@@ -85,7 +85,7 @@ std::string rank_number() {
     for (const char* variable : {"RANK", "LOCAL_RANK"}) {
         const std::string value = environment(variable);
         const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-        // Without the zeros that JSON forbids before a number.
+        // Leading zeros are dropped, because JSON forbids them in a number.
         if (is_number && value.size() < 10)
             return value.substr(std::min(value.find_first_not_of('0'), value.size() - 1));
     }

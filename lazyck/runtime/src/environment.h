@@ -1,6 +1,7 @@
-// The process's environment as it was at the first use, and the user's file of settings behind it: the only file that
-// reads them. A later setenv in another thread may free what getenv has just found, so nothing reads it again; a child
-// made by fork, which may get a rank of its own, reads it anew at its first use.
+// Keeps the process's environment as it was at the first use, and the user's file of settings
+// behind it. No other file reads them. A later setenv in another thread may free what getenv has
+// just found, so nothing reads the environment again. A child made by fork, which may get a rank of
+// its own, reads it anew at its first use.
 #pragma once
 
 #include <string>
@@ -9,33 +10,38 @@
 
 namespace lazyck::rt {
 
-// Whether this process has more rights than whoever started it (setuid, setgid, file capabilities).
+// Returns whether this process has more rights than whoever started it (setuid, setgid, file
+// capabilities).
 bool is_privileged();
 
-// The value of `variable`, or "". One of lazyck's that is not in the environment has the value that the user's file
-// gives it. Always "" in a privileged process: whoever starts a setuid program is not to say what it loads, compiles,
-// or where.
+// Returns the value of `variable`, or an empty string. A variable of lazyck's that is not in the
+// environment has the value that the user's file gives it. The result is always empty in a
+// privileged process: whoever starts a setuid program must not decide what it loads, what it
+// compiles, or where.
 std::string environment(const char* variable);
 
-// Where the value of `variable` comes from, as the beginning of a message: "environment variable ", or the user's file.
+// Returns where the value of `variable` comes from, as the beginning of a message: "environment
+// variable ", or the user's file.
 std::string origin_of(const char* variable);
 
-// What is to be told about lazyck's variables: unknown ones, and what of the user's file was not read.
+// Returns what the user should know about lazyck's variables: unknown ones, and parts of the user's
+// file that were not read.
 Strings environment_problems();
 
-// All of it, NAME=value each. Empty in a privileged process.
+// Returns the whole environment, as NAME=value. It is empty in a privileged process.
 const Strings& whole_environment();
 
-// Of `path`, a PATH, what may name programs: its absolute directories, or the system's own if none is. What lies in a
-// working directory may be anybody's.
+// Returns the directories of `path`, a PATH, in which to look for programs: the absolute ones, or
+// the system's own if there are none. Relative ones are left out, because anybody may have put
+// files into a working directory.
 std::string search_path(const std::string& path);
 
-// "3" in a distributed job (RANK, else LOCAL_RANK), else "".
+// Returns the rank in a distributed job (RANK, else LOCAL_RANK), such as "3", or an empty string.
 std::string rank_number();
-// "rank 3", or "".
+// Returns the rank in words, such as "rank 3", or an empty string.
 std::string rank_name();
 
-// Handler of fork.
+// Must be called in the child after a fork.
 void forget_environment_in_child();
 
 }  // namespace lazyck::rt

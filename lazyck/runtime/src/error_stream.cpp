@@ -1,8 +1,11 @@
-// What is told apart: a descriptor that comes through an exec, as standard error does, cannot be one that closes at an
-// exec; a terminal, a pipe or a log that is appended to is not what a program opens for its data; and a file that was
-// descriptor 2 when the library was loaded is what the program was started with. That is looked at by a constructor,
-// the only code of the runtime that runs at load (one system call): at the first line it is too late, since `2>file`
-// and a file that the program opened in its place look the same.
+// Decides whether descriptor 2 is the standard error stream. A descriptor that comes through an
+// exec, as standard error does, cannot be one that closes at an exec. A terminal, a pipe or a log
+// that is appended to is not what a program opens for its data. A file that was descriptor 2 when
+// the library was loaded is what the program was started with.
+//
+// The last check needs a constructor, the only code of the runtime that runs at load (one system
+// call). The first line is too late for it, since `2>file` and a file that the program opened in
+// its place look alike.
 #include "error_stream.h"
 
 #include <fcntl.h>
@@ -36,10 +39,10 @@ bool are_same(const Identity& a, const Identity& b) {
 
 Identity g_at_load;
 
-// Before the constructors of the program, which may open files.
+// Runs before the constructors of the program, which may open files.
 __attribute__((constructor(101))) void note_error_stream() { g_at_load = identity_of(k_number); }
 
-// Connections of a program's own; that to a log service is a local one.
+// Tells a connection to a log service, which is local, from connections of the program's own.
 bool is_local(int socket) {
     sockaddr address = {};
     socklen_t size = sizeof address;

@@ -1,10 +1,9 @@
-// history (<cache>/.history/<host>, one for each host since appends of two hosts can mix on a network file system): a
-// JSON object a line, appended whole:
-//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ..., "tid": ..., "host":
-//     ...,
-//      "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
-// Members that say nothing are left out. Compiles and waits are written at once, loads together: they must cost next to
-// nothing. A file that has grown large is moved to "<host>.1".
+// The history is <cache>/.history/<host>, one file for each host, since appends of two hosts can
+// mix on a network file system. It has one JSON object on each line, appended in one write:
+//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ...,
+//      "tid": ..., "host": ..., "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
+// Members without a value are left out. Compiles and waits are written at once, loads together,
+// because a load must cost next to nothing. A file that has grown large is moved to "<host>.1".
 #include "events.h"
 
 #include <fcntl.h>
@@ -33,7 +32,7 @@ namespace {
 constexpr std::size_t k_most_pending = 64;
 constexpr off_t k_largest_history = 8 << 20;
 constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
-constexpr unsigned k_depth_of_history = 2;                            // directories from the root on, with it
+constexpr unsigned k_depth_of_history = 2;                            // including the root
 
 std::int64_t steady_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -66,12 +65,12 @@ void append_history(const std::string& path, const std::string& lines) {
         const std::string name = file_name_of(path);
         const UniqueFd fd = open_own_at(directory.get(), name, O_WRONLY | O_CREAT | O_APPEND);
         struct stat st;
-        if (!fd || fstat(fd.get(), &st) != 0) return;  // a history that cannot be kept is no error
+        if (!fd || fstat(fd.get(), &st) != 0) return;  // a failure to keep a history is no error
         write_all(fd.get(), lines);
         if (st.st_size <= k_largest_history) return;
         renameat(directory.get(), name.c_str(), directory.get(), (name + ".1").c_str());
     } catch (const CompileError&) {
-        // a directory that others could write: what needs it more says so
+        // Others could write to the directory; whoever needs it more says so.
     }
 }
 

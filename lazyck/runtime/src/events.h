@@ -1,5 +1,5 @@
-// What happens to blobs (compiled, waited for, loaded), told to whoever wants to know: the cache's history, a trace
-// file (LAZYCK_TRACE), the ranges of a GPU profiler, the program's own listener.
+// Reports what happens to blobs (compiled, waited for, loaded) to the cache's history, a trace file
+// (LAZYCK_TRACE), the ranges of a GPU profiler, and the program's own listener.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,38 @@ struct Event {
     const char* kind = "";  // "compile", "wait" or "load"
     std::string library, blob, arch;
     double start = 0;    // seconds since 1970
-    double seconds = 0;  // that it took
+    double seconds = 0;  // duration
     bool has_failed = false;
-    std::string what;        // of a failure why, of a wait for what, of a load from where
+    std::string what;        // a failure's reason, what was waited for, or where a load came from
     long peak_kib = 0;       // of a compile: its largest process; 0: unknown
     std::uint64_t size = 0;  // bytes of the entry; 0: unknown
 };
 
 class Events {
  public:
-    // Hears of each event as it ends, and of compiles also as they begin (`seconds` 0), in order and some time later,
-    // on a thread of its own. Must not throw.
+    // Gets each event when it has ended, and a compile also when it begins (then `seconds` is 0).
+    // It is called in order, some time later, on a thread of its own. Must not throw.
     using Callback = std::function<void(bool has_ended, const Event&)>;
 
     explicit Events(std::string trace) : m_trace(std::move(trace)) {}
 
-    // Replaces the one there was, which is told before this returns of all that happened until now; empty: none. Throws
-    // CompileError where that takes it too long, or there is no thread for the new one.
+    // Replaces the listener. An empty function means that there is none. Before this returns, the
+    // earlier listener gets all events that have happened so far. Throws CompileError if that takes
+    // it too long, or if no thread can be started for the new one.
     void set_listener(Callback listener);
-    // To be called while no lock is held, before events.
+    // Must be called while no lock is held, before events are reported.
     void prepare() { m_listener.ensure_thread(); }
-    // Tells the listener of an event that takes long.
+    // Reports the beginning of an event that takes long to the listener.
     void begin(const Event& event);
-    // Tells all of an event that is over. `history` is the file that keeps it (see events.cpp); "": there is none.
+    // Reports an event that is over to everyone. `history` is the file that keeps it (see
+    // events.cpp), or an empty string if there is none.
     void tell(const Event& event, const std::string& history);
-    // Writes what has not been written yet.
+    // Writes the events that have not been written yet.
     void flush();
-    // At the end: as flush, and the listener hears no more.
+    // Ends the reporting: writes what is left, and stops the listener.
     void close();
 
-    // Handlers of fork. What has not been written is the parent's to write.
+    // Handlers of fork. Events that have not been written are left to the parent.
     void before_fork();
     void after_fork_in_parent();
     void after_fork_in_child();
@@ -64,13 +66,14 @@ class Events {
 
     Trace m_trace;
     std::mutex m_mutex;              // held for moments only
-    std::vector<Pending> m_pending;  // for the history file: put into words when they are written
+    std::vector<Pending> m_pending;  // for the history file; formatted when they are written
     std::string m_history;
     std::shared_ptr<const Callback> m_callback;
     Listener m_listener;
 };
 
-// An event under way: begins with the object, ends with it. One that is not said to have succeeded has failed.
+// An event under way, which begins and ends with the object. It has failed unless succeed() is
+// called.
 class Span {
  public:
     Span(Events& events, Event event, std::string history);
@@ -88,7 +91,7 @@ class Span {
     std::int64_t m_start_ns;
 };
 
-// Seconds since 1970.
+// Returns the seconds since 1970.
 double now_seconds();
 
 }  // namespace lazyck::rt

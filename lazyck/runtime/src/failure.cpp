@@ -18,16 +18,16 @@ struct PassingSign {
     bool is_of_memory = false;
 };
 
-// What compilers, linkers and the shells around them print, in any case of letters. Nobody but the kernel, for want of
-// memory, sends a compiler's children SIGKILL.
+// Texts that compilers, linkers and the shells around them print, in upper or lower case. Only the
+// kernel, for want of memory, sends SIGKILL to a compiler's children.
 constexpr PassingSign k_signs_of_passing[] = {
     {"cannot allocate memory", true},
     {"out of memory", true},
     {"memory exhausted", true},  // "virtual memory exhausted"
     {"bad_alloc", true},
     {"could not allocate", true},
-    {"killed signal terminated", true},  // gcc, of the compiler proper
-    {"terminated signal terminated"},    // the same, by SIGTERM
+    {"killed signal terminated", true},  // gcc, about the compiler proper
+    {"terminated signal terminated"},    // gcc, after SIGTERM
     {"internal compiler error: killed", true},
     {"internal compiler error: terminated"},
     {"unable to execute command: killed", true},  // clang
@@ -54,7 +54,7 @@ constexpr PlaceSign k_signs_of_place[] = {
     {"read-only file system", EROFS},    {"file too large", EFBIG},
 };
 
-// Exit statuses with which shells and drivers pass on that a signal ended a child: its number and this.
+// Shells and drivers report that a signal ended a child by an exit status of this plus its number.
 constexpr int k_passed_on = 128;
 constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
 

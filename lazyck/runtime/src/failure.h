@@ -1,6 +1,6 @@
-// Ways to throw the runtime's one exception, and what kind of failure it is. Users see lazyck::CompileError only; the
-// kinds below it are for the runtime, which tries again, elsewhere or never. All else passes: the next call tries
-// again.
+// Throws the runtime's one exception, of one of several kinds. Users see lazyck::CompileError only.
+// The kinds below it tell the runtime whether to try again in another place, or never. After any
+// other failure, the next call tries again.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@
 
 namespace lazyck::rt {
 
-// What a failed compilation adds to its message.
+// The parts that a failed compilation adds to its message.
 struct FailureParts {
     std::string blob;
     std::string log;
     std::string command;
 };
 
-// The compiler itself said no, and would say it again.
+// The compiler itself refused the code, and would refuse it again.
 class PermanentFailure : public CompileError {
  public:
     using CompileError::CompileError;
 };
 
-// The compiler or a part of it had no memory, or was killed for that.
+// The compiler or a part of it had no memory, or was killed for that reason.
 class OutOfMemory : public CompileError {
  public:
     using CompileError::CompileError;
 };
 
-// The system said no.
+// A system call failed.
 class SystemFailure : public CompileError {
  public:
     SystemFailure(const std::string& message, const FailureParts& parts, int error)
@@ -45,34 +45,36 @@ class SystemFailure : public CompileError {
 [[noreturn]] void fail_for_good(const std::string& message, const FailureParts& parts);
 [[noreturn]] void fail_for_memory(const std::string& message, const FailureParts& parts);
 
-// `what`: the text of errno value `error`.
+// Throws a SystemFailure with the message "<what>: <text of errno value `error`>".
 [[noreturn]] void fail_system(const std::string& what, int error);
 
-// Whether `error` is a matter of the directory that was written to, so that another one may do; not of this process's
-// memory or descriptors.
+// Returns whether `error` is a fault of the directory that was written to, so that another one may
+// do. A lack of this process's memory or descriptors is not.
 bool is_of_place(int error);
 
-// How a command ended that did not succeed.
+// How a command that did not succeed ended.
 struct CommandEnd {
     bool has_exited = false;  // by itself, with `status`
     int status = 0;
-    int signal = 0;  // that ended it, if it was not sent from here
+    int signal = 0;  // that ended it, unless it was sent from here
     std::string output;
 };
 
-// Whether the compiler ran to its end and said no by itself: nobody killed it or a part of it, and no memory, room or
-// descriptor was missing. One that says nothing has said nothing. Takes a failure for a passing one when in doubt: that
-// costs a compile, the other an answer.
+// Returns whether the compiler ran to its end and refused the code by itself: nobody killed it or a
+// part of it, and it lacked no memory, disk space or descriptor. Without any output it did not
+// refuse anything. In doubt, the failure counts as temporary: a mistake then costs a compile, and
+// otherwise a result.
 bool is_final(const CommandEnd& end);
 
-// Whether the compiler or a part of it was killed by what the kernel sends where memory runs out, or says that it had
-// none.
+// Returns whether the compiler or a part of it was killed by the signal that the kernel sends when
+// memory runs out, or says that it had no memory.
 bool is_of_memory(const CommandEnd& end);
 
-// The errno value of a full, read-only or broken file system that `output`, a compiler's, complains of; 0 if none.
+// Returns the errno value for the full, read-only or broken file system that `output`, a
+// compiler's, complains about, or 0.
 int place_error_in(const std::string& output);
 
-// Name of the host, for messages.
+// Returns the name of the host, for messages.
 std::string host_name();
 
 }  // namespace lazyck::rt

@@ -193,7 +193,7 @@ bool write_without_signal(int fd, std::string_view data) {
     const bool is_written = write_all(fd, data);
     const int error = errno;
     const timespec now = {};
-    // One that was pending before is the program's.
+    // A signal that was pending before belongs to the program.
     if (!is_written && error == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
         while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
         }
@@ -279,7 +279,8 @@ int make_directories(const std::string& path) {
 }
 
 std::vector<std::string> names_in(int fd) {
-    // A descriptor of its own, opened anew: a duplicate would share the position of another listing.
+    // The directory is opened anew, because a duplicated descriptor would share the position of
+    // another listing.
     UniqueFd own = open_at(fd, ".", O_RDONLY | O_DIRECTORY);
     Strings names;
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(own ? fdopendir(own.get()) : nullptr, closedir);

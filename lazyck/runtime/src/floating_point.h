@@ -1,20 +1,22 @@
-// The program's floating-point settings are its own: with its traps on, or its rounding, our sums of seconds would end
-// it or come out wrong, and blobs' initializers ran by default settings in a library that was linked ahead of time.
+// The program's floating-point settings are its own. With its traps on, or with its rounding, our
+// sums of seconds would end the program or come out wrong. In a library that was linked ahead of
+// time, blobs' initializers ran with default settings, too.
 #pragma once
 
 #include <cstdint>
 
 namespace lazyck::rt {
 
-// Default settings of the calling thread until the object's end, which brings back the settings and flags that were
-// there. By hand: the C library's functions (<cfenv>) are in libm, which a lazy library need not have.
+// Gives the calling thread default settings until the object's end, which restores the earlier
+// settings and flags. It uses assembly, because the C library's functions (<cfenv>) are in libm,
+// which a lazy library need not have.
 class DefaultFloatingPoint {
  public:
 #if defined(__x86_64__)
     DefaultFloatingPoint() {
         __asm__ volatile("stmxcsr %0" : "=m"(m_vector));
         __asm__ volatile("fnstenv %0" : "=m"(m_x87));
-        const std::uint32_t vector = 0x1f80;  // all traps masked, to nearest
+        const std::uint32_t vector = 0x1f80;  // all traps masked, rounding to nearest
         const std::uint16_t x87 = 0x37f;
         __asm__ volatile("ldmxcsr %0" : : "m"(vector));
         __asm__ volatile("fnclex; fldcw %0" : : "m"(x87));

@@ -1,6 +1,7 @@
-// The locks of what there is once in a library. Each is held for moments: never while the dynamic loader, the C
-// library's name services or locale, or code of the program may run, and none while another one is taken. They are
-// here, so that a fork can take them all: the child has none of the threads that could let go of one.
+// The locks of what exists once in a library. Each is held for moments only: never while the
+// dynamic loader, the C library's name services or locale, or code of the program may run, and
+// never while another one is taken. They are together so that a fork can take all of them, since
+// the child has none of the threads that could release one.
 #pragma once
 
 #include <mutex>

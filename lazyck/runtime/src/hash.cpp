@@ -1,6 +1,6 @@
-// Eight independent lanes of one multiplication per eight bytes keep the multiplier busy (the idea of xxHash's and
-// wyhash's lanes). Every step is a bijection of the lane for a given input, and of the input for a given lane: a single
-// changed word always changes its lane.
+// Eight independent lanes of one multiplication per eight bytes keep the multiplier busy (the idea
+// of xxHash's and wyhash's lanes). Every step is a bijection of the lane for a given input, and of
+// the input for a given lane. So a single changed word always changes its lane.
 #include "hash.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
-// A fast 128-bit digest against damage and mix-ups. Not cryptographic: the cache's directories keep strangers out.
+// Computes a fast 128-bit digest against damage and mix-ups. It is not cryptographic: the cache's
+// directories keep strangers out.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A JSON object on one line, member by member.
+// Builds a JSON object on one line, member by member.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class JsonObject {
     void add(const char* name, const std::string& literal) {
         m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
     }
-    // An empty one is left out.
+    // Adds a string. An empty value is left out.
     void add_text(const char* name, const std::string& value) {
         if (!value.empty()) add(name, json_string(value));
     }

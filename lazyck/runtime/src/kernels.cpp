@@ -19,10 +19,10 @@ namespace {
 
 using Words = std::array<std::uintptr_t, 10>;  // as many as any registration has
 
-// A row of a library's table of wrapped functions; lazyck/postbuild/handles.py writes it.
+// A row of a library's table of wrapped functions, which lazyck/postbuild/handles.py writes.
 struct Wrapped {
     void* function;
-    std::uint32_t argument;  // the number of the one that says the handle
+    std::uint32_t argument;  // number of the argument that holds the handle
     std::uint32_t kind;      // LAZYCK_HANDLE_...
 };
 
@@ -30,7 +30,8 @@ struct Wrapped {
 using Register = std::uintptr_t(std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
                                 std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t);
 
-// What a host unit's constructor passes to __cudaRegisterFatBinary or __hipRegisterFatBinary.
+// The argument that a host unit's constructor passes to __cudaRegisterFatBinary or
+// __hipRegisterFatBinary.
 struct Image {
     std::uint32_t magic, version;
     const void* data;
@@ -40,11 +41,11 @@ struct Image {
 }  // namespace
 
 extern "C" {
-// Made by lazyck/postbuild/handles.py.
+// lazyck/postbuild/handles.py makes the definitions.
 extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
-// Handles that need nothing any more, each at the place that its address says: read by the wrappers' fast path. Of the
-// half megabyte only those pages ever take memory that a handle stands in.
+// Handles that are ready, each at the place that its address determines. The wrappers' fast path
+// reads this table. Of its half megabyte, only the pages with a handle ever take memory.
 __attribute__((visibility("hidden"))) std::atomic<const void*> lazyck_ready[std::size_t{1} << LAZYCK_READY_HANDLE_BITS];
 }
 
@@ -57,9 +58,9 @@ constexpr char k_whole_mark[] = LAZYCK_WHOLE_SOURCE_MARK;
 
 constexpr std::uintptr_t k_most_dependencies = 4096;
 
-constexpr std::size_t k_node = 16;          // where a node's own parameters are among those of any node
+constexpr std::size_t k_node = 16;          // where a node's own parameters begin in those of any node
 constexpr std::size_t k_hip_function = 24;  // where the handle is in hipKernelNodeParams
-constexpr std::size_t k_hip_launch = 56;    // the size of hipLaunchParams, which the handle begins
+constexpr std::size_t k_hip_launch = 56;    // size of hipLaunchParams, which begins with the handle
 
 enum class Progress { none, busy, done };
 
@@ -67,7 +68,7 @@ struct Registration {
     std::uint32_t role;  // LAZYCK_REGISTER_...
     Words words;
     Progress progress = Progress::none;
-    std::string name;  // in device code, once that is registered
+    std::string name;  // in device code, once it is registered
 
     const void* handle() const { return reinterpret_cast<const void*>(words[1]); }
     std::string name_in_device_code() const { return device_name(reinterpret_cast<const char*>(words[3])); }
@@ -79,8 +80,8 @@ struct Source {
     std::string name;
     const char* table = "";
     std::vector<Registration> registrations;
-    std::vector<std::unique_ptr<Image>> images;  // that were registered for it since
-    std::vector<std::uintptr_t> modules;         // what that returned
+    std::vector<std::unique_ptr<Image>> images;  // images that were registered for it later
+    std::vector<std::uintptr_t> modules;         // the results of registering them
 };
 
 struct Place {
@@ -89,13 +90,14 @@ struct Place {
 };
 
 struct Registry {
-    std::mutex mutex;  // held for moments: never while a GPU runtime works
+    std::mutex mutex;  // held for moments only, never while a GPU runtime works
     std::condition_variable changed;
-    std::unordered_map<std::uintptr_t, std::unique_ptr<Source>> sources;  // by what stands for a module of theirs
+    std::unordered_map<std::uintptr_t, std::unique_ptr<Source>> sources;  // by the module that they got
     std::unordered_map<const void*, Place> places;
 };
 
-// Made by the first registration, and never destroyed: other threads may call to the very end.
+// The first registration makes the registry. It is never destroyed, because other threads may call
+// to the very end.
 std::atomic<Registry*> g_registry{nullptr};
 
 Registry& registry() {
@@ -114,7 +116,7 @@ std::uintptr_t call(std::uint32_t role, const Words& w) {
     return lazyck_registering[role](w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9]);
 }
 
-// The source that `module` stands for; null: it is a GPU runtime's own.
+// Returns the source that `module` stands for, or null if it is a module of the GPU runtime itself.
 Source* source_of(std::uintptr_t module) {
     Registry* const all = g_registry.load(std::memory_order_acquire);
     if (all == nullptr) return nullptr;
@@ -123,7 +125,7 @@ Source* source_of(std::uintptr_t module) {
     return found == all->sources.end() ? nullptr : found->second.get();
 }
 
-// As the trampoline has left them.
+// Returns an argument, from where the trampoline saved it.
 std::uintptr_t word_at(const std::uintptr_t* arguments, std::uint32_t number) {
 #if defined(__x86_64__)
     return *(arguments - number);
@@ -138,14 +140,14 @@ const void* pointer_at(std::uintptr_t structure, std::size_t offset) {
     return value;
 }
 
-// Whether the parameters of a graph's node are those of a kernel.
+// Returns whether the parameters of a graph's node are those of a kernel.
 bool is_kernel_node(std::uintptr_t parameters) {
     std::uint32_t type = 0;
     std::memcpy(&type, reinterpret_cast<const void*>(parameters), sizeof type);
     return type == 0;
 }
 
-// The handle that a call names, or null.
+// Returns the handle that an argument refers to, or null.
 const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
     if (kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
     if (argument == 0) return nullptr;
@@ -161,7 +163,8 @@ const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
     }
 }
 
-// Registers what `image` has of a source: that of one handle, or, with null, all that is left.
+// Registers the device code `image` for one handle of a source or, if `handle` is null, for all
+// handles that are left.
 void install(Source& source, const void* image, const void* handle) {
     Registry& all = registry();
     std::vector<Registration*> mine;
@@ -226,7 +229,7 @@ void make_ready(const void* handle) {
     ready_place(handle).store(handle, std::memory_order_release);
 }
 
-// All of a source, where the runtime asks for a module rather than for a handle.
+// Makes all of a source ready, where the GPU runtime asks for a module and not for a handle.
 void make_module_ready(Source& source) {
     bool is_whole = false;
     install(source, Library::get().image_for({source.name, source.table, "", false}, is_whole), nullptr);
@@ -237,7 +240,8 @@ void make_module_ready(Source& source) {
 void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
     const Wrapped& row = lazyck_wrapped[wrapper];
     std::uintptr_t argument = word_at(arguments, row.argument);
-    // CUDA 13 has put an argument before the number of a node's dependencies; no pointer is that small.
+    // CUDA 13 puts an argument before the number of a node's dependencies. No pointer is as small
+    // as that number.
     if (row.kind == LAZYCK_HANDLE_NODE && argument < k_most_dependencies)
         argument = word_at(arguments, row.argument + 1);
     if (row.kind == LAZYCK_HANDLE_HIP_LIST) {
@@ -264,7 +268,7 @@ bool is_whole_mark(const void* image) { return std::memcmp(image, k_whole_mark, 
 
 }  // namespace lazyck::rt
 
-// What the wrappers of the GPU runtime's registering functions call.
+// The wrappers of the GPU runtime's registering functions call these.
 extern "C" {
 
 __attribute__((visibility("hidden"))) std::uintptr_t lazyck_register_image(const Image* image) {

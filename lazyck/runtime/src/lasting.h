@@ -1,6 +1,7 @@
-// What is made at its first use and then lasts to the very end, when other threads may still call. Not a static local
-// variable: its guard is a lock that the compiler adds, held while the value is made, and a child made by fork
-// meanwhile waits for it for ever.
+// Holds an object that is made at its first use and then lasts to the very end, when other threads
+// may still use it. It replaces a static local variable. Such a variable has a guard, a lock that
+// the compiler adds and holds while the value is made. A child that is made by fork meanwhile would
+// wait for the guard for ever.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,8 @@ namespace lazyck::rt {
 template <typename T>
 class Lasting {
  public:
-    // The value; `make` makes it. Threads that come first together each make one, and all take the first.
+    // Returns the value, which `make` makes. Threads that come first together each make one, and
+    // all take the first.
     template <typename Make>
     T& get(Make make) {
         T* value = m_value.load(std::memory_order_acquire);
@@ -21,7 +23,7 @@ class Lasting {
         return *made.release();
     }
 
-    // The next use makes another one. The old one stays: others may have it in hand.
+    // Makes the next use make another value. The old one stays, because others may still use it.
     void forget() { m_value.store(nullptr, std::memory_order_release); }
 
  private:

@@ -40,13 +40,13 @@
 #include "threads.h"
 #include "unwinder.h"
 
-// Made by lazyck/postbuild/stubs.py.
+// lazyck/postbuild/stubs.py makes the definitions.
 extern "C" {
 extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
 extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest[];
 extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest_end[];
-// In api.cpp.
+// api.cpp defines this one.
 extern __attribute__((visibility("hidden"))) int lazyck_own_get_stats(lazyck_stats*);
 }
 
@@ -56,11 +56,13 @@ namespace {
 
 std::atomic<Library*> g_library{nullptr};
 
-// FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's mmq as five.
+// FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's
+// mmq as five.
 constexpr unsigned k_kernels_for_a_source = 5;
 constexpr std::size_t k_most_called_together = 4;
 
-// A blob that is called: others may wait until it has got a compile slot. At the end it needs none any more.
+// A called blob's need for a compile slot. While it exists, other blobs may wait until this one has
+// got a slot.
 class SlotNeed {
  public:
     SlotNeed(Store& store, std::string blob) : m_store(store), m_blob(std::move(blob)) {}
@@ -73,14 +75,15 @@ class SlotNeed {
     const std::string m_blob;
 };
 
-// Where the loader put the file. Another thread may have loaded it: the loader's lock, which the thread sanitizer does
-// not see, orders this read.
+// Returns where the loader put the file. Another thread may have loaded it. The loader's lock,
+// which the thread sanitizer does not see, orders this read.
 __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
     const link_map* map = nullptr;
     return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_addr : 0;
 }
 
-// Whether what is loaded at `base` has a symbol where the checked file has `symbol`.
+// Returns whether the object that is loaded at `base` has a symbol where the checked file has
+// `symbol`.
 bool has_symbol_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     Dl_info info;
     void* row = nullptr;
@@ -88,7 +91,8 @@ bool has_symbol_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     return row != nullptr && static_cast<const ElfW(Sym)*>(row)->st_value == symbol.value;
 }
 
-// The function that a symbol of a loaded blob stands for. The resolver of an IFUNC is called as the loader calls it.
+// Returns the function that a symbol of a loaded blob stands for. The resolver of an IFUNC is
+// called as the loader calls it.
 void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     void* const code = reinterpret_cast<void*>(base + symbol.value);
     if (!symbol.is_ifunc) return code;
@@ -102,12 +106,14 @@ void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
 #endif
 }
 
-// Blobs name this library by its soname, so that they can call back into it: had another one of that soname been loaded
-// before, their calls would reach that one. Every lazy library has lazyck_get_stats, unless a version script hides it.
+// Throws CompileError if the blob would call back into another library. Blobs name this library by
+// its soname, so their calls would reach another library of that soname that was loaded before.
+// Every lazy library has lazyck_get_stats, unless a version script hides it.
 void check_calls_back(void* blob, const ManifestView& manifest, const std::string& own, const char* name) {
     void* const found = dlsym(blob, "lazyck_get_stats");
     Dl_info there, here;
-    // The usual case, without dladdr, which goes through the library's symbols one by one.
+    // This is the usual case. It avoids dladdr, which goes through the library's symbols one by
+    // one.
     if (found == nullptr || found == reinterpret_cast<void*>(&lazyck_own_get_stats)) return;
     if (dladdr(found, &there) == 0) return;
     if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
@@ -117,7 +123,8 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
          {name, "", ""});
 }
 
-// A graph that is being recorded would be spoiled by what a first call does, and the program told so much later.
+// Throws CompileError if a graph is being recorded. A first call would spoil it, and the program
+// would be told so much later.
 void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const std::string& own) {
     const std::string runtime = capturing_runtime(manifest.recipe_toolchain(blob.recipe));
     if (runtime.empty()) return;
@@ -163,8 +170,8 @@ Library::Library(const Config& config, std::string path)
 Library& Library::get() {
     Library* library = g_library.load(std::memory_order_acquire);
     if (library != nullptr) return *library;
-    // No lock while this works: it asks the dynamic loader. Whoever comes first wins; the library is never destroyed,
-    // since other threads may call to the very end.
+    // No lock is held meanwhile, because the dynamic loader is asked. Whoever comes first wins. The
+    // library is never destroyed, since other threads may call to the very end.
     std::unique_ptr<Library> mine(new Library(read_config(), own_file()));
     if (g_library.compare_exchange_strong(library, mine.get(), std::memory_order_acq_rel)) {
         library = mine.release();
@@ -176,7 +183,7 @@ Library& Library::get() {
     return *library;
 }
 
-// What the environment asks for, at the first use.
+// Does what the environment asks for, at the first use.
 void Library::begin() {
     const Config& config = m_store.config();
     if (!config.record.empty()) record(config.record);
@@ -212,7 +219,7 @@ void Library::after_fork_in_parent() {
     g_library.load()->m_mutex.unlock();
 }
 
-// Threads that obtained entries do not exist in the child (see owner_pid), nor do those that waited for them.
+// The child has none of the threads that obtained entries (see owner_pid), or that waited for them.
 void Library::after_fork_in_child() {
     close_locks_in_child();
     global_locks_after_fork();
@@ -236,7 +243,7 @@ Library::Row Library::row(BlobId blob) const {
     if (part == 0) return at;
     const auto make = [&] { return at.manifest.parts(at.index, {}); };
     Parts& all = parts(own);
-    // Whoever has the number of device code has made the rows of all.
+    // Whoever has the number of a part with device code has made all rows already.
     return {part - 1 == ManifestView::k_host_unit ? all.plain.get(make) : all.full.get(make), part - 1};
 }
 
@@ -286,7 +293,7 @@ const Library::HostUnit& Library::host_unit(const Handle& handle) {
     return found->second;
 }
 
-// Of a blob, by the table that its host unit has brought.
+// Returns the host unit of a blob, by the table that came with the loaded host unit.
 const Library::HostUnit& Library::host_unit_by(BlobId blob, const char* table) {
     return parts(blob).unit.get([&] {
         const Row at = row(blob);
@@ -318,9 +325,10 @@ const void* Library::image_for(const Handle& handle, bool& is_whole) {
     }
 }
 
-// A kernel by itself costs most of what the first one of a whole source does: its headers. Whoever has used several may
-// use them all, so the whole source is compiled in the background once the kernels have cost about as much: a program
-// that stops there has paid twice at most, as one that rents until it has paid the price, and then buys.
+// A kernel by itself costs most of what the first one of a whole source does: its headers. Whoever
+// has used several kernels may use all of them. So the whole source is compiled in the background
+// once the kernels have cost about as much. A program that stops there has paid at most twice, like
+// someone who rents until the rent has reached the price, and then buys.
 void Library::expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -336,7 +344,7 @@ const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& 
     const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
     const void* image = nullptr;
     if (kernel != unit.kernels.end()) {
-        // What is there already of the whole source is better than what is to be compiled.
+        // If the whole source is ready already, it is better than a kernel that must be compiled.
         const Wanted one = {kernel->second, nullptr, true, "", ""}, all = {unit.whole, nullptr, true, "", ""};
         if (is_loaded(one.blob) || is_at_hand(one) || !is_at_hand(all)) {
             image = first_function(one.blob);
@@ -347,7 +355,8 @@ const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& 
     return is_whole ? first_function(unit.whole) : image;
 }
 
-// Not out of the slot: while there is a record, slots are made lazy again from time to time.
+// Returns the function for a call. The slot is not read, because during a record slots are made
+// lazy again from time to time.
 void* Library::function_for_call(BlobId blob, std::uint32_t number) {
     const Row at = row(blob);
     std::string record;
@@ -407,8 +416,8 @@ void Library::record(const std::string& path) {
         is_sampled = std::exchange(m_is_sampled, true);
     }
     if (is_sampled) return;
-    // Once a second the slots of what was called are made lazy again: a blob's next call is then seen, at the cost of
-    // a slow path in each second, and no other call pays anything.
+    // Once a second, the slots of the blobs that were called are made lazy again. A blob's next
+    // call is then seen, at the cost of one slow call each second. All other calls cost nothing.
     stay_loaded();
     const auto work = [] {
         while (true) {
@@ -429,7 +438,7 @@ void Library::at_sample() {
     if (!library.m_record.empty()) library.sample();
 }
 
-// The caller holds m_mutex.
+// The caller must hold m_mutex.
 void Library::sample() {
     for (const auto& each : m_states) {
         if (!each.second.is_loaded) continue;
@@ -452,7 +461,7 @@ void Library::finish_record() {
     append_profile(path, rows);
 }
 
-// Threads of ours run its code for as long as the process lives.
+// Keeps the library loaded, because threads of ours run its code for as long as the process lives.
 void Library::stay_loaded() {
     Dl_info info;
     if (dladdr(static_cast<const void*>(lazyck_manifest), &info) == 0 || info.dli_fname == nullptr) return;
@@ -488,14 +497,14 @@ std::unordered_map<std::string, Library::BlobId> Library::ids_by_name() const {
     return ids;
 }
 
-// What a blob is compiled for if this thread calls it now.
+// Returns what a blob is compiled for if this thread calls it.
 Strings Library::archs_here(BlobId blob) {
     const Row at = row(blob);
     return archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_store.config().archs, true);
 }
 
-// What is to be made ready by other threads, for the device that this thread uses: each thread chooses a device for
-// itself, and those of lazyck choose none.
+// Returns what other threads shall make ready, for the device that this thread uses. Each thread
+// chooses a device for itself, and lazyck's own threads choose none.
 std::vector<Library::Wanted> Library::wanted_here(const std::vector<BlobId>& blobs) {
     std::vector<Wanted> all;
     std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
@@ -506,7 +515,7 @@ std::vector<Library::Wanted> Library::wanted_here(const std::vector<BlobId>& blo
             try {
                 place.first->second = std::make_shared<const Strings>(archs_here(blob));
             } catch (const CompileError&) {
-                // Nothing says an arch, which whoever makes the blob ready finds out, too.
+                // No arch can be determined, as whoever makes the blob ready will find out, too.
             }
         }
         all.push_back({blob, place.first->second, false, "", ""});
@@ -533,8 +542,9 @@ void Library::speculate(const std::string& path) {
     m_expected.clear();
 }
 
-// What the calling function calls besides: instances of other templates, each the only one of its own there. Several of
-// one template are alternatives, as a rule, of which one will be called.
+// Returns the blobs that the calling function calls besides: instances of other templates, each the
+// only instance of its template there. Several instances of one template are usually alternatives,
+// of which only one will be called.
 std::vector<Library::BlobId> Library::siblings_of(const Call& call) {
     const bool is_embedded = m_embedded.symbol_count() == lazyck_slot_count;
     const ManifestView& manifest = is_embedded ? m_embedded : m_fallback;
@@ -563,7 +573,8 @@ std::vector<Library::BlobId> Library::siblings_of(const Call& call) {
     return siblings;
 }
 
-// At a call whose blob is to be compiled: those that the same function calls are compiled at the same time.
+// Begins to compile the other blobs that the calling function calls, while the blob of this call is
+// compiled.
 void Library::expect_siblings(const Call& call) {
     if (call.from == nullptr || m_store.config().jobs < 2 || m_store.is_jit_forbidden()) return;
     for (const Wanted& sibling : wanted_here(siblings_of(call))) {
@@ -579,7 +590,7 @@ void Library::expect_siblings(const Call& call) {
             try {
                 make_ready(sibling);
             } catch (const std::exception&) {
-                // The call that needs it, if there will be one, is told.
+                // If a call needs this blob, that call gets the error.
             }
             m_store.withdraw();
         });
@@ -587,7 +598,7 @@ void Library::expect_siblings(const Call& call) {
     }
 }
 
-// At a call: what is likely to come next is made ready meanwhile.
+// Makes ready, at a call, what is likely to be called next.
 void Library::expect_neighbours(BlobId blob) {
     std::vector<BlobId> neighbours;
     {
@@ -600,7 +611,7 @@ void Library::expect_neighbours(BlobId blob) {
     make_ready_later(wanted_here(neighbours));
 }
 
-// By one thread, in the background.
+// Makes blobs ready in the background, on one thread.
 void Library::make_ready_later(const std::vector<Wanted>& wanted) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -611,11 +622,11 @@ void Library::make_ready_later(const std::vector<Wanted>& wanted) {
     if (start_thread([this] { make_expected_ready(); })) return;
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_is_expecting = false;
-    m_expected.clear();  // no thread, no guesses
+    m_expected.clear();  // without a thread, nothing is made ready
 }
 
-// One at a time, and compiled only where that leaves another compile slot to the calls themselves: a guess may be
-// wrong.
+// Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only where
+// another compile slot is left to the calls themselves.
 void Library::make_expected_ready() {
     while (true) {
         Wanted next;
@@ -629,7 +640,7 @@ void Library::make_expected_ready() {
         try {
             if (is_at_hand(next) || (m_store.config().jobs > 1 && !m_store.is_jit_forbidden())) make_ready(next);
         } catch (const std::exception&) {
-            // The call that needs it, if there will be one, is told.
+            // If a call needs this blob, that call gets the error.
         }
     }
 }
@@ -666,7 +677,7 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
         blobs.push_back(found->blob);
         seconds.push_back(row.seconds);
     }
-    // Of a blob whose kernels are named no more is wanted than these.
+    // A blob whose kernels are named is itself made ready only as far as these kernels need it.
     std::unordered_set<BlobId> by_kernel;
     for (const Wanted& each : chosen) {
         if (!each.part.empty()) by_kernel.insert(each.blob);
@@ -698,7 +709,7 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
     return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work);
 }
 
-// What a profile names: a blob, or a part of one, whose name begins with the blob's.
+// Returns what a profile names: a blob, or a part of one, whose name begins with the blob's.
 std::optional<Library::Wanted> Library::wanted_by_name(const std::string& name,
                                                        const std::unordered_map<std::string, BlobId>& ids) {
     const auto found = ids.find(name);
@@ -711,7 +722,7 @@ std::optional<Library::Wanted> Library::wanted_by_name(const std::string& name,
     return Wanted{blob->second, nullptr, true, name, ""};
 }
 
-// Whether making it ready takes no compiler and no wait for one.
+// Returns whether it can be made ready without a compiler, and without waiting for one.
 bool Library::is_at_hand(const Wanted& wanted) {
     if (!wanted.part.empty()) return false;
     {
@@ -723,7 +734,8 @@ bool Library::is_at_hand(const Wanted& wanted) {
     return is_in_cache(wanted.blob, wanted.archs ? *wanted.archs : archs_here(wanted.blob), wanted.is_called);
 }
 
-// Of a blob that is loaded; null where all of it is, or it has no device code.
+// Returns the host unit of a loaded blob, or null if all of the blob is loaded, or if it has no
+// device code.
 const Library::HostUnit* Library::loaded_host_unit(BlobId blob) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -735,7 +747,7 @@ const Library::HostUnit* Library::loaded_host_unit(BlobId blob) {
     return table[0] == '\0' ? nullptr : &host_unit_by(blob, table);
 }
 
-// Those that waited for their host unit, which is loaded now.
+// Makes those parts ready that waited for their host unit, which is loaded now.
 void Library::load_parts(BlobId blob) {
     std::vector<Wanted> waiting;
     {
@@ -748,11 +760,12 @@ void Library::load_parts(BlobId blob) {
     for (const Wanted& each : waiting) make_part_ready(each);
 }
 
-// A kernel that a profile names; which there are, the blob's host unit tells. One that it does not have is no kernel of
-// this build any more.
+// Makes a kernel that a profile names ready. The blob's host unit tells which kernels there are. A
+// kernel that it does not have does not belong to this build, and is ignored.
 void Library::make_part_ready(const Wanted& wanted) {
     const Row at = row(wanted.blob);
-    // Beside its host unit, which another thread makes, and which then has it loaded.
+    // The kernel is compiled at the same time as its host unit, which another thread makes. That
+    // thread then loads the kernel.
     if (!wanted.line.empty() && !is_loaded(wanted.blob)) {
         const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
         if (m_store.goes_by_kernel(at.manifest, at.index))
@@ -783,7 +796,8 @@ void Library::make_ready(const Wanted& wanted) {
         return;
     }
     if (is_loaded(wanted.blob)) {
-        // All of it, that is: what its host unit may launch.
+        // The host unit is loaded, and all of the blob is wanted, so the code that it may launch is
+        // made ready, too.
         if (const HostUnit* const unit = wanted.is_called ? nullptr : loaded_host_unit(wanted.blob))
             make_ready({unit->whole, wanted.archs, true, "", ""});
         return;
@@ -796,13 +810,15 @@ void Library::make_ready(const Wanted& wanted) {
     load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
-// What is in a cache is taken by whoever asks for it. What has to be compiled, one thread compiles at a time: those
-// that waited for it share its result, also a failure, since they asked for the same attempt. The next call makes a new
-// one, unless the compiler would say the same again.
+// Returns the entry. If a cache has it, every thread takes it from there. If it must be compiled,
+// one thread at a time does so. The threads that waited share the result, even a failure, since
+// they asked for the same attempt. The next call makes a new attempt, unless the compiler would
+// fail in the same way again.
 //
-// While a thread is at it, it holds what others wait for: the blob, and within m_store locks and slots of the host. A
-// thread that waits may hold the dynamic loader's lock (an initializer calls a blob) or one of the program's. So
-// nothing is asked then of the loader, of the C library's name services or locale, or of the program's code.
+// While a thread compiles, it holds what others wait for: the blob and, within m_store, locks and
+// slots of the host. A waiting thread may hold the dynamic loader's lock (an initializer calls a
+// blob) or a lock of the program. So the compiling thread calls neither the loader, nor the C
+// library's name services or locale, nor the program's code.
 std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel,
                                              const Call& call) {
     const Row at = row(blob);
@@ -855,11 +871,12 @@ std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, 
         throw;
     }
     settle();
-    if (failure) throw CompileError(*failure);  // of the public type, whatever kind it was
+    if (failure) throw CompileError(*failure);  // as the public type, whatever kind it was
     return entry;
 }
 
-// What this process has or a cache holds; null where it is to be compiled, or somebody is at it.
+// Returns what this process or a cache has, or null if it must be compiled, or another thread is
+// getting it.
 std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -888,7 +905,7 @@ bool Library::is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kern
            is_there(row(part_of(blob, ManifestView::k_host_unit)));
 }
 
-// What a cache holds: of a blob all, or else its host unit.
+// Returns a blob's entry in a cache: that of all of the blob, or else that of its host unit.
 std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
     std::optional<Entry> found = m_store.find(at.manifest, at.index, archs);
@@ -899,8 +916,9 @@ std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_g
     return found;
 }
 
-// The same for what no cache holds. Where the compiler's steps are not those that can be taken apart, or fail, the
-// blob's own command says what there is to say.
+// Makes a blob's entry, which no cache holds: that of all of the blob, or of its host unit. If the
+// compiler's steps cannot be taken apart, or fail, the blob's own command is run, and reports the
+// error.
 Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
     const auto whole = [&] {
@@ -926,7 +944,7 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
         return fetched ? std::move(*fetched) : whole();
     }
     if (!m_store.goes_by_kernel(at.manifest, at.index)) return whole();
-    // Whoever has filled a remote cache has compiled whole blobs, as a rule.
+    // Whoever filled a remote cache usually compiled whole blobs.
     if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
     if (made) {
@@ -937,12 +955,12 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     return whole();
 }
 
-// After a compile: the headers that other blobs include, too, are compiled in the background, for them.
+// Precompiles the headers that other blobs include, too, in the background after a compile.
 void Library::expect_others_like(const Row& at, const Strings& archs) {
     try {
         if (!m_store.should_make_preamble(at.manifest, at.index, archs)) return;
     } catch (const CompileError&) {
-        return;  // a blob's own call will say what is wrong with it
+        return;  // a blob's own call will report what is wrong with it
     }
     stay_loaded();
     start_thread([this, at, archs] {
@@ -955,17 +973,21 @@ void Library::expect_others_like(const Row& at, const Strings& archs) {
     });
 }
 
-// The next call looks again: the file that could not be loaded may be another one by then.
+// Drops the entry of a blob, so that the next call looks again. By then, another file may be in the
+// place of the one that could not be loaded.
 void Library::forget(BlobId blob, const Entry& entry) {
     const std::lock_guard<std::mutex> guard(m_mutex);
     BlobState& state = m_states[blob];
     if (state.entry.get() == &entry) state.entry.reset();
 }
 
-// A blob that has state of headers is loaded behind the library and those that have such state too: whoever is first in
-// the list has what all of them use, as when a linker takes the first of several definitions. It stands in the list
-// before it is loaded, since no lock is held while the loader works: another thread that loads a blob behind it makes
-// the loader load both, and its own call then finds it loaded.
+// Loads the file of a blob. A blob that has header state is loaded behind the library and behind
+// other blobs with such state. All of them then use the state of the first one in the list, as when
+// a linker takes the first of several definitions.
+//
+// The blob is put into the list before it is loaded, since no lock is held while the loader works.
+// If another thread loads a blob behind it meanwhile, the loader loads both, and this call then
+// finds the blob loaded.
 void* Library::open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason) {
     std::string listed;
     const auto before = [&](const std::string& name) {
@@ -993,7 +1015,8 @@ void* Library::open_blob(const ManifestView& manifest, const BlobRow& blob, cons
     return handle;
 }
 
-// Several threads may load the same entry: the loader maps it once, and all store the same addresses.
+// Several threads may load the same entry. The loader maps it once, and all of them store the same
+// addresses.
 void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
@@ -1024,7 +1047,8 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
                  "' where its file says; is a file of an older version still loaded?",
              {description.name, "", ""});
     }
-    // By the entry's own table: dlsym would find this library's stub of that name, which comes before the blob.
+    // The entry's own table is used, because dlsym would find this library's stub of that name,
+    // which comes before the blob.
     std::vector<void*> functions;
     for (const DynamicSymbol& symbol : entry.functions) functions.push_back(function_at(base, symbol));
     bool is_first = false;
@@ -1040,7 +1064,7 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
             }
             state.is_loaded = true;
         }
-        // With a record the first call of each has to come by.
+        // During a record, the first call of each blob must pass through here.
         if (m_record.empty()) store_slots(at, state.functions);
     }
     if (!is_first) return;
@@ -1075,7 +1099,7 @@ int Library::clear_failures() {
 
 void Library::set_cache_dir(const std::string& path) {
     m_store.set_cache_dir(path);
-    clear_failures();  // this one may have what could not be compiled
+    clear_failures();  // this cache may have what could not be compiled
 }
 
 lazyck_stats Library::stats() {

@@ -1,4 +1,4 @@
-// The lazy library that this runtime is linked into: its slots, its blobs, and what has become of each.
+// The lazy library that this runtime is linked into: its slots, its blobs, and the state of each.
 #pragma once
 
 #include <condition_variable>
@@ -28,73 +28,77 @@ namespace lazyck::rt {
 
 class Library {
  public:
-    // The one of this library, made at the first use; nothing runs when the library is loaded. Throws CompileError, and
-    // the next call tries again.
+    // Returns the object of this library, which is made at the first use; nothing runs when the
+    // library is loaded. Throws CompileError; the next call tries again.
     static Library& get();
 
-    // Stores all slots of the blob of slot `slot`, and returns that slot's function.
-    // `caller`: an address in the code of whoever calls, or null.
+    // Stores all slots of the blob of slot `slot`, and returns that slot's function. `caller` is an
+    // address in the code of the caller, or null.
     void* resolve(std::uint32_t slot, const void* caller);
 
-    // The device code that a handle needs, made ready: of its kernel, or, where `is_whole` says so, of all its source.
-    // Throws CompileError.
+    // Makes the device code that a handle needs ready, and returns it. It is that of the handle's
+    // kernel or, if `is_whole` is set, of the whole source. Throws CompileError.
     const void* image_for(const Handle& handle, bool& is_whole);
 
-    // A blob in the embedded manifest, or, after those, in the one that LAZYCK_MANIFEST names; and in the upper half,
-    // where a part of that one is meant, the part's number plus one.
+    // A blob in the embedded manifest or, after those, in the one that LAZYCK_MANIFEST names. The
+    // upper half is 0, or for a part of the blob the part's number plus one.
     using BlobId = std::uint64_t;
 
-    // Makes ready all blobs whose names match; returns how many. Throws CompileError.
+    // Makes all blobs whose names match ready, and returns how many. Throws CompileError.
     int prefetch(const char* pattern);
 
-    // Makes the blobs of these names ready in the background, what is cached first and in this order, then what is to
-    // be compiled, the longest first as far as the cache knows. `workers` 0: LAZYCK_JOBS. Throws CompileError for a
-    // name that no blob has.
+    // Makes the blobs of these names ready in the background. What is cached comes first, in this
+    // order; then what is to be compiled, the longest first as far as the cache knows. With 0
+    // `workers`, LAZYCK_JOBS counts. Throws CompileError for a name that no blob has.
     std::unique_ptr<Prefetch> prefetch_later(const Strings& names, unsigned workers);
-    // Makes the blobs of a profile ready. Those that the library does not have, since it was built anew, are left out,
-    // with a warning. Throws CompileError when the profile cannot be read.
+    // Makes the blobs of a profile ready. Blobs that the library does not have, since it was built
+    // anew, are left out with a warning. Throws CompileError if the profile cannot be read.
     std::unique_ptr<Prefetch> prefetch_later(const std::string& profile, unsigned workers);
 
     std::uint32_t blob_count() const;
-    // nullptr: there is none of this number.
+    // Returns nullptr if there is no blob of this number.
     const char* blob_name(BlobId blob) const;
-    // Whether a cache has what a call now would load. Throws CompileError for a name that no blob has.
+    // Returns whether a cache has what a call would load. Throws CompileError for a name that no
+    // blob has.
     bool is_cached(const std::string& name);
 
-    // Which blobs are called is from now on recorded in the profile at `path`; "": no more.
+    // Records in the profile at `path` which blobs are called from now on. An empty path ends the
+    // record.
     void record(const std::string& path);
 
-    // From now on a blob's first call has those made ready, one at a time in the background, that the profile at `path`
-    // shows to follow; "": no more. Throws CompileError when it cannot be read.
+    // Makes those blobs ready after a blob's first call that the profile at `path` shows to follow
+    // it, one at a time in the background. An empty path ends that. Throws CompileError if the
+    // profile cannot be read.
     void speculate(const std::string& path);
 
     bool forbid_jit(bool is_forbidden) { return m_store.forbid_jit(is_forbidden); }
     void set_listener(Events::Callback listener) { m_store.events().set_listener(std::move(listener)); }
 
-    // Forgets the failures that later calls would be answered with; returns of how many blobs.
+    // Forgets the failures that later calls would fail with. Returns the number of blobs concerned.
     int clear_failures();
 
-    // For blobs that are not loaded yet. Throws CompileError when `path` cannot be a cache.
+    // Sets the cache for blobs that are not loaded yet. Throws CompileError if `path` cannot be a
+    // cache.
     void set_cache_dir(const std::string& path);
 
     lazyck_stats stats();
 
  private:
     struct BlobState {
-        bool is_busy = false;  // a thread obtains the entry
+        bool is_busy = false;  // a thread gets the entry
         bool is_loaded = false;
         int owner_pid = 0;
         std::thread::id owner;
         std::uint64_t attempts = 0;
         std::shared_ptr<const Entry> entry;
         std::shared_ptr<const CompileError> failure;  // of the last attempt
-        bool is_failure_final = false;                // it is the answer to later calls too, for these archs
+        bool is_failure_final = false;                // later calls for these archs fail with it, too
         Strings failed_archs;
-        std::string archs;             // that it was loaded for
-        std::vector<void*> functions;  // of a loaded one, in the order of its slots
-        std::vector<void*> lazy;       // what those slots held before
-        unsigned order = 0;            // of its first call while there is a record; 0: none yet
-        unsigned long calls = 0;       // samples in which it was called, while there is a record
+        std::string archs;             // archs that it was loaded for
+        std::vector<void*> functions;  // of a loaded blob, in the order of its slots
+        std::vector<void*> lazy;       // the earlier contents of those slots
+        unsigned order = 0;            // order of its first call in the current record; 0: not called yet
+        unsigned long calls = 0;       // number of samples in which it was called, in the current record
     };
 
     struct Row {
@@ -102,26 +106,27 @@ class Library {
         std::uint32_t index;
     };
 
-    // A call of a lazy function, and where it comes from; null: nobody knows.
+    // A call of a lazy function, and the address that it comes from, or null if that is not known.
     struct Call {
         std::uint32_t slot = 0;
         const void* from = nullptr;
     };
 
-    // A blob, and what it is compiled for; null: for the device of the thread that makes it ready. What is called may
-    // go by kernel; what is to be ready beforehand is all of the blob, or the kernel that `part` names.
+    // A blob, and what it is compiled for (null: the device of the thread that makes it ready). A
+    // blob that is called may go by kernel. A blob that is prepared beforehand is compiled as a
+    // whole, unless `part` names a kernel.
     struct Wanted {
         BlobId blob = 0;
         std::shared_ptr<const Strings> archs;
         bool is_called = false;
-        std::string part, line;  // and that one's line in a table, if it is known
+        std::string part, line;  // the kernel, and its line in a table if known
         Call call = {};
     };
 
     // The device code of a host unit.
     struct HostUnit {
         BlobId whole = 0;
-        std::unordered_map<std::string, BlobId> kernels;  // by their symbols
+        std::unordered_map<std::string, BlobId> kernels;  // by symbol
     };
 
     Library(const Config& config, std::string path);
@@ -173,7 +178,8 @@ class Library {
     const HostUnit& host_unit_by(BlobId blob, const char* table);
     BlobId blob_of_name(const std::string& name);
 
-    // Of a blob: its parts as far as nothing but the manifest tells them, and with the kernels of its table.
+    // The parts of a blob: those that the manifest alone tells, and all of them, with the kernels
+    // of its table.
     struct Parts {
         Lasting<ManifestView> plain, full;
         Lasting<HostUnit> unit;
@@ -188,25 +194,26 @@ class Library {
     ManifestView m_fallback;
     Store m_store;
 
-    // Held for moments only: never while compiling, and never while the dynamic loader works, whose lock a static
-    // initializer of a blob that calls another blob holds while it waits here.
+    // Held for moments only: never while compiling, and never while the dynamic loader works. A
+    // static initializer of a blob that calls another blob holds the loader's lock while it waits
+    // here.
     std::mutex m_mutex;
     std::unique_ptr<std::condition_variable> m_changed;
     std::unordered_map<BlobId, BlobState> m_states;
-    Strings m_state_holders;  // blobs with state of headers, by the loader's names, in the order in which they came
-    std::string m_record;     // "": nothing is recorded
-    unsigned m_order = 0;     // of the last blob that was
+    Strings m_state_holders;  // loader's names of blobs with header state, in loading order
+    std::string m_record;     // profile to record to; empty: none
+    unsigned m_order = 0;     // of the last blob that was called
     bool m_is_sampled = false;
     std::unique_ptr<Prefetch> m_prefetch;                             // of LAZYCK_PREFETCH
-    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;     // of those that were not called yet
-    std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // when their host unit is loaded
+    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;     // of blobs that were not called yet
+    std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
     std::deque<Wanted> m_expected;                                    // to be made ready, the likeliest first
-    bool m_is_expecting = false;                                      // a thread does that
-    Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of those that the library has
+    bool m_is_expecting = false;                                      // a thread works on m_expected
+    Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // host units in the manifest, by name
     Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
-    std::unordered_set<BlobId> m_siblings;  // that were begun for a call of another
+    std::unordered_set<BlobId> m_siblings;  // blobs that were started for another blob's call
     mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
-    std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // how many this process has compiled, by the whole source
+    std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // number compiled here, by whole source
 };
 
 }  // namespace lazyck::rt
