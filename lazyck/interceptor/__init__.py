@@ -1,1 +1,1 @@
-"""Stands in for the compilers of a build: shims, their set-up, their log."""
+"""Intercept the compilers of a build: shims, their set-up, and their log."""

@@ -1,5 +1,5 @@
-// The compiler's own list of the headers that a blob reads, for blobs of which reading `#include` lines does not tell:
-// it takes the time of preprocessing.
+// Asks the compiler for the headers that a blob reads, if the blob's `#include` lines do not tell.
+// This takes as long as preprocessing.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 #include "shim.h"
 
-// The command without its outputs: words whose options have a role of these are left out.
+// Lists the roles of options that name outputs. The question to the compiler leaves these options
+// out.
 static const char k_outputs[] = "coduPDtqwW";
 
 List header_question(const Conf* conf, const Command* cmd) {
@@ -29,7 +30,7 @@ List header_question(const Conf* conf, const Command* cmd) {
     return argv;
 }
 
-// What the command writes to its standard output; false if it fails.
+// Runs a command and reads its standard output. Returns false if the command fails.
 static bool run_and_read(const Conf* conf, char** argv, Buffer* out) {
     int ends[2], status;
     char part[1 << 16];
@@ -60,8 +61,8 @@ static bool run_and_read(const Conf* conf, char** argv, Buffer* out) {
     return WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-// Moves to behind the next word of a rule and gives that, without what protects its characters from make; NULL where
-// the text ends.
+// Returns the next word of a rule, without the characters that escape others for make, and moves
+// `*at` behind the word. Returns NULL at the end of the text.
 static char* next_word(const char** at) {
     const char* p = *at;
     Buffer word = {0};
@@ -88,8 +89,8 @@ bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List*
     const char* at = rules.data;
     bool is_new = false;
     for (char* word; (word = next_word(&at));) {
-        if (!strcmp(word, ":") && is_new) found.n--;  // nvcc has a blank behind a rule's target
-        // the passes of a GPU's compiler have a rule each
+        if (!strcmp(word, ":") && is_new) found.n--;  // nvcc puts a blank after a rule's target
+        // Each pass of a GPU's compiler writes a rule, so words may be repeated.
         is_new = word[strlen(word) - 1] != ':' && strcmp(word, source) != 0;
         for (size_t i = 0; i < found.n && is_new; i++) is_new = strcmp(found.v[i], word) != 0;
         if (is_new) push(&found, word);

@@ -1,4 +1,5 @@
-// Defer, link or pass? The reasons are documented in docs/interceptor.md. Unsure means pass.
+// Decides whether to defer a command, link, or pass the command on to the compiler.
+// docs/interceptor.md explains the reasons. In doubt, the command is passed on.
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -24,7 +25,8 @@ static void add_linker_words(Command* cmd, const char* value) {
     }
 }
 
-// Whether one of the words, which are another compiler's, says where headers are: `-Wall,-I/x`.
+// Returns whether one of the words, which are for another compiler, says where headers are:
+// `-Wall,-I/x`.
 static bool names_headers(const char* words) {
     for (const char* p = words; (p = strchr(p, '-')); p++)
         if ((p == words || strchr(",= '\"", p[-1])) && p[1] && strchr("IiF", p[1])) return true;
@@ -36,13 +38,13 @@ static void add_includes(const Conf* conf, Command* cmd, char kind, const char* 
     do {
         size_t n = strchr(conf->traits, k_trait_lists) ? strcspn(value, ",") : strlen(value);
         if (n) push(&cmd->includes, join_text(lead, copy_text(value, n), ""));
-        // below the system's root, or what divides the list
+        // below the system's root, or the divider of the list
         if (*value == '=' || !strncmp(value, "$SYSROOT", 8) || !strcmp(value, "-")) cmd->has_other_includes = true;
         value += n;
     } while (*value++);
 }
 
-// Words for the compiler below: a rule for one has the text `-Xcompiler,WORD`.
+// Handles words for the compiler below. A rule for such a word has the text `-Xcompiler,WORD`.
 static void take_host_options(const Conf* conf, Command* cmd, const char* value) {
     while (*value) {
         size_t n = strcspn(value, ", \t\n");
@@ -61,7 +63,7 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
             cmd->output = value;
             break;
         case 'x':
-            if (!cmd->inputs.n) cmd->language = value;  // later ones say nothing about the source before them
+            if (!cmd->inputs.n) cmd->language = value;  // later ones do not apply to the source before them
             break;
         case 'd':
         case 'u':
@@ -145,7 +147,7 @@ static void parse(const Conf* conf, Command* cmd) {
         if (rule->mode == 'p') value = word + rule->size;
         if (rule->mode == 's') {
             if (i + 1 == cmd->args.n)
-                refuse(&cmd->refusal, "unsupported-option");  // the compiler will complain
+                refuse(&cmd->refusal, "unsupported-option");  // the compiler reports the error
             else
                 value = cmd->args.v[++i];
         }
@@ -153,8 +155,9 @@ static void parse(const Conf* conf, Command* cmd) {
     }
 }
 
-// Variables whose words the driver adds to its own options can turn a compile into something else, too. What would name
-// its files from there is more than a record can say.
+// Handles variables whose words the driver adds to its own options: they too can turn a compile
+// into something else. Options there that name files are refused, since a record cannot describe
+// them.
 static void parse_environment(const Conf* conf, Command* cmd) {
     for (size_t i = 0; i < conf->option_env.n; i++) {
         const char* text = getenv(conf->option_env.v[i]);
@@ -180,7 +183,7 @@ static void parse_environment(const Conf* conf, Command* cmd) {
     }
 }
 
-// `path` joined to `cwd`, without `.`, `..` and doubled slashes.
+// Returns `path` joined to `cwd`, without `.`, `..` and doubled slashes.
 char* absolute_path(const char* cwd, const char* path) {
     char* full = path[0] == '/' ? copy_text(path, strlen(path)) : join_text(cwd, "/", path);
     char *out = full, *p = full;
@@ -253,7 +256,8 @@ static const char* suffix_of(const char* path) {
 
 static bool is_assembler_suffix(const char* s) { return !strcmp(s, ".s") || !strcmp(s, ".S") || !strcmp(s, ".sx"); }
 
-// The reason to pass a compile on, or NULL; finds the toolchain whose recipes the source follows.
+// Returns the reason to pass a compile on, or NULL. Sets the toolchain whose recipes the source
+// follows.
 static const char* language_refusal(const Conf* conf, const Command* cmd, const char* source, const char** toolchain) {
     if (cmd->language && strcmp(cmd->language, "none")) {
         if (!strncmp(cmd->language, "assembler", 9)) return "assembly";
@@ -278,8 +282,9 @@ static const char* output_refusal(const char* output, const char* absolute) {
     return NULL;
 }
 
-// CMake links CUDA by the host compiler, without a launcher: nobody would see the link if that and nvcc have paths of
-// their own.
+// Returns whether the link is invisible to lazyck. CMake links CUDA with the host compiler, without
+// a launcher, so nobody would see the link if the host compiler and nvcc are called by their own
+// paths.
 static bool is_link_unseen(const Conf* conf, const Command* cmd) {
     const char* host_compiler = cmd->host_compiler ? cmd->host_compiler : getenv("NVCC_CCBIN");
     const char* slash = host_compiler && !strcmp(conf->toolchain, "cuda") ? strrchr(host_compiler, '/') : NULL;
@@ -326,7 +331,7 @@ static bool has_source(const Conf* conf, const Command* cmd) {
     return cmd->language != NULL;
 }
 
-// Whether the real compiler, called for this reason, translates sources for the sake of what comes of them.
+// Returns whether the real compiler, called for this reason, compiles sources to get their objects.
 static bool is_real_compile(const char* reason) {
     static const char* const k_others[] = {
         "query",         "dry-run",     "preprocess", "dependencies",       "syntax-only",      "stdin",
@@ -338,7 +343,8 @@ static bool is_real_compile(const char* reason) {
     return true;
 }
 
-// For the summary and the list of compiles: what the real compiler is about to compile, and how much of it is blobs.
+// Records what the real compiler is about to compile and how many of the sources are blobs. The
+// summary and the list of compiles use this.
 static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (!is_real_compile(verdict->reason)) return;
     for (size_t i = 0; i < cmd->inputs.n; i++) {

@@ -1,4 +1,4 @@
-"""compile_commands.json: written from what the shims saw, and read to defer what it lists."""
+"""Write compile_commands.json from what the shims saw, and read one to defer what it lists."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ UNKNOWN = "unknown-compiler"
 
 @dataclass(frozen=True)
 class Entry:
-    """One compile: its working directory (absolute), its source as written there, its words; "" if no output is said
-    beside them."""
+    """Describe one compile: its working directory (absolute), its source as written there, and its
+    words. `output` is empty if the file does not state it separately.
+    """
 
     directory: str
     file: str
@@ -37,20 +38,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of a file's entries: how many were deferred; sources that match --blobs and were not, by reason."""
+    """Describe the result of an import: how many entries were deferred, and the sources that match
+    --blobs but were not, with the reasons.
+    """
 
     deferred: int
     refused: tuple[tuple[str, str], ...]
 
 
-# -- export ------------------------------------------------------------------------------------------------
+# -- export ----------------------------------------------------------------------------------------
 
 
 def export(records: Path, target: Path) -> int:
-    """Bring `target` up to date with the compiles in `records`; returns how many it lists.
+    """Bring `target` up to date with the compiles in `records`, and return how many it lists.
 
-    An earlier entry stays unless its output was made anew or its source is gone: an incremental build calls few
-    compilers. Raises `FormatError` for damaged records.
+    An earlier entry stays unless its output was made again or its source is gone, because an
+    incremental build calls few compilers. Raises `FormatError` for damaged records.
     """
     merged: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in _earlier(target):
@@ -81,7 +84,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _earlier(target: Path) -> list[dict[str, Any]]:
-    """The entries of an earlier build; none if somebody wrote something else there."""
+    """Return the entries of an earlier build, or none if the file is something else."""
     try:
         found = json.loads(target.read_text())
     except (OSError, ValueError, RecursionError):
@@ -90,18 +93,18 @@ def _earlier(target: Path) -> list[dict[str, Any]]:
 
 
 def _is_entry(item: Any) -> bool:
-    """Whether `item` may be one that `export` wrote."""
+    """Return whether `item` may be one that `export` wrote."""
     if not isinstance(item, dict) or not isinstance(item.get("arguments"), list):
         return False
     texts = (item.get("directory"), item.get("file"), item.get("output", ""), *item["arguments"])
     return all(isinstance(text, str) for text in texts)
 
 
-# -- import ------------------------------------------------------------------------------------------------
+# -- import ----------------------------------------------------------------------------------------
 
 
 def load(path: Path) -> list[Entry]:
-    """The entries of a compile_commands.json. Raises `FormatError` for anything else."""
+    """Return the entries of a compile_commands.json. Raises `FormatError` for anything else."""
     hint = "give the file that CMake (CMAKE_EXPORT_COMPILE_COMMANDS=ON), ninja (-t compdb) or bear writes"
     try:
         raw = json.loads(path.read_bytes())
@@ -127,7 +130,7 @@ def _entry(item: Any, base: str) -> Entry:
     if not isinstance(words, list) or not words or not all(isinstance(w, str) and "\0" not in w for w in words):
         raise TypeError("`arguments` is not a list of words")
     for word in words:
-        os.fsencode(word)  # half a surrogate pair is no word of any command line
+        os.fsencode(word)  # raises if half a surrogate pair is in it, which no command line can have
     output = _text(item, "output") if "output" in item else ""
     return Entry(os.path.join(base, _text(item, "directory")), _text(item, "file"), tuple(words), output)
 
@@ -141,10 +144,11 @@ def _text(item: Mapping[str, Any], key: str) -> str:
 
 
 def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], jobs: int) -> Imported:
-    """Call the shim for each entry of `path`: those that match `blobs` become deferred objects where they say.
+    """Call the shim for each entry of `path`. Those that match `blobs` become deferred objects at
+    their outputs.
 
-    Nothing is compiled. Raises `UsageError` if nothing fits `blobs` or a blob's compiler is not known, `BuildError`
-    if an object cannot be written.
+    Nothing is compiled. Raises `UsageError` if no entry matches `blobs` or the compiler of a blob
+    is not known, and `BuildError` if an object cannot be written.
     """
     entries = load(path)
     program = str(tmp / "bin" / launch.PROGRAM)
@@ -168,11 +172,13 @@ def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], j
 
 
 def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[str, int]:
-    """The shim's answer: reason (`blob`: deferred), and how many blobs the entry compiles."""
+    """Return the shim's answer: the reason (`blob`: deferred), and how many blobs the entry
+    compiles.
+    """
     compiler, *words = entry.arguments
     output = ("-o", entry.output) if entry.output and not _says_output(compiler, words) else ()
     if not os.path.isdir(entry.directory):
-        os.makedirs(entry.directory, exist_ok=True)  # a build directory that is yet to be made
+        os.makedirs(entry.directory, exist_ok=True)  # a build directory that does not exist yet
     said = proc.run(
         [program, "--defer", compiler, *words, *output], cwd=entry.directory, env=proc.anchored(env, entry.directory)
     )
@@ -184,5 +190,5 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
 
 def _says_output(compiler: str, words: Sequence[str]) -> bool:
     table = names.toolchain_of(compiler, (*ALL, HOST)).table
-    # what a response file says is not known here
+    # the contents of a response file are not known here
     return any(item.role in (Role.OUTPUT, Role.RESPONSE) or item.words[0][:1] == "@" for item in table.split(words))

@@ -1,4 +1,5 @@
-// Memory that is never freed (the process ends or execs in a millisecond), and the configuration beside the shim.
+// Allocates memory that is never freed (the process ends or execs in a millisecond), and reads the
+// configuration beside the shim.
 //
 //   conf  := entry*      entry := key NUL count NUL (value NUL)*count       count in decimal
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""The file beside a shim that tells it what it stands for (grammar: conf.c)."""
+"""Write the file beside a shim that tells the shim what it stands for (conf.c has the grammar)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from lazyck.toolchains import Toolchain, by_name, lookup
 
 @dataclass(frozen=True)
 class ShimConf:
-    """One shim: its name, toolchain, and the argv prefix that runs in its place, with and without compiler caches.
+    """Describe one shim: its name, its toolchain, and the argv prefix of the real command, with
+    (`real`) and without (`compiler`) compiler caches.
 
-    `target` is the triple that the compiler makes code for ("": its name begins with it). `launch` is there for the
-    shim that takes the place of whatever compiler its first word names: (pattern for the compiler's name,
-    configuration that it then follows).
+    `target` is the triple that the compiler makes code for; if it is empty, the compiler's name
+    begins with the triple. `launch` is for the launcher, a shim that stands for whatever compiler
+    its first word names. It lists pairs: a pattern for the compiler's name, and the configuration
+    to use then.
     """
 
     tool: str
@@ -29,7 +31,7 @@ class ShimConf:
 
 @dataclass(frozen=True)
 class SharedConf:
-    """What all shims of a set-up have in common."""
+    """Hold what all shims of a set-up have in common."""
 
     blobs: tuple[str, ...]
     log: str
@@ -40,16 +42,17 @@ class SharedConf:
     bootstrap: str
     path_map: tuple[tuple[str, str], ...]
     env_names: tuple[str, ...]
-    restore: tuple[tuple[str, str, str], ...]  # variable, our value, the one before
+    restore: tuple[tuple[str, str, str], ...]  # variable, lazyck's value, the previous value
     shim_dirs: tuple[str, ...]
-    # toolchain → variable, value ("": unset or empty), reason: such a compile is passed on
+    # Toolchain → (variable, value, reason): a compile is passed on if the variable has the value.
+    # An empty value also matches an unset variable.
     pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
-    listed: str = ""  # file that names blobs one by one, beside the globs
-    with_units: bool = False  # and what each toolchain has by kernel
+    listed: str = ""  # a file that names blobs one by one, in addition to the globs
+    with_units: bool = False  # defer also what each toolchain compiles by kernel
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
-    """The bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
+    """Return the bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
     t = shim.toolchain
     suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)]
     languages = [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)]

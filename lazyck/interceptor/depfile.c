@@ -1,4 +1,5 @@
-// The depfile of a deferred blob: the rule that the compiler would write, for its source and the headers that it reads.
+// Writes the depfile of a deferred blob: the rule that the compiler would write, with the source
+// and the headers that it reads.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,7 +7,7 @@
 
 #include "shim.h"
 
-// As gcc's -MQ does: blanks, the backslashes before them, `#` and `$`.
+// Escapes as gcc's -MQ does: blanks, the backslashes before them, `#` and `$`.
 char* quote_for_make(const char* text) {
     Buffer b = {0};
     append(&b, "", 0);
@@ -59,7 +60,7 @@ bool write_depfile(const Command* cmd, const char* source, const List* headers) 
     }
     const char* path = depfile_path(cmd);
     struct stat st;
-    if (!stat(path, &st) && !S_ISREG(st.st_mode)) {  // -MF /dev/null, /dev/stdout
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) {  // for example -MF /dev/null, /dev/stdout
         int fd = open(path, O_WRONLY | O_CLOEXEC);
         bool good = fd >= 0 && write(fd, b.data, b.n) == (ssize_t)b.n;
         if (fd >= 0) close(fd);

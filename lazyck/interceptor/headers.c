@@ -1,10 +1,12 @@
-// Which headers a blob reads, for its depfile: looked up as the compiler would along the command's own directories, not
-// in those that the compiler has built in. What the first headers lead to is kept in the tmp dir, because hundreds of
-// blobs begin with the same ones.
+// Finds the headers that a blob reads, for its depfile. It looks them up as the compiler would, in
+// the command's own directories but not in those that are built into the compiler. The result for a
+// list of first headers is kept in the tmp dir, because hundreds of blobs begin with the same
+// headers.
 //
 //   kept   := magic key_size:u64 key count:u64 stamp*count path*count      path ends with NUL
 //   key    := working directory, directories, first headers, each with its kind
-//           | working directory, the question to the compiler, its variables, the source's directory and directives
+//           | working directory, the question to the compiler, its variables, the source's
+//             directory and directives
 #define _GNU_SOURCE  // memmem
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@
 
 static const char k_magic[8] = "LZHDRS1";
 
-// A header as it was when it was read.
+// Identifies the version of a header that was read.
 typedef struct {
     uint64_t device, inode, size, seconds, nanoseconds, is_system;
 } Stamp;
@@ -24,7 +26,7 @@ typedef struct {
 typedef struct {
     char* path;
     Stamp stamp;
-    size_t from;  // index of the directory behind the one it was found in: where #include_next goes on
+    size_t from;  // index after the directory it was found in: where #include_next continues
 } Header;
 
 typedef struct {
@@ -34,7 +36,7 @@ typedef struct {
 
 typedef struct {
     Directory* dirs;
-    size_t count, quoted_only;  // the first `quoted_only` are searched for "x" only
+    size_t count, quoted_only;  // the first `quoted_only` directories are searched for "x" only
     Header* headers;
     size_t n, cap;
     struct Slot {
@@ -42,10 +44,10 @@ typedef struct {
         size_t value;
     }* slots;
     size_t slots_used, slot_count;
-    bool lacks_names;  // a file includes what a macro names
+    bool lacks_names;  // a file has an include whose name is a macro
 } Search;
 
-// -- a table from texts to numbers ---------------------------------------------------------------------------------
+// -- a table from texts to numbers ----------------------------------------------------------------
 
 static uint64_t hash_of(const char* text, size_t size) {
     uint64_t h = 14695981039346656037u;  // FNV-1a
@@ -77,7 +79,7 @@ static size_t* slot_of(Search* s, const char* key, bool* is_new) {
     return &s->slots[at].value;
 }
 
-// -- looking up ------------------------------------------------------------------------------------------------------
+// -- looking up -----------------------------------------------------------------------------------
 
 static bool stamp_of(const char* path, Stamp* out) {
     struct stat st;
@@ -94,7 +96,7 @@ static const char* without_dots(const char* path) {
     return path;
 }
 
-// As compilers write it in a depfile: without a leading `./`.
+// Joins a path as compilers write it in a depfile: without a leading `./`.
 static char* join_path(const char* dir, const char* name) {
     dir = without_dots(dir);
     name = without_dots(name);
@@ -116,7 +118,7 @@ static void add_directories(Search* s, const Command* cmd, char kind, bool is_sy
         if (cmd->includes.v[i][0] == kind) add_directory(s, cmd->includes.v[i] + 1, is_system);
 }
 
-// An empty item of such a variable is the working directory.
+// Adds the directories in a variable. An empty item is the working directory.
 static void add_variable(Search* s, const char* name, bool is_system) {
     const char* text = getenv(name);
     while (text && *text) {
@@ -145,8 +147,9 @@ static void begin_search(Search* s, const Command* cmd, bool is_c) {
     add_directories(s, cmd, k_include_after, true);
 }
 
-// Adds the file if it is new; one that was a system header until now is looked through again as what it is. The same
-// file below another directory is another one: its quoted includes may lead elsewhere.
+// Adds the file if it is new. A file that was known as a system header is added again as a user
+// header, and is scanned again as such. The same file below another directory counts as another
+// file, because its quoted includes may lead elsewhere.
 static bool add_header(Search* s, char* path, bool is_system, size_t from) {
     Stamp stamp, place = {0};
     char key[2 * 20 * 2 + 8];
@@ -159,7 +162,7 @@ static bool add_header(Search* s, char* path, bool is_system, size_t from) {
     bool is_new;
     size_t* slot = slot_of(s, copy_text(key, strlen(key)), &is_new);
     if (!is_new && (is_system || !s->headers[*slot].stamp.is_system)) return true;
-    if (!is_new) s->headers[*slot].path = NULL;  // comes again at the end, as no system header
+    if (!is_new) s->headers[*slot].path = NULL;  // added again at the end, as no system header
     if (s->n == s->cap) {
         s->cap = s->cap ? s->cap * 2 : 256;
         Header* bigger = allocate(s->cap * sizeof *bigger);
@@ -177,7 +180,8 @@ static void search_directories(Search* s, const char* name, size_t from) {
         if (add_header(s, join_path(s->dirs[i].path, name), s->dirs[i].is_system, i + 1)) return;
 }
 
-// `here` is the directory of the file that has the line, `next` where its #include_next goes on.
+// Looks up an include. `here` is the directory of the file that has the line, and `next` is the
+// index at which its #include_next continues.
 static void resolve(Search* s, const Include* inc, const char* here, bool is_system, size_t next) {
     if (inc->name[0] == '/') {
         add_header(s, copy_text(inc->name, strlen(inc->name)), is_system, 0);
@@ -208,11 +212,10 @@ static void scan_file(Search* s, const char* path, bool is_system, size_t next) 
         else
             s->lacks_names = true;
     }
-    free(data);  // headers come by the hundred
+    free(data);  // freed here because a blob may have hundreds of headers
 }
 
-// -- what is kept
-// ------------------------------------------------------------------------------------------------------
+// -- kept results ---------------------------------------------------------------------------------
 
 static Buffer key_of(const Search* s, const char* cwd) {
     Buffer key = {0};
@@ -230,7 +233,8 @@ static Buffer key_of(const Search* s, const char* cwd) {
     return key;
 }
 
-// Sets `s->headers` to what is kept for `key`; false if there is nothing, or a header has changed since.
+// Sets `s->headers` to the result kept for `key`. Returns false if there is none, or if a header
+// has changed since.
 static bool recall(Search* s, const char* file, const Buffer* key) {
     char* data;
     size_t size;
@@ -278,7 +282,7 @@ static void keep(const Search* s, const char* file, const Buffer* key) {
     }
     memcpy(b.data + count_at, &count, 8);
     if (paths.n) append(&b, paths.data, paths.n);
-    write_whole(file, &b);  // or the next blob looks again
+    write_whole(file, &b);  // if this fails, the next blob looks again
 }
 
 static char* file_of(const Conf* conf, const Buffer* key) {
@@ -291,7 +295,7 @@ static void keep_in(const Conf* conf, const Search* s, const Buffer* key) {
     if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) keep(s, file_of(conf, key), key);
 }
 
-// The lines of a text that could be directives, or go on with one.
+// Appends the lines of a text that could be directives, or continue one.
 static void append_directives(Buffer* key, const char* data, size_t size) {
     const char* end = data + size;
     bool goes_on = false;
@@ -306,8 +310,9 @@ static void append_directives(Buffer* key, const char* data, size_t size) {
     }
 }
 
-// What the answer to a question depends on: blobs by the hundred have equal options and directives. Nothing for a
-// source whose other text may have a say in what it includes.
+// Returns the key of a question to the compiler: all that the answer depends on, since hundreds of
+// blobs have equal options and directives. The key is empty for a source whose other text may
+// influence what it includes.
 static Buffer key_of_question(const Conf* conf, const Command* cmd, const char* source, const char* cwd) {
     static const char* const k_telling[] = {"__COUNTER__", "_Pragma", "%:",
                                             "?"
@@ -335,7 +340,7 @@ static Buffer key_of_question(const Conf* conf, const Command* cmd, const char* 
     return key;
 }
 
-// What the compiler said of a blob like this one; false if nothing is kept.
+// Looks up the compiler's answer for a blob with this key. Returns false if none is kept.
 static bool recall_answer(const Conf* conf, const Buffer* key, List* headers) {
     Search kept = {0};
     if (!key->n || !recall(&kept, file_of(conf, key), key)) return false;

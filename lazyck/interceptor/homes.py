@@ -1,4 +1,4 @@
-"""Shim homes: directories that look like a toolchain's home, in which its compilers are shims."""
+"""Make shim homes: directories that look like a toolchain's home, but whose compilers are shims."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ _SYSTEM = ("/", "/usr", "/usr/local")
 
 
 def is_system(home: str) -> bool:
-    """Whether `home` holds far more than a toolchain, so that its `bin` must not come first on PATH."""
+    """Return whether `home` holds far more than a toolchain, so that its `bin` must not come first
+    on PATH.
+    """
     return os.path.normpath(home) in _SYSTEM
 
 
 def programs_in(home: str, programs: Iterable[str]) -> dict[str, str]:
-    """Which of `programs` (paths below a home) are in `home`: canonical path → the path that it was asked by.
+    """Find which of `programs` (paths below a home) are in `home`. Return their canonical paths,
+    each with the path that was given for it.
 
-    Canonical: `llvm/bin/clang++` is `lib/llvm/bin/clang++` where `llvm` links to `lib/llvm`. Only the directories'
-    links are followed, since drivers know themselves by their name. What a link leads out of the home stays as it is.
+    The canonical path of `llvm/bin/clang++` is `lib/llvm/bin/clang++` if `llvm` links to
+    `lib/llvm`. Only links of directories are followed, since drivers recognize themselves by their
+    name. A path stays as it is if a link leads out of the home.
     """
     found: dict[str, str] = {}
     for program in programs:
@@ -32,10 +36,10 @@ def programs_in(home: str, programs: Iterable[str]) -> dict[str, str]:
 
 
 def mirror(real: Path, shim_home: Path, places: Iterable[str], *, hidden: Collection[str] = ()) -> None:
-    """Make `shim_home` look like `real`, but for the canonical `places`, which it lacks: shims go there.
+    """Make `shim_home` look like `real`, but without the canonical `places`, where shims go.
 
-    The directories that hold them are real ones, so that `realpath` does not lead from a shim to what it stands for.
-    `hidden` are further names that its `bin` is to lack.
+    The directories that hold the places are real ones, so that `realpath` does not lead from a shim
+    to the program that it stands for. `hidden` are further names that `bin` must not have.
     """
     if shim_home.exists():
         shutil.rmtree(shim_home)  # does not follow links
@@ -48,14 +52,18 @@ def mirror(real: Path, shim_home: Path, places: Iterable[str], *, hidden: Collec
 
 
 def on_path(home: str, env: Mapping[str, str]) -> set[str]:
-    """The names in `home/bin` that PATH finds elsewhere: a `bin` that comes first on PATH must not hold them."""
+    """Return the names in `home/bin` that PATH finds elsewhere: a `bin` that comes first on PATH
+    must not hold them.
+    """
     if is_system(home):
         return {e.name for e in Path(home, "bin").iterdir()}
     return {e.name for e in Path(home, "bin").iterdir() if _found_elsewhere(e, env)}
 
 
 def hides_nothing(home: Path, tools: Iterable[str], env: Mapping[str, str]) -> bool:
-    """Whether `home/bin` first on PATH would change no look-up: of `tools`, nor of anything else."""
+    """Return whether `home/bin` first on PATH would change no look-up, neither of `tools` nor of
+    any other program.
+    """
     if is_system(str(home)):
         return False
     own = set(tools)
@@ -76,7 +84,7 @@ def _canonical(home: Path, program: str) -> str:
 
 
 def _below(path: Path, home: Path) -> str | None:
-    """`path`, links followed, relative to `home`; None if that is elsewhere."""
+    """Return `path`, with links followed, relative to `home`; None if it is elsewhere."""
     try:
         inside = str(path.resolve().relative_to(home.resolve()))
     except ValueError:
@@ -95,7 +103,7 @@ def _mirror_directory(real: Path, shim_home: Path, at: str, directories: set[str
             _mirror_directory(real, shim_home, place, directories, left_out)
             continue
         leads_to = _below(entry, real) if entry.is_symlink() and entry.is_dir() else None
-        if leads_to is not None and leads_to in directories:  # `llvm` → `lib/llvm`: the shim home's own
+        if leads_to is not None and leads_to in directories:  # `llvm` → `lib/llvm`: links within the shim home
             target.symlink_to(os.path.relpath(shim_home / leads_to, target.parent))
         else:
             target.symlink_to(entry)

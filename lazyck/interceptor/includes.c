@@ -1,5 +1,5 @@
-// The `#include` lines of a C or C++ text. Conditionals are not followed: a line that the compiler would skip names a
-// header too many, which costs a needless rebuild at worst.
+// Finds the `#include` lines of a C or C++ text. Conditionals are not evaluated. A line that the
+// compiler would skip adds a header too many, which costs at worst a needless rebuild.
 #define _GNU_SOURCE  // memmem
 #include <string.h>
 
@@ -12,7 +12,8 @@ void scan_text(Scanner* s, const char* data, size_t size) {
     if (size >= 3 && !memcmp(data, "\xEF\xBB\xBF", 3)) s->at += 3;
 }
 
-// The size of a line break behind a backslash at `p`, with the blanks that gcc allows before it; 0 if there is none.
+// Returns the size of a line break after a backslash at `p`, with the blanks that gcc allows before
+// it; 0 if there is none.
 static size_t splice_size(const Scanner* s, const char* p) {
     const char* q = p + 1;
     while (q < s->end && (*q == ' ' || *q == '\t' || *q == '\r')) q++;
@@ -28,7 +29,7 @@ static bool begins(const Scanner* s, const char* text, size_t size) {
     return (size_t)(s->end - s->at) >= size && !memcmp(s->at, text, size);
 }
 
-// A comment that is never closed hides nothing: what looks like its beginning was read wrongly.
+// Skips a block comment. An unclosed comment hides nothing, because its beginning was misread.
 static void skip_block_comment(Scanner* s) {
     const char* close = s->no_more_comments ? NULL : memmem(s->at + 2, (size_t)(s->end - s->at - 2), "*/", 2);
     if (!close) s->no_more_comments = true;
@@ -47,7 +48,7 @@ static void skip_to_line_end(Scanner* s) {
     }
 }
 
-// Blanks and comments; with `lines`, line breaks too.
+// Skips blanks and comments, and with `lines` also line breaks.
 static void skip_blanks(Scanner* s, bool lines) {
     for (;;) {
         skip_splices(s);
@@ -69,7 +70,8 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// `p` is a quote behind R, uR, u8R, UR or LR that ends no longer name.
+// Returns whether the quote at `p` follows R, uR, u8R, UR or LR, and these are not the end of a
+// longer name.
 static bool is_raw(const char* begin, const char* p) {
     if (p == begin || p[-1] != 'R') return false;
     const char* q = p - 1;
@@ -99,7 +101,8 @@ static bool skip_raw_string(Scanner* s) {
     return true;
 }
 
-// To behind the closing quote, or just over the opening one if the line has no other (`1'000`, prose in `#if 0`).
+// Skips to behind the closing quote, or only over the opening one if the line has no other
+// (`1'000`, prose in `#if 0`).
 static void skip_literal(Scanner* s) {
     char quote = *s->at++;
     const char* p = s->at;
@@ -138,7 +141,9 @@ static void skip_line(Scanner* s) {
     }
 }
 
-// Behind `#`: whether it is an include, and of what. A macro's value is not known here, nor is what #embed may find.
+// Reads a directive after its `#`. Returns whether it is an include, and sets what it includes. The
+// name is NULL for a macro, whose value is unknown here, and for #embed, whose file is not looked
+// up.
 static bool read_directive(Scanner* s, Include* out) {
     char word[16];
     size_t n = 0;

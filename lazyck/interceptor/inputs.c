@@ -1,5 +1,5 @@
-// Is an object or archive one of ours? By the mark in its ELF identification, or, where `ld -r`, `objcopy` or `strip`
-// wrote the header anew, by the name of the record's section.
+// Recognizes deferred objects, also in archives: by the mark in their ELF identification or, if
+// `ld -r`, `objcopy` or `strip` wrote a new header, by the name of the record's section.
 #define _GNU_SOURCE  // memmem
 #include <ar.h>
 #include <elf.h>
@@ -63,7 +63,8 @@ static bool is_deferred_object(View v) {
 
 static bool is_deferred_file(const char* path);
 
-// A thin archive's member: its name lies in the table of long names at `offset`, relative to the archive.
+// Checks a member of a thin archive. Its name is in the table of long names at `offset`, and is
+// relative to the archive.
 static bool is_deferred_member(const char* archive, View names, size_t offset) {
     if (offset >= names.size) return false;
     const char* name = (const char*)names.data + offset;
@@ -98,7 +99,7 @@ static bool is_deferred_archive(const char* path, View v, bool thin) {
         }
         if (size > v.size - at) return false;
         if (header.ar_name[0] == '/' && header.ar_name[1] == '/') names = (View){v.data + at, size};
-        // members lie at even places only, so the view may be unaligned: all reads are copies
+        // Members are at even offsets only, so the view may be unaligned: all reads are copies.
         if (!is_index && is_deferred_object((View){v.data + at, size})) return true;
         at += size + (size & 1);
     }
@@ -120,7 +121,8 @@ static bool is_deferred_file(const char* path) {
     return found;
 }
 
-// `-lname`: the linker takes the first directory that has either file, and there the shared library.
+// Looks up `-lname`. The linker takes the first directory that has either file, and prefers the
+// shared library there.
 static bool is_deferred_library(const Command* cmd, const List* dirs, const char* name) {
     for (size_t i = 0; i < dirs->n; i++) {
         const char* dir = dirs->v[i];
@@ -136,7 +138,7 @@ static bool is_deferred_library(const Command* cmd, const List* dirs, const char
     return false;
 }
 
-// Where `-l` looks: the command's own directories, then those of LIBRARY_PATH.
+// Returns where `-l` looks: the command's own directories, then those of LIBRARY_PATH.
 static List library_dirs(const Command* cmd) {
     List dirs = {0};
     for (size_t i = 0; i < cmd->library_dirs.n; i++) push(&dirs, cmd->library_dirs.v[i]);

@@ -1,5 +1,6 @@
-// `lazyck-launch <compiler> <words>`: what build tools write before a compiler that they name by its path. The program
-// becomes what the compiler's shim would be: it takes over the configuration for compilers of that name.
+// Implements `lazyck-launch <compiler> <words>`, which build tools write before a compiler that
+// they name by its path. The program does what the compiler's shim would do: it uses the
+// configuration for compilers of that name.
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -21,7 +22,7 @@ static bool holds(const List* list, const char* text) {
     return false;
 }
 
-// Where PATH has `name`; NULL if nowhere.
+// Returns the path of `name` in PATH, or NULL.
 static const char* find_program(const char* name) {
     if (strchr(name, '/')) return name;
     const char* path = getenv("PATH");
@@ -34,7 +35,7 @@ static const char* find_program(const char* name) {
     return NULL;
 }
 
-// The configuration beside `program`, where a shim has one, or NULL.
+// Returns the configuration beside `program` if it is a shim, or NULL.
 static const char* conf_beside(const char* program) {
     const char* slash = strrchr(program, '/');
     if (!slash) return NULL;
@@ -63,13 +64,14 @@ static bool take_conf(Conf* conf, const char* path) {
     return true;
 }
 
-// Makes `*conf` that of the compiler which `*args` begin with, and `*args` the words behind it. False if lazyck does
-// not know such a compiler, or `must_exist` and there is none: then `conf->real` is what was asked for all the same.
+// Sets `*conf` to the configuration of the compiler that `*args` begin with, and `*args` to the
+// words after it. Returns false if lazyck does not know the compiler, or if `must_exist` and there
+// is no such file. Even then, `conf->real` is the command that was given.
 bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     const Conf launcher = *conf;
-    List before = {0};  // `ccache`
+    List before = {0};  // for example `ccache`
     for (; **args; ++*args) {
-        if (!strcmp(name_of(**args), launcher.tool)) continue;  // ourselves once more
+        if (!strcmp(name_of(**args), launcher.tool)) continue;  // the launcher itself, once more
         if (!holds(&launcher.launchers, name_of(**args))) break;
         const char* program = before.n ? **args : find_program(**args);
         push(&before, program ? program : **args);
@@ -92,7 +94,8 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     List compiler = {0};
     push(&compiler, program);
     if (real && holds(&launcher.launchers, name_of(real))) {
-        // a compiler cache that goes by a compiler's name: records need the compiler itself, which our shim knows
+        // This is a compiler cache under a compiler's name. Records need the compiler itself, which
+        // the shim of that name knows.
         Conf own;
         path = NULL;
         for (size_t i = 0; i < launcher.shim_dirs.n && !path; i++)
@@ -113,8 +116,9 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
 static const char k_by_path[] = "/by-path/";
 static const char k_launcher[] = "/bin/.lazyck/lazyck-launch.conf";
 
-// The launcher's configuration for the program `self`, if that is `<tmp>/by-path/<path of a compiler>`; then
-// `*compiler` is that path. NULL for others.
+// Returns the launcher's configuration if the program `self` is
+// `<tmp>/by-path/<path of a compiler>`, and sets `*compiler` to this path. Returns NULL for other
+// programs.
 char* launcher_conf(const char* self, const char** compiler) {
     for (const char* at = self; (at = strstr(at, k_by_path)); at++) {
         char* conf = join_text(copy_text(self, (size_t)(at - self)), k_launcher, "");
@@ -125,11 +129,12 @@ char* launcher_conf(const char* self, const char** compiler) {
     return NULL;
 }
 
-// A shim that stands for the compiler `program`, which may be a bare name: `<tmp>/by-path/usr/bin/g++`. Where CMake
-// takes a path and no launcher, it is the launcher with its first word in its own name. NULL for a program that is no
-// compiler of ours, or is a shim.
+// Returns a shim for the compiler `program`, which may be a bare name: `<tmp>/by-path/usr/bin/g++`.
+// It is for places where CMake takes a path and no launcher: the shim is the launcher, with its
+// first word in its own name. Returns NULL if the program is not a compiler that lazyck knows, or
+// is a shim.
 const char* shim_by_path(const Conf* conf, const char* program) {
-    const char* links = strrchr(conf->links, '/');  // beside it
+    const char* links = strrchr(conf->links, '/');  // `by-path` is beside it
     char* tmp = copy_text(conf->links, (size_t)(links - conf->links));
     Conf launcher;
     const char* path = find_program(program);
@@ -143,20 +148,20 @@ const char* shim_by_path(const Conf* conf, const char* program) {
     self[n] = 0;
     make_parents(shim);
     if (!link(self, shim) || errno == EEXIST) return shim;
-    Buffer content = {0};  // a file system without hard links
+    Buffer content = {0};  // for a file system without hard links
     size_t size;
     if (!read_file(self, &content.data, &size)) return NULL;
     content.n = size;
     return write_whole(shim, &content) && !chmod(shim, 0755) ? shim : NULL;
 }
 
-// The directories above `path`, as far as they are missing.
+// Creates the missing directories above `path`.
 void make_parents(const char* path) {
     char* text = copy_text(path, strlen(path));
     for (char* p = text + 1; *p; p++) {
         if (*p != '/') continue;
         *p = 0;
-        mkdir(text, 0777);  // what fails here fails again when the file is written
+        mkdir(text, 0777);  // a failure here shows again when the file is written
         *p = '/';
     }
 }

@@ -1,5 +1,6 @@
-"""What the shims did, one line per call (written by record.c): `action reason tool output source blobs
-microseconds`."""
+"""Read the log of the shims, which has one line per call (written by record.c):
+`action reason tool output source blobs microseconds`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class LogLine:
-    """One call of a shim. `action` is defer, link, pass or fail; `output` and `source` are "" where unknown.
+    """Describe one call of a shim. `action` is defer, link, pass or fail. `output` and `source` are
+    empty if unknown.
 
-    `blobs` counts the sources that it compiles, or hands to the real compiler, which match --blobs: `source` is the
-    first of them.
+    `blobs` counts the sources matching --blobs that the call compiles or hands to the real
+    compiler. `source` is the first of them.
     """
 
     action: str
@@ -30,7 +32,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogCounts:
-    """A log in numbers: calls deferred, links taken over, calls passed on by reason."""
+    """Hold the counts of a log: calls deferred, links taken over, and calls passed on by reason."""
 
     deferred: int
     links: int
@@ -46,7 +48,9 @@ def _field(text: str) -> str:
 
 
 def read_log(path: Path) -> list[LogLine]:
-    """The lines of a log in order; a log that does not exist is empty, a line cut short by a full disk is left out."""
+    """Return the lines of a log in order. A log that does not exist is empty. A line that a full
+    disk cut short is left out.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -61,7 +65,7 @@ def read_log(path: Path) -> list[LogLine]:
 
 
 def count(lines: Iterable[LogLine]) -> LogCounts:
-    """The numbers for a summary, the most frequent reason first."""
+    """Return the numbers for a summary, with the most frequent reason first."""
     actions: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for line in lines:
@@ -73,9 +77,11 @@ def count(lines: Iterable[LogLine]) -> LogCounts:
 
 
 def passed_blobs(lines: Iterable[LogLine]) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """The blobs that the real compiler compiled: by reason, how many, and which (of one call, the first).
+    """Return the blobs that the real compiler compiled: for each reason their number and their
+    sources (the first one of each call).
 
-    A call whose output was deferred or compiled otherwise later counts too: it was a compile.
+    A call counts even if its output was deferred or compiled in another way later, because it was a
+    compile.
     """
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for line in lines:

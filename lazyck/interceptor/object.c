@@ -1,4 +1,4 @@
-// The deferred object, and how the shim writes files.
+// Writes the deferred object, and files in general.
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,8 @@
 #include "lazyck_abi.h"
 #include "shim.h"
 
-// Whole or not at all: a killed build must not leave half an object that looks newer than its source.
+// Writes a file whole or not at all: a killed build must not leave half an object that looks newer
+// than its source.
 bool write_whole(const char* path, const Buffer* content) {
     char name[64];
     snprintf(name, sizeof name, "/.lazyck-%ld.tmp", (long)getpid());
@@ -32,8 +33,9 @@ bool write_whole(const char* path, const Buffer* content) {
         good = false;
         why = errno;
     }
-    // Renaming over an older file makes ext4 write the new one out at once: milliseconds. A build that is killed here
-    // has no object, which is as good as the old one.
+    // Renaming over an older file would make ext4 write the new one to the disk at once, which
+    // takes milliseconds. If a build is killed here, there is no object, which is as good as the
+    // old one.
     if (good) unlink(path);
     if (good && rename(temp, path)) {
         good = false;
@@ -48,7 +50,7 @@ static const char k_names[] = "\0.note.GNU-stack\0" LAZYCK_RECORD_SECTION "\0" L
                               "\0.rela" LAZYCK_DEFERRED_SECTION "\0.symtab\0.strtab\0.shstrtab";
 static const char k_strings[] = "\0" LAZYCK_DEFERRED_SYMBOL;
 
-#ifndef SHF_GNU_RETAIN  // glibc before 2.33
+#ifndef SHF_GNU_RETAIN  // missing in glibc before 2.33
 #define SHF_GNU_RETAIN (1 << 21)
 #endif
 
@@ -63,8 +65,9 @@ static Elf64_Shdr section(const char* name, Elf64_Word type, size_t offset, size
         .sh_name = name_at(name), .sh_type = type, .sh_offset = offset, .sh_size = size, .sh_addralign = align};
 }
 
-// The ELF number of the machine that a target triple (`aarch64-linux-gnu`) names first, or 0 for one without stubs. A
-// compiler's whole name (`aarch64-linux-gnu-g++`) may stand for its triple.
+// Returns the ELF number of the machine that a target triple (`aarch64-linux-gnu`) begins with, or
+// 0 if there are no stubs for it. A compiler's whole name (`aarch64-linux-gnu-g++`) may be given
+// instead of its triple.
 uint16_t machine_of(const char* triple) {
     static const struct {
         const char* name;
@@ -78,17 +81,19 @@ uint16_t machine_of(const char* triple) {
     return 0;
 }
 
-// Appends zeros up to a multiple of 8; returns where that is.
+// Appends zeros up to a multiple of 8. Returns the new size.
 static size_t align(Buffer* b) {
     static const char k_zeros[8];
     append(b, k_zeros, -b->n & 7);
     return b->n;
 }
 
-// An object without code: its content is the record, which nothing loads. A distance in it to a hidden symbol that
-// nobody defines makes any link without lazyck fail and name the way out: an empty object would go into a broken
-// library. The symbol is hidden since shared libraries may leave others undefined, it is a distance since mold leaves
-// hidden ones undefined, too, where the loader could fill them in, and its section must not be left out as unused.
+// Writes an object without code. It contains the record, which is never loaded. It also contains a
+// distance to a hidden symbol that nothing defines: this makes any link without lazyck fail, with a
+// name that points to the remedy. An empty object would silently give a broken library. The symbol
+// is hidden because shared libraries may leave other symbols undefined. It is a distance because
+// mold leaves even hidden symbols undefined if the loader could fill them in. Its section must not
+// be left out as unused.
 bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     enum { k_note = 1, k_record, k_deferred, k_relocations, k_symbols, k_symbol_names, k_section_names, k_sections };
     Elf64_Ehdr eh = {
@@ -125,7 +130,7 @@ bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     sections[k_symbols] = section(".symtab", SHT_SYMTAB, b.n, sizeof symbols, 8);
     sections[k_symbols].sh_entsize = sizeof *symbols;
     sections[k_symbols].sh_link = k_symbol_names;
-    sections[k_symbols].sh_info = 1;  // the first that is not local
+    sections[k_symbols].sh_info = 1;  // the first symbol that is not local
     append(&b, symbols, sizeof symbols);
     sections[k_symbol_names] = section(".strtab", SHT_STRTAB, b.n, sizeof k_strings, 1);
     append(&b, k_strings, sizeof k_strings);

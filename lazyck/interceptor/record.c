@@ -1,4 +1,5 @@
-// What the shim writes of a call: the record (grammar: lazyck/manifest.py), its copy in the list of compiles, the log.
+// Writes the records of a call: the record proper (lazyck/manifest.py has the grammar), its copy in
+// the list of compiles, and the log.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +21,15 @@ static void append_string(Buffer* b, const char* text) {
     append_text(b, text);
 }
 
-// The size of `path` where `text` begins with it and the path ends there, as at a separator of paths or lists; else 0.
+// Returns the size of `path` if `text` begins with it and the path ends there, which means at a
+// separator of paths or lists; else 0.
 static size_t path_size(const char* text, const char* path) {
     size_t n = 0;
     while (path[n] && path[n] == text[n]) n++;
-    return !path[n] && strchr("/:;,= \t\n'\"", text[n]) ? n : 0;  // also at the text's end
+    return !path[n] && strchr("/:;,= \t\n'\"", text[n]) ? n : 0;  // also at the end of the text
 }
 
-// Every shim path in `text`, which all begin with a slash, replaced by what it stands for.
+// Replaces every shim path in `text`, which all begin with a slash, by the path that it stands for.
 char* map_text(const List* pairs, const char* text) {
     Buffer b = {0};
     append(&b, "", 0);
@@ -58,7 +60,8 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
     append_string(&b, cwd);
     append_string(&b, is_link ? "" : verdict->source);
     append_string(&b, verdict->output ? verdict->output : "");
-    // A record's prefix is the compiler alone; further words of CXX are options like any others.
+    // The prefix of a record is the compiler alone. Further words of CXX are options like any
+    // others.
     size_t words = is_link ? prefix->n : 1;
     append_number(&b, words);
     append_number(&b, prefix->n + cmd->args.n);
@@ -95,7 +98,8 @@ static void append_field(Buffer* b, const char* text) {
     }
 }
 
-// One write, so that what parallel jobs add does not mix. A list that cannot be written never stops a build.
+// Appends in one write, so that parallel jobs do not mix their lines. A failure to write never
+// stops a build.
 static void add_to_file(const char* path, const Buffer* b) {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return;

@@ -1,4 +1,5 @@
-// Leaving the shim: exec of the real compiler or of the post-build, in the environment that there would be without us.
+// Leaves the shim by exec of the real compiler or of the post-build, in the environment that there
+// would be without lazyck.
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -58,7 +59,7 @@ static void clean_path(const Conf* conf) {
 void clean_environment(const Conf* conf) {
     check_depth(conf);
     clean_path(conf);
-    // Only a variable that still has our value: the build may have set another.
+    // A variable is restored only if it still has lazyck's value: the build may have set another.
     for (size_t i = 0; i + 2 < conf->restore.n; i += 3) {
         const char *name = conf->restore.v[i], *before = conf->restore.v[i + 2], *value = getenv(name);
         if (!value || strcmp(value, conf->restore.v[i + 1])) continue;
@@ -82,7 +83,7 @@ _Noreturn void start(char** argv) {
     _exit(why == ENOENT ? 127 : 126);
 }
 
-// A compiler that is given another compiler (`-ccbin X`, `-ccbin=X`) is given the real one.
+// Replaces a shim's path in an option (`-ccbin X`, `-ccbin=X`) by the real compiler.
 static const char* real_word(const Conf* conf, const char* word) {
     const char* equals = strchr(word, '=');
     const char* path = equals && word[0] == '-' ? equals + 1 : word;
@@ -92,16 +93,17 @@ static const char* real_word(const Conf* conf, const char* word) {
     return word;
 }
 
-// Whether CMake asks nvcc which host compiler it would link with, by reading what steps it says it takes: CMake links
-// CUDA targets by that program's absolute path ever after, without a launcher.
+// Returns whether CMake asks nvcc for the host compiler that it links with, by a list of nvcc's
+// steps. From then on, CMake links CUDA targets by this program's absolute path, without a
+// launcher.
 static bool is_asked_for_its_steps(const Conf* conf) {
     char cwd[PATH_MAX];
     return !strcmp(conf->toolchain, "cuda") && getcwd(cwd, sizeof cwd) &&
            !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
 }
 
-// Appends a line of what nvcc says. The first word of a step, `#$ "/usr/bin"/g++ …`, becomes a shim's path if it is a
-// host compiler.
+// Appends a line of nvcc's output. The first word of a step, `#$ "/usr/bin"/g++ …`, is replaced by
+// a shim's path if it is a host compiler.
 static void append_step(const Conf* conf, Buffer* out, const char* line, size_t size) {
     static const char k_mark[] = "#$ ";
     Buffer word = {0};
@@ -125,8 +127,8 @@ static void append_step(const Conf* conf, Buffer* out, const char* line, size_t 
     append(out, p, (size_t)(end - p));
 }
 
-// Runs the real nvcc, and says shims' names for its host compilers, however these are chosen: by PATH, options,
-// variables, or nvcc.profile.
+// Runs the real nvcc, and replaces its host compilers in its output by shims, however these
+// compilers are chosen: by PATH, options, variables, or nvcc.profile.
 static _Noreturn void answer_for(const Conf* conf, char** argv) {
     int ends[2];
     if (pipe(ends)) start(argv);

@@ -1,4 +1,6 @@
-"""Set-up of the interceptor: finds the real compilers, lays out shims and shim homes, says how to call the build."""
+"""Set up the interceptor: find the real compilers, lay out shims and shim homes, and tell how to
+call the build.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ from lazyck.toolchains.base import target
 _NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
 # variable that names a compiler → toolchain
 _COMPILER_VARIABLES = {variable: t for t in ALL for variable in t.compiler_env}
-# further variables in which a build may hand one of our paths to a compiler
+# further variables in which a build may hand a shim's path to a compiler
 _PASSED_ON = ("HIP_CLANG_PATH", "HIP_ROCCLR_HOME", "HSA_PATH", "OMPI_CXX", "OMPI_CC", "MPICH_CXX")
 
 
 @dataclass(frozen=True)
 class Interception:
-    """How to call the build: its environment; and what was set up for it."""
+    """Tell how to call the build, by its environment, and what was set up for it."""
 
     env: dict[str, str]
     bin_dirs: tuple[str, ...]
@@ -40,13 +42,15 @@ class Interception:
 
 @dataclass
 class _Plan:
-    """The shims to make: directory and shim; what the paths that builds get to see stand for."""
+    """Collect the shims to make, each with its directory, and the real paths behind the paths that
+    builds see.
+    """
 
     shims: list[tuple[Path, ShimConf]] = field(default_factory=list)
     path_dirs: list[Path] = field(default_factory=list)
     set_env: dict[str, str] = field(default_factory=dict)
     home_map: dict[str, str] = field(default_factory=dict)
-    implied: dict[str, tuple[str, ...]] = field(default_factory=dict)  # unset variable → the compiler it stands for
+    implied: dict[str, tuple[str, ...]] = field(default_factory=dict)  # unset variable → the compiler that it implies
 
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
@@ -65,10 +69,11 @@ def set_up(
     verbose: bool,
     with_units: bool = False,
 ) -> Interception:
-    """Make the shims under `tmp` and return the environment in which the build finds them. `with_units`: they defer the
-    sources of each toolchain that are by kernel unless the user says otherwise, too.
+    """Make the shims under `tmp`, and return the environment in which the build finds them. With
+    `with_units`, they also defer the sources that each toolchain compiles by kernel by default.
 
-    Raises `ToolchainError` for a toolchain that was asked for and is missing, `UsageError` for an unusable `tmp`.
+    Raises `ToolchainError` if a toolchain was requested and is missing, and `UsageError` for an
+    unusable `tmp`.
     """
     tmp = tmp.absolute()
     if os.pathsep in str(tmp):
@@ -109,11 +114,11 @@ def set_up(
 def set_up_launcher(
     tmp: Path, toolchain_choice: str, sources: Sequence[str], env: Mapping[str, str], *, python: str, programs: Path
 ) -> tuple[Found, ...]:
-    """Make a launcher alone, `tmp/bin/lazyck-launch`, for a build that calls it by itself: no shim stands anywhere, and
-    nothing in the environment leads to it. It defers `sources`, absolute paths, and no others. `programs` is where its
-    program is compiled, once for all that share it. Returns the toolchains found.
+    """Make only a launcher, `tmp/bin/lazyck-launch`, for a build that calls it by itself: there are
+    no shims, and nothing in the environment leads to it. Return the toolchains found.
 
-    Raises as `set_up`.
+    The launcher defers `sources`, which are absolute paths, and no others. Its program is compiled
+    in `programs`, once for all launchers that share this directory. Raises the errors of `set_up`.
     """
     given, env = env, proc.anchored(env)
     found = find_toolchains(toolchain_choice, env)
@@ -129,12 +134,14 @@ def set_up_launcher(
 
 
 def chosen_toolchains(choice: str) -> list[Toolchain]:
-    """The toolchains that --toolchain means, present or not, and the host's."""
+    """Return the toolchains that --toolchain means, whether present or not, and the host's."""
     return [t for t in ALL if choice in ("auto", t.name) or t is HOST]
 
 
 def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
-    """The chosen toolchain, or for `auto` all that are there, and the host's. Raises `ToolchainError`, `UsageError`."""
+    """Return the chosen toolchain, or for `auto` all that are present, and the host's. Raises
+    `ToolchainError` and `UsageError`.
+    """
     known = [t.name for t in ALL]
     if choice != "auto" and choice not in known:
         raise UsageError(f"--toolchain {choice!r}: no such toolchain", f"give one of auto, {', '.join(known)}")
@@ -149,7 +156,7 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
 
 
 def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str, str]) -> None:
-    """Shims for a toolchain's compilers that are on PATH, under the names that they have there."""
+    """Plan shims for a toolchain's compilers on PATH, under the names that they have there."""
     wanted = [*toolchain.tools, *toolchain.versioned(env)]
     for variable in toolchain.compiler_env:
         words = lookup.without_launchers(lookup.resolve(variable, env))
@@ -163,7 +170,9 @@ def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str,
 
 @dataclass
 class _ShimHomes:
-    """The shim homes of one toolchain. Where two share a home, each of its shim homes has the shims of both."""
+    """Make the shim homes of one toolchain. If two toolchains share a home, each of its shim homes
+    has the shims of both.
+    """
 
     plan: _Plan
     tmp: Path
@@ -177,11 +186,11 @@ class _ShimHomes:
             self.plan.add((target / place).parent, toolchain, (f"{home}/{place}",), Path(place).name)
 
     def of(self, home: str) -> Path:
-        """The shim home that stands for the whole of `home`."""
+        """Return the shim home that stands for the whole of `home`."""
         home = os.path.normpath(home)
         if home not in self.made:
-            # a dot in the name: tools that search a project for packages pass such directories by, and do not follow
-            # the links in it through the whole toolchain
+            # The name has a dot: tools that search a project for packages skip such directories,
+            # and do not follow the links in them through the whole toolchain.
             target = self.tmp / (f"home.{self.toolchain.name}" + (f"-{len(self.made) + 1}" if self.made else ""))
             places = homes.programs_in(home, self.programs)
             homes.mirror(Path(home), target, places)
@@ -192,7 +201,9 @@ class _ShimHomes:
 
 
 def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env: Mapping[str, str]) -> None:
-    """Shim homes for what the environment calls the toolchain's home, and for its compiler on PATH."""
+    """Plan shim homes for what the environment calls the toolchain's home, and for its compiler on
+    PATH.
+    """
     t = found.toolchain
     programs = {place: name for o in others for place, name in o.toolchain.home_programs().items()}
     made = _ShimHomes(plan, tmp, t, programs)
@@ -202,11 +213,12 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
         if homes.programs_in(home, t.home_programs()):
             plan.set_env[variable] = str(made.of(home) / below)
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
-    on_path = t.find(by_name_only) or found  # what a bare `hipcc` stands for, which may be another one
+    on_path = t.find(by_name_only) or found  # the toolchain of a bare `hipcc`, which may be another one
     chosen = found if named else on_path
     main = chosen.home
     if not named and not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
-        # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`): only a variable leads them to a shim.
+        # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`). Only a variable leads
+        # them to a shim.
         plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
     for variable, program in t.implied_compilers(chosen, env).items():
         if env.get(variable):
@@ -215,13 +227,16 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
             plan.implied[variable] = (program,)
         elif not homes.is_system(main) and (place := next(iter(homes.programs_in(main, [program])), None)):
             plan.set_env[variable] = str(made.of(main) / place)
-    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:  # else `plan_on_path` has it
+    # Otherwise the program belongs to another toolchain, and `plan_on_path` handles it.
+    if t.home_programs().get(f"bin/{Path(on_path.compiler[0]).name}", t.name) == t.name:
         plan_bare_name(made, on_path, env)
 
 
 def plan_bare_name(made: _ShimHomes, on_path: Found, env: Mapping[str, str]) -> None:
-    """A directory for PATH in which the toolchain's compiler is a shim: its shim home's `bin`, where that hides nothing
-    that PATH has; else one of a shim home with less in its `bin`."""
+    """Plan a directory for PATH in which the toolchain's compiler is a shim. This is the `bin` of
+    its shim home, if this hides nothing else on PATH. Otherwise it is the `bin` of another shim
+    home, with fewer names.
+    """
     t, tool, home = on_path.toolchain, on_path.toolchain.tools[0], on_path.home
     own = {p[len("bin/") :] for p in made.programs if p.startswith("bin/") and lookup.is_program(f"{home}/{p}")}
     if on_path.compiler == (f"{home}/bin/{tool}",) and homes.hides_nothing(Path(home), own, env):
@@ -239,34 +254,40 @@ def plan_bare_name(made: _ShimHomes, on_path: Found, env: Mapping[str, str]) -> 
 
 
 def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[str, str]) -> None:
-    """Variables that name a compiler name a shim; `CXX` does so always, because builds link by it."""
+    """Make the variables that name a compiler name a shim. `CXX` is always set, because builds link
+    with it.
+    """
     present = {f.toolchain: f for f in found}
     for variable, toolchain in _COMPILER_VARIABLES.items():
         words = (lookup.resolve(variable, env) or plan.implied.get(variable, ())) if toolchain in present else ()
         if words and toolchain is CUDA and not cuda_places.is_nvcc(lookup.without_launchers(words)):
-            toolchain = HOST  # clang: its shim passes CUDA on, with the reason
+            toolchain = HOST  # clang, whose shim passes CUDA on, with the reason
         if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):
             words = present[toolchain].compiler
         if not words:
             continue
         same = [d / s.tool for d, s in plan.shims if s.real == words and toolchain is not HOST]
         if not toolchain.home_env and len(str(tmp).split()) > 1 and any(s.real == words for _, s in plan.shims):
-            plan.set_env[variable] = Path(words[0]).name  # `$(CXX)` in a makefile stands no blanks: by way of PATH
+            # `$(CXX)` in a makefile does not allow blanks, so PATH is used
+            plan.set_env[variable] = Path(words[0]).name
             continue
         shim = same[0] if same else plan.add(tmp / "named" / variable, toolchain, words)
         plan.set_env[variable] = str(shim)
-    # A compiler cache before a shim would keep deferred objects and hand them to other builds. The shim unsets these
-    # again for the real compiler, which may be `ccache g++`.
+    # A compiler cache before a shim would keep deferred objects and give them to other builds. The
+    # shim unsets these variables again for the real compiler, which may be `ccache g++`.
     plan.set_env.update((name, "1") for name in _NO_CACHES if not env.get(name))
 
 
 def _target(compiler: tuple[str, ...]) -> str:
-    # nvcc does not say; it makes code for the machine that it runs on, unless an option says otherwise
+    # nvcc does not tell its target, which is the machine that it runs on unless an option says
+    # otherwise
     return target(compiler) or names.target_of(Path(compiler[0]).name) or platform.machine()
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
-    """Whether the variable names something that is not there: then the build shall say so itself."""
+    """Return whether the variable names a missing program. The build then reports the error
+    itself.
+    """
     text = env.get(variable, "").strip()
     return bool(text) and not lookup.is_shim(text)
 
@@ -274,7 +295,7 @@ def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
 def shared_conf(
     plan: _Plan, tmp: Path, found: Sequence[Found], blobs: Sequence[str], python: str, env: Mapping[str, str]
 ) -> SharedConf:
-    """What every shim needs to know of the others."""
+    """Return what every shim needs to know about the others."""
     paths = {str(d / s.tool): s.compiler[0] for d, s in plan.shims if not _is_in(d, plan.home_map)}
     path_map = tuple({**paths, **plan.home_map}.items())
     package = str(Path(lazyck.__file__).parent.parent)
@@ -299,12 +320,14 @@ def _is_in(directory: Path, parents: Mapping[str, str]) -> bool:
 
 
 def variable_names() -> list[str]:
-    """Every variable in which a compiler may meet one of our paths."""
+    """Return every variable in which a compiler may get a shim's path."""
     return [name for t in ALL for name in (*t.compiler_env, *t.home_env, *t.flag_env)]
 
 
 def bootstrap(package: str, path: Sequence[str]) -> str:
-    """Python source that starts the post-build with this process's packages, whatever the build's environment is."""
+    """Return Python source that starts the post-build with this process's packages, whatever the
+    build's environment is.
+    """
     rest = [p for p in path if p and p != package]
     return (
         f"import sys; sys.path[:0] = [{package!r}]; sys.path += [p for p in {rest!r} if p not in sys.path]; "

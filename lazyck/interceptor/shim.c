@@ -1,4 +1,5 @@
-// A compiler's stand-in: records blobs, hands links of blobs to the post-build, runs the real compiler for all else.
+// Stands in for a compiler: records blobs, hands links of blobs to the post-build, and runs the
+// real compiler for all else.
 #include "shim.h"
 
 #include <errno.h>
@@ -17,8 +18,8 @@ static long microseconds(void) {
     return (now.tv_sec - m_begun.tv_sec) * 1000000 + (now.tv_nsec - m_begun.tv_nsec) / 1000;
 }
 
-// `<dir>/.lazyck/<name>.conf`, by the shim's real place: a build may call it by any link or name. Of a shim that is the
-// launcher for one compiler, `*compiler` is that.
+// Returns `<dir>/.lazyck/<name>.conf`, by the shim's real path, since a build may call it by any
+// link or name. If the shim is the launcher for one compiler, `*compiler` is set to this compiler.
 static char* conf_path(const char** compiler) {
     static char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -65,10 +66,11 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
     run_postbuild(conf, path);
 }
 
-// `lazyck-launch --defer <compiler> <words>`: defers, or says why not instead of running the compiler.
+// Handles `lazyck-launch --defer <compiler> <words>`: defers, or prints why not, and never runs the
+// compiler.
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
-        // a blob all the same, of which the compiler would say that it is not there
+        // a blob too: the real compiler would report that its source is missing
         bool is_gone = !strcmp(verdict->reason, "source-unreadable");
         printf("%s %zu\n", verdict->reason, verdict->blobs + is_gone);
         return 0;
@@ -80,7 +82,7 @@ static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, co
     return status;
 }
 
-// What is known of a call whose compiler is not.
+// Returns what is known about a call if its compiler is unknown.
 static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     char cwd[PATH_MAX];
     Verdict verdict = {.reason = "unknown-compiler"};
@@ -89,7 +91,8 @@ static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     return verdict;
 }
 
-// Where blobs are named one by one, nobody sums up at the end which of them had to be compiled after all.
+// Warns about a blob that is compiled now. If blobs are named one by one, no summary at the end
+// lists them.
 static void say_passed(const Conf* conf, const Verdict* verdict) {
     if (!conf->listed || !*conf->listed || !verdict->blobs) return;
     fprintf(stderr, "lazyck: warning: %s is compiled now instead of at its first call: %s\n", verdict->source,
@@ -116,7 +119,7 @@ int main(int argc, char** argv) {
         return 1;
     }
     char** args = argc ? argv + 1 : argv;
-    if (compiler && argc) *--args = (char*)compiler;  // in the place of our own name
+    if (compiler && argc) *--args = (char*)compiler;  // replaces the program's own name
     bool runs_nothing = false;
     if (conf.launch.n) {
         bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");

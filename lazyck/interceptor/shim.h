@@ -1,15 +1,15 @@
-// The shim: stands where a build looks for its compiler, and decides in C because it starts once per compiled file.
+// The shim takes the place of a build's compiler. It is written in C because it starts once per
+// compiled file.
 //
 //   conf.c      what set-up left beside the shim: real compiler, option table, globs, places
 //   words.c     response files
 //   classify.c  command line → action and reason; touches no file but the source
-//   inputs.c    is an object or archive one of ours?
+//   inputs.c    recognizes deferred objects and archives with such objects
 //   record.c    the record of a call, the list of compiles, the log
 //   object.c    the deferred object
-//   depfile.c   the rule that names what a blob reads; headers.c finds it, includes.c reads `#include` lines, ask.c
-//   asks
-//               the compiler where those do not tell
-//   launch.c    the same for a compiler that is named by its path, behind `lazyck-launch`
+//   depfile.c   the rule that names what a blob reads; headers.c finds the headers, includes.c
+//               reads `#include` lines, ask.c asks the compiler if those do not tell
+//   launch.c    a compiler that is named by its path, behind `lazyck-launch`
 //   run.c       exec of the real compiler or of the post-build, in a clean environment
 #pragma once
 
@@ -27,7 +27,7 @@ typedef struct {
     size_t n, cap;
 } Buffer;
 
-// One line of the option table; the letters are those of toolchains/options.py.
+// Holds one line of the option table. The letters are those of toolchains/options.py.
 typedef struct {
     char mode;  // e exact, s exact with a separate value, p prefix
     char role;
@@ -39,33 +39,34 @@ typedef struct {
 typedef struct {
     const char *tool, *toolchain, *target, *log, *compiles, *headers, *links, *python, *bootstrap;
     const char* traits;  // see the k_trait_ constants
-    const char* listed;  // file with the paths of blobs, each behind which a NUL stands; "": the globs alone decide
+    const char* listed;  // file with the paths of blobs, each followed by a NUL; empty: only globs decide
     List real;           // argv prefix that runs in the shim's place
-    List compiler;       // the same without compiler caches, for records
+    List compiler;       // this prefix without compiler caches, for records
     List blobs;          // globs
     List suffixes;       // pairs: suffix, toolchain; or `!` and the reason to pass such a source on
-    List languages;      // pairs: value of -x, the same
+    List languages;      // pairs: value of -x, toolchain or `!` and the reason
     List flag_env, option_env;
-    List path_map;   // pairs: path of a shim or shim home, what it stands for
+    List path_map;   // pairs: path of a shim or shim home, path that it stands for
     List env_names;  // variables to which path_map applies
-    List restore;    // triples: variable, what set-up made of it, what it was before ("": unset)
-    List shim_dirs;  // to be taken out of PATH
-    List pass_when;  // triples: variable, value ("": unset), reason to pass a compile on
-    List launch;     // `lazyck-launch` only. Pairs: glob for a compiler's name, configuration for it
-    List launchers;  // names of programs that are written before a compiler
+    List restore;    // triples: variable, value that set-up gave it, previous value (empty: unset)
+    List shim_dirs;  // to be removed from PATH
+    List pass_when;  // triples: variable, value (empty: unset), reason to pass a compile on
+    List launch;     // for `lazyck-launch` only; pairs: glob for a compiler's name, its configuration
+    List launchers;  // names of programs that may precede a compiler
     Rule* rules;
     size_t rule_count;
-    bool is_launched, sees_links;  // behind `lazyck-launch`; which was told that links come by it too
+    bool is_launched, sees_links;  // behind `lazyck-launch`; with --links, links come by it too
 } Conf;
 
-// What `traits` may hold.
+// Lists the characters that `traits` may contain.
 enum {
     k_trait_lists = 'l',  // options that name directories or headers take several, separated by commas
 };
 
 enum Action { k_pass, k_defer, k_link };
 
-// First characters of the words of `Command.includes`: the roles of the options that gave them.
+// These are the first characters of the words in `Command.includes`: the roles of the options that
+// gave them.
 enum {
     k_include_dir = 'I',
     k_include_quote = 'Q',
@@ -74,19 +75,19 @@ enum {
     k_include_file = 'H',
 };
 
-// What a command line says, with response files expanded.
+// Holds a command line with its response files expanded.
 typedef struct {
     List args;
     List inputs;        // positional words
     List linker_words;  // words handed through to the linker
     List library_dirs, libraries;
     List targets;   // of the depfile, quoted for make
-    List includes;  // directories and forced headers, each behind the letter of its role
-    List sources;   // what it compiles, absolute
+    List includes;  // directories and forced headers, each after the letter of its role
+    List sources;   // sources that it compiles, absolute
     const char *output, *language, *depfile, *host_compiler, *target;
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
-    bool has_other_includes;  // options that may lead to headers in a way that the shim does not follow
+    bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
 } Command;
 
 typedef struct {
@@ -94,8 +95,8 @@ typedef struct {
     const char* reason;
     const char* toolchain;
     const char *source, *output;  // absolute; NULL if there is none
-    size_t blobs;                 // how many of the sources that it compiles match the globs
-    uint16_t machine;             // of a deferred object; ELF's number
+    size_t blobs;                 // number of compiled sources that match the globs
+    uint16_t machine;             // of a deferred object; the number in ELF
 } Verdict;
 
 typedef struct {
@@ -105,7 +106,7 @@ typedef struct {
 } Scanner;
 
 typedef struct {
-    const char* name;   // NULL: a macro's value, or a file that is no text
+    const char* name;   // NULL: a macro, or #embed
     bool quoted, next;  // "name" rather than <name>; #include_next
 } Include;
 

@@ -1,4 +1,6 @@
-"""The shim's program: compiled once per user and digest, copied to every name that it stands for."""
+"""Build the shim's program once per user and digest, and install it under every name that it stands
+for.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ _FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
 
 
 def sources() -> list[Path]:
-    """The shim's C files."""
+    """Return the shim's C files."""
     return sorted(SOURCE_DIR.glob("*.c"))
 
 
 def c_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The real host compiler for C. Raises `ToolchainError` if there is none."""
+    """Return the real host compiler for C. Raises `ToolchainError` if there is none."""
     for name in ("cc", "gcc", "clang"):
         path = lookup.which(name, env)
         if path:
@@ -42,7 +44,9 @@ def c_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> Path:
-    """The compiled shim in the tmp dir, which other tmp dirs of the user share. `extra` are compiler flags."""
+    """Return the compiled shim in the tmp dir. The user's other tmp dirs share the program. `extra`
+    are compiler flags.
+    """
     compiler = c_compiler(env)
     header = abi.render_header().encode()
     texts = [p.read_bytes() for p in (*sources(), SOURCE_DIR / "shim.h")]
@@ -70,7 +74,7 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
         "-o",
         str(fresh),
     ]
-    # A static program starts in half the time, and on every machine, but not every one has libc.a.
+    # A static program starts in half the time and runs on every machine, but libc.a may be missing.
     is_static = not extra and proc.run([*argv, "-static"], env=env).status == 0
     if not is_static:
         result = proc.run(argv, env=env)
@@ -85,7 +89,9 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
 
 
 def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) -> Path:
-    """Make `directory/<tool>` a shim; returns its path. A real file: `realpath` must not see through it."""
+    """Make `directory/<tool>` a shim, and return its path. It is a real file, since `realpath` must
+    not lead to the program.
+    """
     install_conf(directory, shim.tool, shim, shared)
     target = directory / shim.tool
     replace_program(program, target)
@@ -93,17 +99,17 @@ def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) 
 
 
 def replace_program(program: Path, target: Path) -> None:
-    """Make `target` the shim's `program`, whatever it was."""
+    """Make `target` the shim's `program`, whatever it was before."""
     with contextlib.suppress(FileNotFoundError):
         target.unlink()
     try:
         target.hardlink_to(program)
-    except OSError:  # a file system without hard links
+    except OSError:  # for a file system without hard links
         write_atomic(target, program.read_bytes(), 0o755)
 
 
 def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf) -> Path:
-    """Write a configuration that no program of its own belongs to; returns its path."""
+    """Write a configuration without a program of its own, and return its path."""
     path = directory / lookup.CONF_DIR / f"{name}.conf"
     write_if_different(path, render(shim, shared))
     return path

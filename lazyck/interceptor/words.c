@@ -1,12 +1,14 @@
-// Command lines: the option table, and response files as gcc, clang and nvcc read them.
+// Reads command lines: with the option table, and with response files as gcc, clang and nvcc read
+// them.
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim.h"
 
-// Exact texts win over beginnings, longer beginnings over shorter ones. A few hundred rules, a few dozen words:
-// comparing two characters first keeps this below the cost of one system call.
+// Returns the rule for a word. An exact text wins over a prefix, and a longer prefix over a shorter
+// one. There are a few hundred rules and a few dozen words: the comparison of two characters first
+// keeps this below the cost of one system call.
 const Rule* find_rule(const Conf* conf, const char* word) {
     const Rule* best = NULL;
     for (size_t i = 0; i < conf->rule_count; i++) {
@@ -23,9 +25,10 @@ const Rule* find_rule(const Conf* conf, const char* word) {
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Words of a response file: blanks separate, ' and " quote, a backslash takes the next character as it is, inside
-// quotes too (libiberty's buildargv, clang's TokenizeGNUCommandLine). nvcc's `--options-file` is another language: ' is
-// a character like any other, and what a backslash protects is looked at again, so that \" and \\ leave nothing.
+// Splits a response file into words: blanks separate, ' and " quote, and a backslash takes the next
+// character literally, inside quotes too (libiberty's buildargv, clang's TokenizeGNUCommandLine).
+// nvcc's `--options-file` is another language: ' is an ordinary character, and \" and \\ leave
+// nothing, because nvcc looks again at the character after a backslash.
 static void split_file(const char* p, const char* end, List* out, bool is_nvcc) {
     while (p < end) {
         while (p < end && is_blank(*p)) p++;
@@ -58,7 +61,7 @@ static bool expand_file(const Conf* conf, const char* path, List* out, int* budg
     size_t size;
     List inner = {0};
     struct stat st;
-    // A pipe, as of `@<(command)`, can be read but once, and by the compiler.
+    // A pipe, such as `@<(command)`, can only be read once, by the compiler.
     if (stat(path, &st) || !S_ISREG(st.st_mode)) return false;
     if (--*budget < 0 || depth > 100 || !read_file(path, &data, &size)) return false;
     split_file(data, data + size, &inner, is_nvcc);
@@ -70,7 +73,7 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
         const char* word = *words;
         if (word[0] == '@' && word[1]) {
             if (access(word + 1, R_OK)) {
-                push(out, word);  // no such file: the word stands for itself
+                push(out, word);  // no such file: the word is taken literally
             } else if (!expand_file(conf, word + 1, out, budget, depth, false)) {
                 return false;
             }
@@ -92,7 +95,8 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
     return true;
 }
 
-// False if the words cannot be known: too deep, or a file that the compiler itself will complain about.
+// Expands response files. Returns false if the words cannot be determined: the nesting is too deep,
+// or the compiler will report an error in a file.
 bool expand_words(const Conf* conf, char* const* argv, List* out) {
     int budget = k_most_files;
     return expand(conf, argv, out, &budget, 0);

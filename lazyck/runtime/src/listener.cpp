@@ -93,10 +93,11 @@ void Listener::before_fork() { m_queue->mutex.lock(); }
 
 void Listener::after_fork_in_parent() { m_queue->mutex.unlock(); }
 
-// What was to be told is the parent's to tell, and its thread is in the parent.
+// The parent's thread does not exist in the child, and the parent reports the events that were
+// still queued.
 void Listener::after_fork_in_child() {
     const bool was_open = m_queue->is_open;
-    static_cast<void>(new std::shared_ptr<Queue>(m_queue));  // never destroyed: its waiters are gone
+    static_cast<void>(new std::shared_ptr<Queue>(m_queue));  // leaked, since its waiters are gone
     m_queue = std::make_shared<Queue>();
     m_queue->is_open = was_open;
 }

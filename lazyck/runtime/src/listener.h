@@ -1,5 +1,6 @@
-// The program's own listener, told of events on a thread of its own: it may take locks that a thread holds which waits
-// for what we do (Python's, for example), so nothing that a call waits for may wait for it.
+// Reports events to the program's own listener on a separate thread. The listener may take locks
+// (Python's, for example) that are held by a thread which waits for lazyck. So nothing that a call
+// waits for may wait for the listener.
 #pragma once
 
 #include <sys/types.h>
@@ -16,29 +17,32 @@ namespace lazyck::rt {
 
 class Listener {
  public:
-    using Message = std::function<void()>;  // tells one event
+    using Message = std::function<void()>;  // reports one event
 
-    // Has messages taken from now on. Starts the thread; false: the system has none to give.
+    // Accepts messages until `close`, and starts the thread. Returns false if the system cannot
+    // start one.
     bool open();
-    // Has none taken, and waits until all that were taken are told, at most `seconds`; returns whether they are. The
-    // listener itself may call this: then it does not wait for its own end.
+    // Stops accepting messages, then waits at most `seconds` until the listener was told all queued
+    // ones. Returns whether it was. The listener itself may call this function, which then does not
+    // wait.
     bool close(double seconds);
     bool is_open();
 
-    // Tells it later, in order. One too many is dropped.
+    // Queues a message; messages are delivered in order. Drops it if the queue is full or the
+    // listener is closed.
     void post(Message message);
 
-    // A child made by fork has no such thread: there one is started before the first message. To be called while no
-    // lock is held.
+    // Starts the thread if there is none. A child made by fork has no such thread, so this is
+    // called before its first message. Call it while no lock is held.
     void ensure_thread();
 
-    // Handlers of fork.
+    // These are handlers of fork.
     void before_fork();
     void after_fork_in_parent();
     void after_fork_in_child();
 
  private:
-    // Shared with the thread, which may outlive its use.
+    // Holds what is shared with the thread, which may outlive the listener.
     struct Queue {
         std::mutex mutex;
         std::condition_variable changed;

@@ -1,15 +1,15 @@
-// What the dynamic loader's refusal of a blob means.
+// Explains why the dynamic loader refused a blob.
 #pragma once
 
 #include <string>
 
 namespace lazyck::rt {
 
-// "name(parameters) [mangled]", or the symbol as it is where it is no C++ name.
+// Returns "name(parameters) [mangled]", or `symbol` unchanged if it is not a mangled C++ name.
 std::string readable(const std::string& symbol);
 
-// The loader's `reason` in words that say what is missing and what to do about it; `library` is the lazy library's
-// path.
+// Explains the loader's `reason`: what is missing, and what to do about it. `library` is the path
+// of the lazy library.
 std::string explain_load_error(const std::string& reason, const std::string& library);
 
 }  // namespace lazyck::rt

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds k_shortest_pause{2};
 constexpr milliseconds k_longest_pause{100};
-constexpr int k_pauses_per_wait = 10;  // so nobody waits much longer than the compile takes
+constexpr int k_pauses_per_wait = 10;  // so that nobody waits much longer than the compile takes
 constexpr std::size_t k_longest_line = 400;
 
 std::string holder_line() {
@@ -40,7 +40,7 @@ std::string holder_line() {
            " since " + utc_text(std::time(nullptr));
 }
 
-// The descriptors of all locks, under the lock of that name.
+// Holds the descriptors of all locks. It is guarded by the lock Shared::descriptors_of_locks.
 Lasting<std::set<int>> g_descriptors;
 
 std::set<int>& descriptors() {
@@ -57,7 +57,8 @@ bool is_unusable(int error) {
 
 LockDescriptor::LockDescriptor(const std::string& path) {
     auto& all = descriptors();
-    // Opened and known at once: a child of a fork in between would share the lock and never close it.
+    // The file is opened and recorded under one lock: a child of a fork in between would share the
+    // file lock and never close the descriptor.
     const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
     m_fd = open_own(path, O_RDWR | O_CREAT);
     const int error = errno;
@@ -78,7 +79,8 @@ FileLock::FileLock(const std::string& path) : m_fd(path) {
 }
 
 FileLock::~FileLock() {
-    // Explicitly: a process that was started meanwhile without exec shares the descriptor and would keep the lock.
+    // The lock is released explicitly: a process that was started meanwhile without exec shares the
+    // descriptor and would keep the lock.
     if (m_state == State::held) flock(m_fd.get(), LOCK_UN);
 }
 
@@ -94,20 +96,20 @@ FileLock::State FileLock::retry() {
 }
 
 void FileLock::write(const std::string& text) {
-    // In this order, so that readers never find nothing.
+    // The text is written before the file is truncated, so that readers never find an empty file.
     if (lseek(m_fd.get(), 0, SEEK_SET) != 0 || !write_all(m_fd.get(), text)) return;
     if (ftruncate(m_fd.get(), static_cast<off_t>(text.size())) != 0) return;
 }
 
-// A line of /proc/locks: "<n>: FLOCK ADVISORY WRITE <process> <major>:<minor>:<inode> <start> <end>", where one that
-// waits has "->" in the second place.
+// Parses lines of /proc/locks: "<n>: FLOCK ADVISORY WRITE <process> <major>:<minor>:<inode> <start>
+// <end>". A process that waits has "->" as its second word.
 std::string lock_holder(const std::string& path) {
     struct stat st;
     if (stat(path.c_str(), &st) != 0) return "";
     const std::string end = ":" + std::to_string(st.st_ino);
     for (const std::string& line : split(read_text("/proc/locks"), "\n")) {
         const Strings words = split(line, " ");
-        // Of another process namespace the number is 0.
+        // The number is 0 if the process is in another PID namespace.
         if (words.size() < 6 || words[1] != "FLOCK" || words[4] == "0") continue;
         const std::string& file = words[5];
         if (file.size() < end.size() || file.compare(file.size() - end.size(), end.size(), end) != 0) continue;
@@ -139,7 +141,8 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
         if (is_over) return;
         const auto share = milliseconds(static_cast<long>(1000 * waited / k_pauses_per_wait));
         std::this_thread::sleep_for(std::clamp(share, k_shortest_pause, k_longest_pause));
-        // Before the lock is tried: with many waiters it would pass from one to the next, while the others sleep.
+        // This is checked before the lock is tried. With many waiters, the lock would otherwise
+        // pass from one to the next while the others sleep.
         if (is_made()) return;
         m_lock.retry();
     }

@@ -1,5 +1,5 @@
-// Locks between processes, by flock(2): the kernel frees them with their holder. The files are never unlinked: two
-// processes could then hold locks on two files of one name.
+// Provides locks between processes, by flock(2). The kernel frees a lock when its holder ends. The
+// files are never unlinked: two processes could then hold locks on two files of one name.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace lazyck::rt {
 
-// The open file of a lock, which a child made by fork closes.
+// Owns the open file of a lock. A child made by fork closes the file.
 class LockDescriptor {
  public:
-    // Empty (-1) with errno when it cannot be opened.
+    // Opens the file. On failure the descriptor is -1, and errno tells the reason.
     explicit LockDescriptor(const std::string& path);
     LockDescriptor(const LockDescriptor&) = delete;
     LockDescriptor& operator=(const LockDescriptor&) = delete;
@@ -25,12 +25,14 @@ class LockDescriptor {
     UniqueFd m_fd;
 };
 
-// A file's lock, held until the object's end. A child made by fork does not hold it.
+// Holds a file's lock until the object is destroyed. A child made by fork does not hold it.
 class FileLock {
  public:
     enum class State { held, busy, unusable };
 
-    // Tries once. `unusable`: this file system does not lock (NFS without its lock service); `error` says why.
+    // Tries once to take the lock. The state `unusable` means that this file system has no locks
+    // (NFS without its lock service); `error` returns the errno. Throws CompileError if the file
+    // cannot be opened.
     explicit FileLock(const std::string& path);
     FileLock(const FileLock&) = delete;
     FileLock& operator=(const FileLock&) = delete;
@@ -38,9 +40,9 @@ class FileLock {
 
     State state() const { return m_state; }
     int error() const { return m_error; }
-    // Tries again.
     State retry();
-    // What the file says is replaced by `text`. Only for readers who want to know more: failure is no error.
+    // Replaces the file's contents by `text`. The text only informs readers, so a failure is
+    // ignored.
     void write(const std::string& text);
 
  private:
@@ -51,28 +53,30 @@ class FileLock {
 
 constexpr char k_stopped[] = "(stopped)";
 
-// Which process holds the lock of the file at `path`, as the kernel knows it: "process 123", or "process 123
-// (stopped)";
-// "" where it does not tell.
+// Returns the process that holds the lock of the file at `path`, as the kernel reports it:
+// "process 123" or "process 123 (stopped)". The result is an empty string if the kernel does not
+// report one.
 std::string lock_holder(const std::string& path);
 
-// The lock of one blob, waited for.
+// Waits for the lock of one blob.
 class BlobLock {
  public:
-    // Waits at most `patience` seconds, or until `is_made` answers that there is nothing left to lock for; says as a
-    // WaitNotice is due who holds it. Throws CompileError when the file
-    // cannot be opened.
+    // Waits until the lock is free, but at most `patience` seconds, and no longer than until
+    // `is_made` returns true, which means that the blob needs no compile. Reports who holds the
+    // lock whenever a WaitNotice is due. Throws CompileError if the file cannot be opened.
     BlobLock(const std::string& path, const Subject& subject, double patience, const std::function<bool()>& is_made);
 
-    // Not held after `is_made` said so, after the time is up, or where the file system does not lock: the caller then
-    // works without, since publishing an entry is atomic in any case.
+    // Returns whether the lock is held. It is not held after `is_made` returned true, after the
+    // time is up, or if the file system has no locks. The caller then works without it, which is
+    // safe because an entry is published atomically.
     bool is_held() const { return m_lock.state() == FileLock::State::held; }
 
  private:
     FileLock m_lock;
 };
 
-// Handler of fork, with all global locks taken: a child must not keep the locks of threads that it does not have.
+// Handles fork in the child, with all global locks taken. A child must not keep the locks of
+// threads that it does not have.
 void close_locks_in_child();
 
 }  // namespace lazyck::rt

@@ -11,7 +11,8 @@ struct Row {
     const char* name;
 };
 
-// Those that lazyck has stubs for, and those that a user may meet in a message. lazyck/postbuild/elf.py has them too.
+// Lists the machines that lazyck has stubs for, and others that a user may meet in a message.
+// lazyck/postbuild/elf.py has a copy of this table.
 constexpr Row k_machines[] = {{EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"}, {EM_386, "i386"},   {EM_ARM, "arm"},
                               {EM_RISCV, "riscv"},   {EM_PPC64, "ppc64"},     {EM_S390, "s390x"}, {258, "loongarch64"}};
 

@@ -1,4 +1,5 @@
-// The machines that code is for: by the number that ELF files give them, and by the name that `uname -m` prints.
+// Names the machines that code is for: by their number in ELF files, and by the name that
+// `uname -m` prints.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +8,13 @@
 
 namespace lazyck::rt {
 
-// The machine that this code itself is for.
+// Returns the machine that this code was compiled for.
 std::uint16_t own_machine();
 
-// "aarch64"; "ELF machine 8" for one without a name here.
+// Returns the machine's name, such as "aarch64", or "ELF machine 8" if it has no name here.
 std::string machine_name(std::uint16_t machine);
 
-// 0 for a name that is none.
+// Returns the number of the machine called `name`, or 0 if the name is unknown.
 std::uint16_t machine_of(std::string_view name);
 
 }  // namespace lazyck::rt

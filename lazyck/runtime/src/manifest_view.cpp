@@ -20,9 +20,10 @@ constexpr std::size_t k_longest_name = 60;
 constexpr std::size_t k_name_digits = 8;
 constexpr std::size_t k_symbol_size = 2 * 4;
 constexpr std::size_t k_recipe_size = 9 * 4;
-constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux takes a few megabytes
+constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux accepts a few megabytes
 
-// A short name for a kernel: its function's, and some of a digest of the whole symbol.
+// Returns a short name for a kernel: the name of its function, and some digits of a digest of the
+// symbol.
 std::string kernel_name(const std::string& symbol) {
     constexpr std::string_view k_unnamed = "(anonymous namespace)::";
     std::string spelled = readable(symbol);
@@ -80,7 +81,7 @@ ManifestView::ManifestView(const void* data, std::size_t size, std::string where
     check_table(m_header.recipes_at, m_header.recipes, k_recipe_size);
     check_table(m_header.lists_at, m_header.words, 4);
     check_table(m_header.strings_at, m_header.strings_size, 1);
-    // With a final NUL, every offset inside the pool is a terminated string.
+    // The last byte of the pool is a NUL, so every offset inside the pool is a terminated string.
     if (m_header.strings_size == 0 || m_data[m_header.strings_at + m_header.strings_size - 1] != 0) {
         fail_damaged("its strings have no end");
     }
@@ -120,7 +121,7 @@ Strings ManifestView::list(std::uint32_t at) const {
     for (std::uint32_t i = 0; i < count; ++i) {
         out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
         size += out.back().size() + 1;
-        // Words may share a string: a small file could spell out terabytes.
+        // Words may share a string, so a small file could expand to terabytes.
         if (size > k_longest_list) fail_damaged("a list is longer than any command");
     }
     return out;
@@ -167,7 +168,9 @@ BlobRow ManifestView::own_blob(std::uint32_t index) const {
 
 bool ManifestView::has_parts(std::uint32_t index) const { return !m_parts && own_blob(index).has_parts; }
 
-// `line` stands for device code with these `symbols`, of which the first is asked for; without: for the host unit.
+// Returns the row of a part. With `symbols`, the part is device code that defines them, `line`
+// describes it, and the first symbol is the one to look up. Without `symbols`, the part is the host
+// unit.
 PartRow ManifestView::part(std::uint32_t index, const std::string& name, const std::string& line,
                            const Strings& symbols) const {
     const BlobRow blob = own_blob(index);

@@ -1,4 +1,4 @@
-// Reads a manifest in place; the grammar stands in lazyck/manifest.py.
+// Reads a manifest in place. lazyck/manifest.py describes the format.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lazyck::rt {
 
-// One blob's row. Pointers point into the manifest.
+// Describes one blob: a row of the manifest. The pointers point into the manifest.
 struct BlobRow {
     const char* name;
     const char* source;
@@ -20,15 +20,15 @@ struct BlobRow {
     std::uint32_t recipe;
     std::uint32_t first_symbol;
     std::uint32_t symbol_count;
-    const char* kernel;  // "": a blob; else the host unit's name, a tab, and a line of its table
+    const char* kernel;  // empty: a blob; else the host unit's name, a tab, and a line of its table
     std::uint32_t host_recipe;
     bool has_parts;
 };
 
-// A part of a blob that is compiled by itself, as a row of a manifest.
+// Describes a part of a blob that is compiled by itself, as if it were a row of a manifest.
 struct PartRow {
     std::string name, digest, kernel;  // as in BlobRow
-    std::string symbol;                // of device code; "": the blob's
+    std::string symbol;                // the symbol of device code, or empty: the blob's
     std::uint32_t recipe = 0;
 };
 
@@ -44,42 +44,46 @@ struct RecipeRow {
     Strings drop_env;
 };
 
-// A name, or a line with names, as device code has them: without what makes a host unit's own names unique.
+// Returns `text`, a name or a line with names, as device code spells it: without the part that
+// makes a host unit's own names unique.
 std::string device_name(std::string text);
 
-// The lines of a host unit's table (units/src/units.cpp) that describe device code, as BlobRow has them.
+// Returns the lines of a host unit's table (units/src/units.cpp) that describe device code, in the
+// form that BlobRow has.
 Strings lines_of_table(std::string_view table);
 
 class ManifestView {
  public:
-    // No manifest: no blobs.
+    // Constructs a view of no manifest, which has no blobs.
     ManifestView() = default;
-    // Checks the header and that all tables lie inside `data`; `where` names it in errors. Throws CompileError.
+    // Checks the header, and that all tables lie inside `data`. Errors name the manifest as
+    // `where`. Throws CompileError.
     ManifestView(const void* data, std::size_t size, std::string where);
 
-    // A manifest of the parts of this one's blob `index`: its host unit, its whole device code, and then the kernels of
-    // the `lines` of its table, in order.
+    // Returns a manifest of the parts of blob `index`: its host unit, its whole device code, and
+    // then the kernels in `lines` of its table, in order.
     ManifestView parts(std::uint32_t index, const Strings& lines) const;
-    // The same of a single kernel, by its line.
+    // Returns a manifest of a single kernel of blob `index`, which `line` describes.
     ManifestView kernel(std::uint32_t index, const std::string& line) const;
-    // The same of a kernel of which no more is known than its name: it has no entry.
+    // Returns a manifest of a single kernel of which only the name is known. It has no entry.
     ManifestView unknown_kernel(std::uint32_t index, const std::string& name) const;
     static constexpr std::uint32_t k_host_unit = 0, k_whole_device = 1, k_first_kernel = 2;
-    // Whether its blob `index` has parts.
+    // Returns whether blob `index` of this manifest has parts.
     bool has_parts(std::uint32_t index) const;
 
     std::uint32_t blob_count() const;
     std::uint32_t symbol_count() const { return m_header.symbols; }
-    // Rows throw CompileError when they are out of range or point outside.
+    // Functions that read a row throw CompileError if the index is out of range or the row points
+    // outside.
     BlobRow blob(std::uint32_t index) const;
-    // What an entry of the row has to define.
+    // Returns the symbols that an entry of the row has to define.
     Strings symbols_of(const BlobRow& blob) const;
-    // Whether calls go by slots to its functions: a part has none.
+    // Returns whether calls reach the functions through slots. A part has no slots.
     bool has_slots() const { return m_parts == nullptr; }
     const char* symbol_name(std::uint32_t index) const;
     std::uint32_t symbol_blob(std::uint32_t index) const;
     RecipeRow recipe(std::uint32_t index) const;
-    // Single columns of a recipe, for those who need no more.
+    // These return single columns of a recipe, for callers that need no more.
     const char* recipe_toolchain(std::uint32_t index) const;
     const char* recipe_toolchain_id(std::uint32_t index) const;
     bool has_arch_flags(std::uint32_t index) const;
@@ -87,15 +91,18 @@ class ManifestView {
     const char* library() const { return string(m_header.library); }
     const char* soname() const { return string(m_header.soname); }
     const char* cache_name() const { return string(m_header.cache_name); }
-    // The name under which the entries of its blobs lie in a cache.
+    // Returns the name of the directory that holds the entries of the library's blobs in a cache.
     const char* shelf() const;
     const char* root() const { return string(m_header.root); }
     Strings archs() const { return list(m_header.archs); }
-    // Names of functions and variables with LAZYCK_PRIVATE_MARK and a tag behind them: so blobs call them.
+    // Returns the names of functions and variables that blobs use under a unique name, which ends
+    // in LAZYCK_PRIVATE_MARK and a tag.
     Strings private_names() const;
-    // SHA-256 of the bundle's list of its contents; "": it was laid out by hand.
+    // Returns the SHA-256 of the bundle's list of its contents, or an empty string if the bundle
+    // was laid out by hand.
     const char* contents() const { return string(m_header.contents); }
-    // The machine that the library and its entries are for; this one's own when the manifest leaves it open.
+    // Returns the machine that the library and its entries are for. It is this machine if the
+    // manifest does not say.
     std::uint16_t machine() const { return m_machine; }
 
  private:
@@ -122,8 +129,8 @@ class ManifestView {
     Header m_header = {};
     std::uint16_t m_machine = 0;
     std::string m_where;
-    std::uint32_t m_whole = 0;                            // the blob that these are parts of
-    std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: rows are the manifest's own
+    std::uint32_t m_whole = 0;                            // the blob that the parts belong to
+    std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
 };
 
 }  // namespace lazyck::rt

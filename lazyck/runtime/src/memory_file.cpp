@@ -19,10 +19,11 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::uint32_t k_smb2_magic = 0xfe534d42, k_cifs_magic = 0xff534d42;  // which older headers lack
-constexpr unsigned k_may_execute = 0x10;  // MFD_EXEC, which headers before Linux 6.3 lack
+constexpr std::uint32_t k_smb2_magic = 0xfe534d42, k_cifs_magic = 0xff534d42;  // missing in older headers
+constexpr unsigned k_may_execute = 0x10;  // MFD_EXEC, which is missing in headers before Linux 6.3
 
-// By number: the C library has the function since 2.27 only, the kernel since 3.17.
+// Calls the system call by its number: the C library has the function only since 2.27, the kernel
+// since 3.17.
 int create_memory_file(unsigned flags) {
     return static_cast<int>(syscall(SYS_memfd_create, "lazyck-blob", MFD_CLOEXEC | flags));
 }
@@ -33,8 +34,9 @@ std::string reason_to_copy(int fd) {
     struct statfs st;
     if (fstatfs(fd, &st) != 0) return "";
     if ((static_cast<unsigned long>(st.f_flags) & ST_NOEXEC) != 0) return "forbids to run code";
-    // Their servers do not know which files are mapped: what another host replaces or deletes ends this process by
-    // SIGBUS at the next page that it has not read yet.
+    // The servers of these file systems do not know which files are mapped. If another host
+    // replaces or deletes a file, this process gets SIGBUS at the next page that it has not read
+    // yet.
     constexpr std::uint32_t k_kinds[] = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, k_smb2_magic, k_cifs_magic, V9FS_MAGIC};
     for (const std::uint32_t kind : k_kinds) {
         if (static_cast<std::uint32_t>(st.f_type) == kind) return "is that of another host, which may take files away";

@@ -1,5 +1,5 @@
-// Loads a shared library by way of a copy in memory: for file systems that no code may be mapped from (noexec), and for
-// those from which another host can take a file away while its code runs here.
+// Loads a shared library from a copy in memory. This is for file systems from which no code may be
+// mapped (noexec), and for those where another host can take a file away while its code runs here.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,26 +10,30 @@
 
 namespace lazyck::rt {
 
-// What keeps code from being mapped from the file system of `fd`, as an end of "its file system ...", or "".
+// Returns the reason why code should not be mapped from the file system of `fd`, as the end of a
+// sentence that begins with "its file system". The result is an empty string if there is no reason.
 std::string reason_to_copy(int fd);
 
-// Whether /proc/self/maps shows a path with a blank in it, or cannot show it as it is.
+// Returns whether `path` has a blank or a newline, which /proc/self/maps cannot show unambiguously.
 bool has_blank(const std::string& path);
-// The same of the path that the kernel has for an open file; false without /proc.
+// Returns whether the path that the kernel reports for an open file has such a character. Returns
+// false without /proc.
 bool has_blank_in_path(int fd);
 
-// A part of a path, from `/` to `/`, that changes nothing of it and is another one for each file: the dynamic loader
-// takes what it is given under a name that it knows for what it has loaded under that. A descriptor's number is soon
-// another file's.
+// Returns a part of a path, from `/` to `/`, that does not change what the path leads to, but is
+// unique to each file. The dynamic loader takes a path that it knows for the library that it loaded
+// under this path, and the number of a descriptor is soon reused for another file.
 std::string mark_in_path(const struct stat& file);
 
-// An empty file in memory that code may be mapped from where the system allows any to be; else empty, with errno.
+// Returns an empty file in memory, from which code may be mapped if the system permits that at all.
+// On failure the result is an empty descriptor, with errno.
 UniqueFd make_memory_file();
 
-// Appends all that `from` has to `to`; false, with errno, where the system cannot.
+// Appends all of `from` to `to`. Returns false, with errno, on failure.
 bool copy_file(int from, int to);
 
-// A copy of all that `fd` has; empty, with errno, where the system cannot.
+// Returns a copy in memory of all of `fd`. On failure the result is an empty descriptor, with
+// errno.
 UniqueFd copy_to_memory(int fd);
 
 }  // namespace lazyck::rt

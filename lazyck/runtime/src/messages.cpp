@@ -32,11 +32,12 @@ std::atomic<bool> g_silent{false};
 struct Log {
     Level last = Level::info;
     bool is_json = false;
-    std::string file;     // "": stderr
-    std::string problem;  // with the variable that says so, and where that is set
+    std::string file;     // empty: stderr
+    std::string problem;  // an error text, with the variable and where it is set
 };
 
-// The descriptor that a path names by its number, or -1. Opened by its path, as a link, it would be another one.
+// Returns the descriptor that a path stands for by its number, or -1. Opening such a path, which is
+// a link, would give another open file.
 int descriptor_of(const std::string& path) {
     for (const char* name : {"/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"}) {
         if (path == name) return 2;
@@ -74,8 +75,8 @@ Lasting<Log> g_log;
 
 const Log& log_settings() { return g_log.get(read_log); }
 
-// Opened for each line: descriptors that a library keeps for itself get closed by programs that close all, and the file
-// may be moved away by whoever rotates logs.
+// Opens the file for each line. A program that closes all descriptors also closes those that a
+// library keeps for itself, and log rotation may move the file away.
 bool write_to_file(const std::string& path, const std::string& text) {
     if (descriptor_of(path) == 1) return write_without_signal(1, text);
     const UniqueFd file = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);

@@ -1,43 +1,47 @@
-// Lines for the user: on stderr, or in the file that LAZYCK_LOG_FILE names; each in one write, so that those of several
-// processes do not mix.
+// Writes lines for the user, on stderr or in the file that LAZYCK_LOG_FILE names. Each line is one
+// write, so that lines of several processes do not mix.
 #pragma once
 
 #include <string>
 
 namespace lazyck::rt {
 
-// The lower, the more it matters. LAZYCK_LOG names the last one that is written; `info` is where it stands by default.
+// Levels are in order of importance. LAZYCK_LOG names the last one that is written, by default
+// `info`.
 enum class Level { error, warn, info, debug };
 
-// Whether lines of this level are written: to leave out the work of making them.
+// Returns whether lines of this level are written, so that callers can skip the work of composing
+// them.
 bool is_said(Level level);
 
-// What a line is about: `words` for the line itself, the others for programs. "": there is none.
+// Tells what a line is about: `words` is for the line itself, the other members are for programs.
+// An empty string means that there is none.
 struct Subject {
-    std::string words;  // "scale for gfx942"
+    std::string words;  // for example "scale for gfx942"
     std::string library, blob, kernel, arch;
 };
 
-// What a line tells programs besides its text. docs/observe.md has the events and outcomes.
+// Holds what a line tells programs besides its text. docs/observe.md lists the events and outcomes.
 struct Fields {
-    const char* event = "";  // "": "failure", "warning" or "note", by the line's level
+    const char* event = "";  // empty: "failure", "warning" or "note", by the line's level
     Subject subject = {};
-    double seconds = -1;  // that it took, so far; negative: nothing took time
+    double seconds = -1;  // that it took so far; negative if nothing was timed
     const char* outcome = "";
 };
 
-// Writes "[lazyck] <line>", in a distributed job "[lazyck] [rank 3] <line>": one line, whatever names are in it. With
-// LAZYCK_LOG_FORMAT=json an object: time, level, event, pid, message, and what there is of rank and `fields`.
+// Writes "[lazyck] <line>", or in a distributed job "[lazyck] [rank 3] <line>". It is always one
+// line, whatever names are in it. With LAZYCK_LOG_FORMAT=json it is an object: time, level, event,
+// pid, message, the rank if known, and the members of `fields` that are set.
 void say(Level level, const std::string& line, const Fields& fields = {});
 
-// A warning, the first time in this process that it is about `what`.
+// Writes a warning, unless this process has already written one about `what`.
 void say_once(const std::string& what, const std::string& line, const Fields& fields = {});
 
 // Silences `say` (for `lazyck-rt --quiet`, whose caller reports).
 void silence();
 
-// Throws CompileError that names the variable when the environment asks for a log that there is not. (`say` itself
-// takes what makes sense of it.)
+// Throws CompileError that names the variable if the environment has an invalid setting of the log.
+// (`say` itself ignores such a setting.)
 void check_log_settings();
 
 }  // namespace lazyck::rt

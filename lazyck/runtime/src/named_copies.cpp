@@ -16,7 +16,7 @@ constexpr unsigned k_mode = 0500;
 
 }  // namespace
 
-// "" where there can be none.
+// Returns the directory for copies below `parent`, or an empty string if there can be none.
 std::string NamedCopies::place_below(const std::string& parent) {
     for (const PrivatePlace& place : m_places) {
         if (place.parent == parent) return place.root;

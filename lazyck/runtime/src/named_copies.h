@@ -1,6 +1,6 @@
-// Copies of entries under names of their own, for GPU runtimes that open the file that a blob is mapped from: HIP 6.0
-// to 6.2 looks its name up in /proc/self/maps, where a memory file has none that can be opened, and cuts it at the
-// first blank.
+// Makes copies of entries that have names, for GPU runtimes that open the file that a blob is
+// mapped from. HIP 6.0 to 6.2 looks the name up in /proc/self/maps and cuts it at the first blank.
+// The name of a memory file there cannot be opened.
 #pragma once
 
 #include <mutex>
@@ -14,15 +14,16 @@ namespace lazyck::rt {
 
 class NamedCopies {
  public:
-    // `name` is what the directories of the copies are named after.
+    // The directories of the copies are named after `name`.
     explicit NamedCopies(std::string name) : m_name(std::move(name)) {}
 
-    // A copy of the file `fd` in a directory of this process alone, on a file system that code may be mapped from, with
-    // no blank in its path. It has its name to the process's end, since HIP may open it as late as at a launch. Empty
-    // where no place will do.
+    // Returns a copy of the file `fd` in a directory of this process alone. The directory is on a
+    // file system that code may be mapped from, and its path has no blank. The copy keeps its name
+    // until the process ends, since HIP may open it as late as at a launch. The result is empty if
+    // no directory is suitable.
     UniqueFd make(int fd);
 
-    // At the process's end: removes the copies, unless a child made by fork still uses them.
+    // Removes the copies at the end of the process, unless a child made by fork still uses them.
     void close();
 
  private:

@@ -12,12 +12,13 @@ namespace lazyck::rt {
 
 namespace {
 
-// So far ahead: a forward variant's backward comes right after it or, in a model of a few layers' kinds, soon.
+// The number of blobs to look ahead. The backward pass of a variant is called right after its
+// forward pass or, in a model with few kinds of layers, soon after.
 constexpr std::size_t k_reach = 4;
 
 struct Follower {
-    std::size_t count = 0;     // of processes in which it followed
-    std::size_t distance = 0;  // summed over them
+    std::size_t count = 0;     // the number of processes in which it followed
+    std::size_t distance = 0;  // the sum over these processes
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What runs called soon after what, as a profile has it: which blobs a call of one lets expect.
+// Finds out from a profile which blobs are called soon after which, so that a call of one predicts
+// others.
 #pragma once
 
 #include <string>
@@ -8,8 +9,9 @@
 
 namespace lazyck::rt {
 
-// Blob → blobs of which the first call came among the next few after its own, in at least half of the processes that
-// called it; the likeliest first. Throws CompileError when the profile cannot be read.
+// Returns for each blob the blobs whose first call was among the next few after its own, in at
+// least half of the processes that called it. The likeliest come first. Throws CompileError if the
+// profile cannot be read.
 std::unordered_map<std::string, Strings> read_neighbours(const std::string& path, const std::string& library);
 
 }  // namespace lazyck::rt

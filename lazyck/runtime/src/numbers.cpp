@@ -19,7 +19,8 @@ void skip_blanks(std::string_view& text) {
 
 }  // namespace
 
-// By integers: the C++ library writes and reads floating point by to_chars and from_chars since GCC 11 only.
+// Uses integers, since the C++ library has to_chars and from_chars for floating point only since
+// GCC 11.
 std::string decimal(double value, int digits) {
     double scale = 1;
     for (int i = 0; i < digits; ++i) scale *= 10;
@@ -72,7 +73,7 @@ std::optional<double> size_in(std::string_view text) {
     if (text.empty() || text[0] == ' ' || text[0] == '\t') return std::nullopt;
     const std::optional<double> number = take_number(text);
     if (!number) return std::nullopt;
-    if (text.empty()) return *number == 0 ? number : std::nullopt;  // 20 alone could mean anything
+    if (text.empty()) return *number == 0 ? number : std::nullopt;  // a bare 20 could mean anything
     std::string unit;
     for (const char c : text[0] == ' ' ? text.substr(1) : text) {
         unit += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -1,5 +1,5 @@
-// Numbers as text in one form, whatever language the program has chosen: the C library's own functions write and read
-// "0,5" where its LC_NUMERIC says so.
+// Reads and writes numbers in one form, whatever language the program has chosen. The C library's
+// functions read and write "0,5" if LC_NUMERIC says so.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,25 @@
 
 namespace lazyck::rt {
 
-// `value` with `digits` of them behind the point, at most nine; "0" for what is not finite.
+// Returns `value` with `digits` digits behind the point, at most nine. The result is "0" if the
+// value is not finite.
 std::string decimal(double value, int digits);
 
-// The number that `text` is: digits, with a point among them or none, and nothing else.
+// Returns the number in `text`, which must consist of digits, with at most one point among them,
+// and nothing else.
 std::optional<double> number_in(std::string_view text);
 
-// The number that `text` begins with after blanks, if it does. Takes what it has read away from `text`.
+// Returns the number that `text` begins with, after blanks, and removes what was read from `text`.
+// Returns nothing, and leaves `text` without its leading blanks, if there is no number.
 std::optional<double> take_number(std::string_view& text);
 std::optional<long> take_integer(std::string_view& text);
 
-// The bytes of a size such as "20G", "1.5 GB", "512MiB", "7B" or "0"; nullopt for anything else. `size_of` of
-// quantities.py has the same grammar: all units but B are powers of 1024, in either case.
+// Returns the bytes of a size such as "20G", "1.5 GB", "512MiB", "7B" or "0"; nullopt for anything
+// else. All units but B are powers of 1024, in either case. `size_of` in quantities.py accepts the
+// same sizes.
 std::optional<double> size_in(std::string_view text);
 
-// "1.5 GB", in powers of 1024, as `show_size` of quantities.py.
+// Returns a size such as "1.5 GB", in powers of 1024, like `show_size` in quantities.py.
 std::string size_text(double bytes);
 
 }  // namespace lazyck::rt

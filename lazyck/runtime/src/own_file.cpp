@@ -18,7 +18,7 @@
 #include "files.h"
 #include "text.h"
 
-// Made by lazyck/postbuild/stubs.py.
+// lazyck/postbuild/stubs.py generates this symbol.
 extern "C" __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest[];
 
 namespace lazyck::rt {
@@ -29,7 +29,7 @@ constexpr char k_maps[] = "/proc/self/maps";
 constexpr std::string_view k_deleted = " (deleted)";
 constexpr std::size_t k_chunk = 1 << 16;
 
-// A line of /proc/self/maps.
+// Holds the fields of a line of /proc/self/maps that are needed here.
 struct Mapping {
     std::string device, inode;  // as the kernel writes them
     std::string path;
@@ -50,7 +50,8 @@ std::string_view take_word(std::string_view& text) {
     return word;
 }
 
-// The kernel writes a newline of a name as \012, and nothing else in another way: not those four characters either.
+// Decodes newlines: the kernel writes a newline in a name as \012 and leaves all else as it is, so
+// a name that has these four characters looks alike.
 std::string with_newlines(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -61,7 +62,7 @@ std::string with_newlines(std::string_view text) {
     return out;
 }
 
-// Whether `line` is of the mapping that holds `address`; then that mapping.
+// Returns whether `line` describes the mapping that holds `address`, and if so sets `mapping`.
 bool holds(std::string_view line, std::uintptr_t address, Mapping& mapping) {
     const std::uintptr_t begin = take_hex(line);
     if (line.empty() || line[0] != '-' || address < begin) return false;
@@ -76,7 +77,7 @@ bool holds(std::string_view line, std::uintptr_t address, Mapping& mapping) {
     return true;
 }
 
-// What is mapped at `address`; no path where /proc does not tell.
+// Returns what is mapped at `address`, without a path if /proc does not tell.
 Mapping mapping_at(const void* address) {
     Mapping mapping;
     const UniqueFd maps = open_file(k_maps, O_RDONLY);
@@ -97,8 +98,9 @@ Mapping mapping_at(const void* address) {
     return mapping;
 }
 
-// Whether the file at `path` is what `mapping` maps. Some file systems (overlayfs, btrfs) number files in another way
-// in `stat` than in /proc: so the file is mapped too, and the two lines are compared.
+// Returns whether the file at `path` is the one that `mapping` maps. Some file systems (overlayfs,
+// btrfs) number files differently in `stat` and in /proc, so the file is mapped too and the two
+// lines are compared.
 bool is_mapped(const std::string& path, const Mapping& mapping) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK);
     struct stat st;
@@ -115,16 +117,19 @@ bool is_mapped(const std::string& path, const Mapping& mapping) {
     return !other.inode.empty() && other.device == mapping.device && other.inode == mapping.inode;
 }
 
-// An upgrade replaces a library under running programs. The path is the kernel's; what is there now may be compiled
-// from only if nobody else could have put it there, and only if the bundle is this library's all the same.
+// Returns `path`, the kernel's, if the file there may stand in for the deleted one, else an empty
+// string. An upgrade replaces a library under running programs. Sources may be compiled from the
+// new file's place only if nobody else could have put the file there; the bundle is checked to be
+// this library's in any case.
 std::string replaced_file(const std::string& path) {
     struct stat st;
     const bool is_good = stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && stranger_of(st).empty();
     return is_good ? path : "";
 }
 
-// Without /proc: the path by which the loader found it, if that needs no working directory. The program's own is known
-// by what its caller asked the kernel to run, which for a privileged one may be any link to it.
+// Returns the path by which the loader found the file, if the path is absolute; this is used
+// without /proc. The path of a program is what its caller asked the kernel to run. For a privileged
+// program, that may be any link to it, so it is not used.
 std::string loaded_file() {
     Dl_info info;
     const link_map* map = nullptr;

@@ -17,8 +17,9 @@
 namespace lazyck::rt {
 namespace {
 
-// Within a handler: what throws the exception at hand once more, in another thread. std::exception_ptr does so, but
-// other libraries export copies of its code, and a linker would have the lazy library need them (see cxx_library.cpp).
+// Returns a function that throws the exception being handled again, in another thread. This must be
+// called within a handler. std::exception_ptr would do this too, but other libraries export copies
+// of its code, and a linker would make the lazy library depend on them (see cxx_library.cpp).
 std::function<void()> thrower() {
     try {
         throw;
@@ -57,7 +58,7 @@ void for_each_in_parallel(std::size_t count, std::size_t jobs, const std::functi
             });
         }
     } catch (const std::exception&) {
-        // The system has no more threads to give: fewer do.
+        // The system cannot start more threads, so fewer do the work.
     }
     run();
     for (std::thread& thread : threads) thread.join();

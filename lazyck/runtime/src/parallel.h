@@ -1,4 +1,4 @@
-// Runs independent work on several threads, which end before the call does.
+// Runs independent work on several threads, and waits for all of them.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace lazyck::rt {
 
-// Calls work(0) to work(count - 1) on at most `jobs` threads. All are called, also after one has thrown; then the first
-// exception is thrown.
+// Calls work(0) to work(count - 1) on at most `jobs` threads. If calls throw, the others are still
+// made; then the first exception is thrown.
 void for_each_in_parallel(std::size_t count, std::size_t jobs, const std::function<void(std::size_t)>& work);
 
 }  // namespace lazyck::rt

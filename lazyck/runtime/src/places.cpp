@@ -19,8 +19,8 @@ namespace {
 
 enum class Match { no_bundle, other_build, this_build };
 
-// Whether the bundle at `root` is the library's, by what it says of itself: what it has is looked at before each
-// compile.
+// Returns whether the bundle at `root` is the library's, by what the bundle says of itself. Its
+// files are checked before each compile.
 Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
     const std::string library = file_name_of(manifest.library());
     if (!is_file(root + "/" + blob.source) && !is_file(archive_path(root, library))) return Match::no_bundle;
@@ -41,7 +41,8 @@ Match match_of(const std::string& root, const ManifestView& manifest, const Blob
     return Match::other_build;
 }
 
-// Throws CompileError where none of `roots` has anything of the library's bundle: it was copied without.
+// Throws CompileError if none of `roots` has any part of the library's bundle, which means that the
+// library was copied without it.
 void check_bundle(const Strings& roots, const std::string& library, const ManifestView& manifest, const BlobRow& blob) {
     const std::string name = file_name_of(manifest.library());
     std::string places;
@@ -86,7 +87,7 @@ std::string root_of_blob(const Strings& roots, const std::string& library, const
     }
     if (other.empty()) {
         check_bundle(roots, library, manifest, blob);
-        return roots.front();  // whoever compiles says what is missing
+        return roots.front();  // the compile reports what is missing
     }
     fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle at '" + other +
              "' is of another build of " + manifest.library() + " than '" + library +

@@ -1,4 +1,4 @@
-// Where a lazy library's bundle is.
+// Finds a lazy library's bundle.
 #pragma once
 
 #include <string>
@@ -8,17 +8,20 @@
 
 namespace lazyck::rt {
 
-// Where the bundle may be, in the order of preference: `given` (LAZYCK_ROOT) alone; else "lazyck" beside the library,
-// which travels with it, and `baked` (from the manifest; if relative, below the library's directory). None where nobody
-// knows where the library is.
+// Returns where the bundle may be, in the order of preference. `given` (LAZYCK_ROOT) excludes all
+// others. Else the first is "lazyck" beside the library, which travels with it; the second is
+// `baked` (from the manifest), which may be relative to the library's directory. The result is
+// empty if the library's path is unknown and neither `given` nor an absolute `baked` is there.
 Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library);
 
-// That of `roots` whose bundle is the library's own; if none has a bundle, the first. Throws CompileError when there
-// are bundles of other builds only: their sources must not end up under this build's key.
+// Returns the root whose bundle is the library's own, or the first root if none has a bundle.
+// Throws CompileError if there are only bundles of other builds: their sources must not be cached
+// under this build's key.
 std::string root_of_blob(const Strings& roots, const std::string& library, const ManifestView& manifest,
                          const BlobRow& blob);
 
-// The library of `manifest`, which lies in `directory`: by its file name, which need not be its soname.
+// Returns the path of the library of `manifest` in `directory`. The file name need not be the
+// soname.
 std::string library_in(const std::string& directory, const ManifestView& manifest);
 
 }  // namespace lazyck::rt

@@ -1,7 +1,10 @@
-// <cache>/.preambles/<digest of all that decides what is in it>/, whose modification time tells the last use:
-// preamble<suffix of the source>: the text; pch/: one file for each arch and one for the host, of which clang takes the
-// one that fits; ready: the digests of these, the blobs' directory and the text, put there when all of them are;
-// failed: there is none.
+// A preamble is a directory <cache>/.preambles/<digest of all that decides its contents>/, whose
+// modification time tells its last use. It holds these files:
+// - preamble<suffix of the source>: the text.
+// - pch/: one file for each arch and one for the host, from which clang takes the one that fits.
+// - ready: the digests of the files in pch/, the blobs' directory and the text. It is written when
+//   all files are there.
+// - failed: marks that no preamble could be made or used.
 #include "preamble.h"
 
 #include <fcntl.h>
@@ -35,7 +38,7 @@ std::string suffix_of(const std::string& path) {
     return dot == std::string::npos ? "" : name.substr(dot);
 }
 
-// "" where a file cannot be read.
+// Returns the contents of the file `ready`, or an empty string if a file cannot be read.
 std::string ready_text(const std::string& directory, const std::string& source, std::string_view preamble) {
     const UniqueFd compiled = open_file(directory + k_compiled, O_RDONLY | O_DIRECTORY);
     Strings names = compiled ? names_in(compiled.get()) : Strings();
@@ -54,12 +57,13 @@ bool write_file(const std::string& path, std::string_view text) {
     return fd && write_all(fd.get(), text);
 }
 
-// One of the files: `side` are the words that choose what for. "" or what failed.
+// Compiles one of the files. `side` holds the words that choose the host or the device. Returns an
+// empty string, or what failed.
 std::string compile_one(const PreambleRequest& request, const std::string& name, const Strings& archs,
                         const Strings& side) {
     const std::string output = request.directory + k_compiled + "/" + name;
     RecipeValues values = request.values;
-    const std::string own = directory_of(values.source);  // where the includes in quotes are looked for first
+    const std::string own = directory_of(values.source);  // where includes in quotes are searched first
     values.source = request.directory + "/preamble" + suffix_of(values.source);
     values.object = output;
     values.archs = archs;
@@ -93,7 +97,7 @@ bool has_preambles(const RecipeRow& recipe) {
 }
 
 std::string_view preamble_of(std::string_view source) {
-    std::size_t end = 0;  // of the last include's line
+    std::size_t end = 0;  // the end of the last include's line
     bool is_comment = false;
     for (std::size_t at = 0; at < source.size();) {
         const std::size_t newline = source.find('\n', at);
@@ -101,7 +105,7 @@ std::string_view preamble_of(std::string_view source) {
         std::string_view line = source.substr(at, newline - at);
         at = newline + 1;
         if (!line.empty() && line.back() == '\\') break;
-        // What is left of the line beside comments.
+        // This loop collects the part of the line that is outside comments.
         std::string rest;
         while (!line.empty()) {
             if (is_comment) {
@@ -117,7 +121,7 @@ std::string_view preamble_of(std::string_view source) {
                 if (line[0] != ' ' && line[0] != '\t' && line[0] != '\r') rest += line[0];
                 line.remove_prefix(1);
             }
-            // A path may hold what looks like a comment.
+            // A path may contain what looks like a comment.
             if (rest == "#include\"" || rest == "#include<") break;
         }
         if (rest.empty()) continue;
@@ -178,7 +182,7 @@ bool is_given_up(const std::string& directory) {
 
 namespace {
 
-// What the file `name` takes on the disk, or the directory with all that is in it.
+// Returns the disk space in bytes that the file or directory `name` takes, with all that is in it.
 std::uint64_t bytes_in(const Directory& directory, const std::string& name) {
     const auto st = directory.status_of(name);
     std::uint64_t bytes = st ? static_cast<std::uint64_t>(st->st_blocks) * 512 : 0;

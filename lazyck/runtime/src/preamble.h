@@ -1,6 +1,7 @@
-// Precompiled preambles, as clangd has them: the includes that many blobs begin with are compiled once, and a blob's
-// compile takes them from there, byte for byte as if it had read them. Only clang can do it. They lie in the cache; a
-// process makes one in the background after a compile that others like it may follow, `lazyck prebuild` before many.
+// Precompiles preambles, as clangd does: the includes that many blobs begin with are compiled once,
+// and the compile of a blob loads them, with a result that is the same byte for byte. Only clang
+// can do this. Preambles lie in the cache. A process makes one in the background after a compile
+// that similar ones may follow; `lazyck prebuild` makes one before it compiles many blobs.
 #pragma once
 
 #include <cstddef>
@@ -17,45 +18,49 @@
 
 namespace lazyck::rt {
 
-// What `source` begins with: its leading includes and the comments among them, in whole lines; "" if none.
+// Returns what `source` begins with: its leading includes and the comments among them, in whole
+// lines. The result is empty if there are none.
 std::string_view preamble_of(std::string_view source);
 
 struct PreambleRequest {
     RecipeRow recipe;
-    RecipeValues values;  // as for the compile of a blob; its source is one whose preamble it is
+    RecipeValues values;  // for the compile of a blob that begins with the preamble
     std::string text;
-    std::string directory;  // which becomes the preamble's; it exists
+    std::string directory;  // the preamble's own; it exists
 };
 
-// Whether the recipe's compiler makes and takes such things, as far as its name tells.
+// Returns whether the recipe's compiler can make and use preambles, as far as its name tells.
 bool has_preambles(const RecipeRow& recipe);
 
-// Compiles the preamble, once for each arch and once for the host. "" when that is done, else what failed.
+// Compiles the preamble, once for each arch and once for the host. Returns an empty string on
+// success, else what failed.
 std::string make_preamble(const PreambleRequest& request);
 
-// Words that have clang take the preamble of the file `source` from `directory`, in which it was made; none if it is
-// not there, is damaged, or is another one. Notes that it was used.
+// Returns the words that make clang load the preamble in `directory` when it compiles the file
+// `source`, and records the use. Returns none if the preamble is missing, damaged, or not the one
+// that the source begins with.
 Strings preamble_words(const std::string& directory, const std::string& source);
 
-// Keeps in `directory` that there is no use in a preamble for now: it could not be made, or its users not be compiled.
+// Records in `directory` that a preamble is useless for now, because it could not be made or its
+// users could not be compiled.
 void give_up_preamble(const std::string& directory);
-// Whether that was so within the last day.
+// Returns whether that was recorded within the last day.
 bool is_given_up(const std::string& directory);
 
-// What lies below a cache's root.
+// Describes a preamble below a cache's root.
 struct KeptPreamble {
     std::string name;
     std::time_t last_use = 0;
     std::uint64_t bytes = 0;
 };
 
-// The last used ones first.
+// Returns the preambles, the last used ones first.
 std::vector<KeptPreamble> preambles_in(const Directory& root);
 
-// Whether it is gone.
+// Removes a preamble. Returns whether it is gone.
 bool remove_preamble(const Directory& root, const std::string& name);
 
-// Removes those that were not used for a week, and all but the eight that were used last.
+// Removes the preambles that were not used for a week, and all but the eight that were used last.
 void remove_unused_preambles(const Directory& root);
 
 }  // namespace lazyck::rt

@@ -23,7 +23,8 @@ Prefetch::Prefetch(std::vector<double> seconds, unsigned workers, Work work)
     std::size_t started = 0;
     while (started < threads && start_thread([state = m_state] { run(state); })) ++started;
     if (started == threads) return;
-    // Fewer threads do; without any the callers' own calls do it all.
+    // With fewer threads, the job takes longer. Without any, all blobs are left to the callers' own
+    // calls.
     const std::lock_guard<std::mutex> guard(m_state->mutex);
     m_state->progress.running -= threads - started;
     m_state->progress.is_over = m_state->progress.running == 0;
@@ -55,8 +56,8 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
         if (!is_ready && error.empty()) {
             const auto place = std::upper_bound(state->to_compile.begin(), state->to_compile.end(), index,
                                                 [&](std::size_t one, std::size_t other) {
-                                                    // Of two that are as long, or unknown, the one that was asked for
-                                                    // first is taken first.
+                                                    // Of two with equal or unknown times, the one
+                                                    // that was requested first is taken first.
                                                     const double a = state->seconds[one], b = state->seconds[other];
                                                     return a != b ? a < b : one > other;
                                                 });

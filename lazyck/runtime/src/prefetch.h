@@ -1,4 +1,4 @@
-// A set of blobs that is made ready in the background, by a bounded number of threads.
+// Makes a set of blobs ready in the background, with a bounded number of threads.
 #pragma once
 
 #include <sys/types.h>
@@ -17,28 +17,28 @@ struct PrefetchProgress {
     std::size_t total = 0, ready = 0, failed = 0;
     std::size_t running = 0;
     bool is_over = false;
-    std::string error;  // of the first that failed
+    std::string error;  // of the first blob that failed
 };
 
 class Prefetch {
  public:
-    // Makes one ready; returns false if that would take a compile and `may_compile` is false.
+    // Makes one blob ready. Returns false if that would take a compile and `may_compile` is false.
     using Work = std::function<bool(std::size_t index, bool may_compile)>;
 
-    // One index for each of `seconds`, which is what compiling it may take (0: unknown). Calls `work(i, false)` in
-    // order, then `work(i, true)` for those that are to be compiled, the longest first, on `workers` threads; what
-    // throws counts as failed. The threads outlive this object until what they work on is done; what has not begun by
-    // its end never does.
+    // Starts the work on one index per element of `seconds`, which holds the expected compile times
+    // (0: unknown). Calls `work(i, false)` in order, then `work(i, true)` for those that need a
+    // compile, the longest first, on `workers` threads. A call that throws counts as failed. When
+    // this object ends, the threads finish what they are working on and begin nothing more.
     Prefetch(std::vector<double> seconds, unsigned workers, Work work);
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
 
     PrefetchProgress progress() const;
-    // Waits until it is over, at most so many seconds (negative: for ever). In a child made by fork, which has none of
-    // the threads, it is over at once.
+    // Waits until the job is over, at most `seconds` (negative: for ever). In a child made by fork,
+    // which has none of the threads, it is over at once.
     PrefetchProgress wait(double seconds) const;
-    // Nothing more is begun.
+    // Lets no more work begin.
     void cancel();
 
  private:

@@ -28,7 +28,8 @@ Names private_names(const Strings& symbols) {
     return names;
 }
 
-// The parts of an object that name its symbols. The rows are copied out: a file's bytes may lie at any address.
+// Reads the parts of an object that name its symbols. Rows are copied, since the bytes of a file
+// may lie at any address.
 class SymbolNames {
  public:
     SymbolNames(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) {
@@ -98,7 +99,8 @@ std::string give_private_names(int fd, const Strings& private_ones) {
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     SymbolNames object(file.data(), file.size());
     if (!object.is_read) return "it is no ELF object whose symbols could be renamed";
-    // The string table may be the section names' too, and names in it may share their ends: all that it has stays.
+    // The old table is kept whole: it may serve as the table of section names too, and names in it
+    // may share their ends.
     std::string text(reinterpret_cast<const char*>(file.data()) + object.strings.sh_offset, object.strings.sh_size);
     for (Elf64_Sym& row : object.rows) {
         const auto found = ELF64_ST_BIND(row.st_info) == STB_LOCAL ? names.end() : names.find(object.name(row));

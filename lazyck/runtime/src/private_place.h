@@ -1,4 +1,5 @@
-// A directory of this process alone, of an unpredictable name, that goes with it: for what others need not see.
+// Makes a directory with an unpredictable name for this process alone, which is removed when the
+// process ends. It is for files that others need not see.
 #pragma once
 
 #include <sys/types.h>
@@ -13,23 +14,25 @@ namespace lazyck::rt {
 
 struct PrivatePlace {
     std::string parent, root;
-    UniqueFd hold;      // tells others that it is in use
-    pid_t process = 0;  // that made it
+    UniqueFd hold;      // shows others that the directory is in use
+    pid_t process = 0;  // the process that made it
 };
 
-// Where such directories may be, in the order of preference: $TMPDIR, /tmp, /var/tmp, /dev/shm.
+// Returns where such directories may be, in the order of preference: $TMPDIR, /tmp, /var/tmp,
+// /dev/shm.
 Strings private_parents();
 
-// Opens `path` if names in it are safe from others, so that it can hold a private place: it is the user's or root's, no
-// link, and either nobody else can write to it or, as in /tmp, nobody can move what belongs to others. Else empty.
+// Opens `path` if it can hold a private place, because names in it are safe from others. The
+// directory must belong to the user or root and must not be a link. Nobody else may write to it or,
+// as in /tmp, nobody may move files of others. The result is empty if the directory is unsafe.
 UniqueFd open_private_parent(const std::string& path);
 
-// Makes one below `parent`, which is open as `directory`; clears away those that killed processes left there. nullopt
-// where it cannot be made.
+// Makes a directory below `parent`, which is open as `directory`, and first removes those that
+// killed processes left there. Returns nullopt if it cannot be made.
 std::optional<PrivatePlace> make_private_place(int directory, const std::string& parent, const std::string& name);
 
-// At the process's end: removes it with all it holds, unless another process made it or a child made by fork still
-// uses it.
+// Removes the directory with all its contents at the end of the process, unless another process
+// made it or a child made by fork still uses it.
 void remove_private_place(PrivatePlace& place);
 
 }  // namespace lazyck::rt

@@ -24,7 +24,8 @@
 #include "threads.h"
 #include "wait_notice.h"
 
-// The C library's clone by its other name: the thread sanitizer takes `clone` for a fork.
+// This is the C library's clone under its other name: the thread sanitizer takes `clone` for a
+// fork.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* data, ...) noexcept;
 
 namespace lazyck::rt {
@@ -32,9 +33,9 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_stack_size = 64 * 1024;
-constexpr long k_close_range = 436;  // its number on every machine; older headers lack it
+constexpr long k_close_range = 436;  // its number on every machine; missing in older headers
 constexpr long k_last_descriptor = 0x7fffffff, k_last_guess = 4096;
-constexpr std::size_t k_kernel_mask_size = 8;  // bytes of a signal mask as the kernel knows it
+constexpr std::size_t k_kernel_mask_size = 8;  // size in bytes of a signal mask of the kernel
 constexpr unsigned long k_ignored = 1;         // SIG_IGN
 constexpr int k_no_status = -1;
 
@@ -45,7 +46,8 @@ std::vector<char*> pointers(const Strings& words) {
     return out;
 }
 
-// argv[0] looked up in the PATH that the command will have; posix_spawnp would take ours.
+// Looks argv[0] up in the PATH that the command will have. posix_spawnp would use the caller's
+// PATH.
 std::string find_program(const Command& command) {
     const std::string& name = command.argv[0];
     if (name.find('/') != std::string::npos) return name;
@@ -60,14 +62,16 @@ std::string find_program(const Command& command) {
     return "";
 }
 
-// What the processes below tell us through a pipe.
+// Holds a message that the processes below send to the caller through a pipe.
 struct Report {
-    enum Kind : int { failed, started, ended, asked } kind;  // the last: see Command::question
-    int value;                                               // errno value, process id, status as wait4(2) gives it
-    long peak_kib;                                           // with `ended`
+    enum Kind : int { failed, started, ended, asked } kind;  // for `asked`, see Command::question
+    // an errno value, a process id, or a status as from wait4(2)
+    int value;
+    long peak_kib;  // with `ended`
 };
 
-// What they read. They share our memory: all of this is made before, and outlives them.
+// Holds what these processes read. They share the caller's memory, so all of this is made before
+// they start and outlives them.
 struct Start {
     const char* program;
     char* const* argv;
@@ -82,7 +86,8 @@ struct Start {
     void* program_stack;
 };
 
-// A bare system call: the C library's functions set errno, which is the calling thread's, and could be a sanitizer's.
+// Makes a bare system call. The C library's functions set errno, which belongs to the calling
+// thread, and may be intercepted by a sanitizer.
 #define LAZYCK_BARE __attribute__((no_sanitize("address", "thread", "undefined")))
 #if defined(__x86_64__)
 LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
@@ -115,27 +120,29 @@ LAZYCK_BARE long word(T* pointer) {
 
 LAZYCK_BARE void tell(int pipe, const Report& report) { bare(SYS_write, pipe, word(&report), sizeof report); }
 
-// Every signal to its default, without the handlers of the program, which must not run here.
+// Sets every signal to its default action, without the program's handlers, which must not run here.
 LAZYCK_BARE void reset_signals() {
-    const unsigned long by_default[8] = {};  // the kernel's struct sigaction: the handler comes first
+    const unsigned long by_default[8] = {};  // the kernel's struct sigaction, which begins with the handler
     for (int signal = 1; signal < NSIG; ++signal) {
         unsigned long old[8] = {};
         bare(SYS_rt_sigaction, signal, 0, word(old), k_kernel_mask_size);
-        // Ignored by nohup and the like: the compiler is to live through a hangup as we do.
+        // A signal that nohup or the like ignores stays ignored, so that the compiler survives a
+        // hangup as the caller does.
         const bool may_be_ignored = signal == SIGHUP || signal == SIGINT || signal == SIGQUIT;
         if (may_be_ignored && old[0] == k_ignored) continue;
         bare(SYS_rt_sigaction, signal, word(by_default), 0, k_kernel_mask_size);
     }
 }
 
-// Closes what is not in `kept`, of `count` numbers in ascending order. All others are the program's: its sockets would
-// not end, nor its locks, as long as a copy of their descriptors is open.
+// Closes all descriptors but those in `kept`, which holds `count` numbers in ascending order. The
+// others belong to the program, whose sockets would stay open and whose locks would stay held as
+// long as a copy of their descriptors is open.
 LAZYCK_BARE void close_others(const int* kept, int count) {
     long first = 0;
     for (int i = 0; i <= count; ++i) {
         const long last = i < count ? kept[i] - 1 : k_last_descriptor;
         if (last >= first && bare(k_close_range, first, last, 0) != 0) {
-            // Before Linux 5.9.
+            // Linux before 5.9 has no close_range.
             for (long fd = first; fd <= last && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
         }
         if (i < count) first = kept[i] + 1;
@@ -155,7 +162,7 @@ LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
     close_others(kept, count);
 }
 
-// What a program reads from that has nothing to read, also where there is no /dev/null.
+// Opens an empty input for a program that is given none, also where there is no /dev/null.
 LAZYCK_BARE long open_nothing() {
     const long null = bare(SYS_openat, AT_FDCWD, word("/dev/null"), O_RDONLY | O_CLOEXEC);
     if (null >= 0) return null;
@@ -166,10 +173,11 @@ LAZYCK_BARE long open_nothing() {
     return ends[0];
 }
 
-// Becomes the program. Signals are at their defaults, and blocked.
+// Becomes the program. Signals have their default actions and are blocked.
 LAZYCK_BARE int become_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
-    // Above the standard ones first: the host may have closed its own, so that ours have their numbers.
+    // The descriptors are first copied to numbers above the standard ones: the host may have closed
+    // its standard descriptors, so these may have their numbers.
     const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
     const long from = start.input >= 0 ? start.input : open_nothing();
     const long in = from < 0 ? from : bare(SYS_fcntl, from, F_DUPFD_CLOEXEC, 3),
@@ -189,10 +197,11 @@ LAZYCK_BARE int become_program(void* data) {
     return 127;
 }
 
-// Starts the program and waits for it, all signals blocked.
+// Starts the program and waits for it, with all signals blocked.
 LAZYCK_BARE int wait_for_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
-    // Whoever ends us, by SIGKILL too, ends the watcher, and that the program: nobody would take what it makes.
+    // When the caller ends, even by SIGKILL, the kernel ends the watcher, and then the program:
+    // nobody would use its output.
     bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (bare(SYS_getppid) == start.parent) {
         const int pid = __clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
@@ -213,21 +222,22 @@ LAZYCK_BARE int wait_for_program(void* data) {
     return 0;
 }
 
-// The watcher's first thread. A second one waits, and this one ends: of a process whose first thread is gone the kernel
-// shows no memory. Else the caller's own, which it shares, would be counted twice by whoever adds up a job's processes.
+// Runs as the watcher's first thread. It starts a second thread that waits, and ends itself: the
+// kernel shows no memory for a process whose first thread is gone. Otherwise the caller's memory,
+// which the watcher shares, would be counted twice by whoever adds up the processes of a job.
 LAZYCK_BARE int watch(void* data) {
     const Start& start = *static_cast<const Start*>(data);
     reset_signals();
     close_what_is_not_ours(start);
     constexpr int k_thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
-    // An emulator knows whole threads only, and a debugger that follows what we start loses its way: there the first
-    // one waits.
+    // The first thread itself waits under an emulator, which supports only clones with all flags of
+    // a thread, and under a debugger that follows children, which would lose track.
     if (start.is_traced || __clone(wait_for_program, start.waiting_stack, k_thread, data) < 0) wait_for_program(data);
     bare(SYS_exit, 0);
     return 0;
 }
 
-// A stack for a process that shares our memory.
+// Allocates a stack for a process that shares the caller's memory.
 class Stack {
  public:
     Stack() : m_bytes(k_stack_size) {}
@@ -239,10 +249,11 @@ class Stack {
     std::vector<char> m_bytes;
 };
 
-// A running program, and the process that waits for it. Not a plain child: the kernel reaps those for a program that
-// ignores SIGCHLD, and a handler that waits for any child takes their exit status. The watcher, which shares our memory
-// so that starting it costs no copy of a large process, sends no signal at its end, so nobody but us waits for it; and
-// the program is the watcher's child.
+// Runs a program, with a watcher process that waits for it. The program is not a plain child,
+// because the kernel reaps plain children if the caller ignores SIGCHLD, and a handler that waits
+// for any child takes their exit status. The watcher shares the caller's memory, so that starting
+// it costs no copy of a large process. It sends no signal at its end, so only this object waits for
+// it. The program is the watcher's child.
 class Running {
  public:
     Running(const Command& command, const std::string& program)
@@ -267,13 +278,13 @@ class Running {
                    m_program_stack.top()};
         const BlockedSignals blocked;
         m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
-        // Under emulators, which know threads and copies only.
+        // Emulators support only threads and full copies.
         if (m_watcher < 0 && errno == EINVAL) m_watcher = __clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
         m_error = m_watcher < 0 ? errno : 0;
     }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
-    // Until the watcher is gone, it uses what is ours.
+    // Waits for the watcher, which uses members of this object until it ends.
     ~Running() {
         while (m_watcher > 0 && waitpid(m_watcher, nullptr, __WALL) < 0 && errno == EINTR) {
         }
@@ -281,8 +292,9 @@ class Running {
 
     int error() const { return m_error; }
 
-    // The next report, waited for at most so long; nothing when the time is up; `ended` with value -1 when the watcher
-    // has ended without a word. `question`: see Command.
+    // Waits at most `seconds` for the next report, and returns nothing when the time is up. The
+    // report is `ended` with value -1 if the watcher ended without a report. See Command for
+    // `question`.
     std::optional<Report> next(double seconds, int question) {
         pollfd wanted[] = {{m_reports.get(), POLLIN, 0}, {question, POLLIN, 0}};
         const int timeout = static_cast<int>(std::clamp(seconds * 1000 + 1, 1.0, 30000.0));
@@ -294,8 +306,9 @@ class Running {
         return size == sizeof report ? report : Report{Report::ended, k_no_status, 0};
     }
 
-    // Ours would keep the pipe open after the watcher's end; it has its own unless it shares our table, which it does
-    // not.
+    // Closes this process's end of the pipe, which would otherwise keep the pipe open after the
+    // watcher's end. The watcher does not share the table of descriptors, so its own end stays
+    // open.
     void close_own_end() { m_to_us = UniqueFd(); }
 
  private:
@@ -367,7 +380,7 @@ bool adopts_orphans() {
 void end_orphan(pid_t pid) {
     if (pid <= 0 || !adopts_orphans()) return;
     start_thread([pid] {
-        // By its number: all others are the program's to wait for.
+        // Only this process is awaited: all others are the program's to wait for.
         while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
         }
     });

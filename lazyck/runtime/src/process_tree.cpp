@@ -18,9 +18,10 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr int k_most_searches = 20;  // of looking for new descendants while killing
+constexpr int k_most_searches = 20;  // for new descendants while killing
 
-// /proc/<pid>/stat: the command's name, in parentheses, may hold anything; after the last ')' come state and parent.
+// Reads the parent from /proc/<pid>/stat. The command's name, in parentheses, may contain anything;
+// state and parent come after the last ')'.
 pid_t parent_of(pid_t pid) {
     const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
     const std::size_t at = text.rfind(')');
@@ -54,7 +55,8 @@ std::vector<pid_t> process_tree(pid_t root) {
 }
 
 void kill_tree(pid_t root) {
-    // Stopped first, and from the top: what is stopped starts nothing new, and stays the parent of what it has started.
+    // Processes are stopped first, beginning with the root. A stopped process starts no new ones,
+    // and stays the parent of those it has started.
     std::set<pid_t> stopped;
     for (int round = 0; round < k_most_searches; ++round) {
         bool has_new = false;

@@ -1,4 +1,4 @@
-// A process and its descendants, as /proc shows them.
+// Finds a process and its descendants in /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -7,13 +7,14 @@
 
 namespace lazyck::rt {
 
-// `root` and all that descends from it. A process whose parent has ended is not found any more.
+// Returns `root` and all its descendants. A process whose parent has ended is not found.
 std::vector<pid_t> process_tree(pid_t root);
 
-// Kills `root` and its descendants, those too that are started meanwhile.
+// Kills `root` and its descendants, including those that are started meanwhile.
 void kill_tree(pid_t root);
 
-// Kilobytes of memory that `root` and its descendants use now; 0 when it is gone or cannot be seen from here.
+// Returns the kilobytes of memory that `root` and its descendants use, or 0 if `root` has ended or
+// is not visible.
 long tree_rss_kib(pid_t root);
 
 }  // namespace lazyck::rt

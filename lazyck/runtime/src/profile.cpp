@@ -25,10 +25,10 @@ namespace {
 
 constexpr char k_header[] =
     "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time, kernel\n";
-constexpr std::size_t k_columns = 10;  // and one more for kernels
+constexpr std::size_t k_columns = 10;  // a kernel's line has one more
 constexpr char k_tab_in_kernel = '\x1f';
 
-// A name that would break its line cannot be recorded.
+// Returns whether `text` can be recorded: a tab or a newline in a name would break the line.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
 
 std::atomic<long long> g_start{0};  // of the first record, in milliseconds since 1970
@@ -40,7 +40,7 @@ std::string process_name() {
     return safe_name(host_name()) + ":" + std::to_string(getpid()) + ":" + std::to_string(start);
 }
 
-// Like split, but keeps empty columns.
+// Splits a line at its tabs. Unlike split, it keeps empty columns.
 Strings columns_of(const std::string& line) {
     Strings columns;
     std::size_t at = 0;
@@ -125,8 +125,8 @@ std::vector<ProfileRow> read_profile(const std::string& path, const std::string&
         known.seconds = std::max(known.seconds, row.seconds);
         known.peak_kib = std::max(known.peak_kib, row.peak_kib);
     });
-    // Runs of several processes have several first blobs: among those the order of the file. (Not stable_sort, whose
-    // buffer newer compilers warn about.)
+    // Several processes each have a first blob, so rows of equal order are sorted by their place in
+    // the file. (std::stable_sort has a buffer that newer compilers warn about.)
     std::vector<std::size_t> places(rows.size());
     std::iota(places.begin(), places.end(), 0);
     std::sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {

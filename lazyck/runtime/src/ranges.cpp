@@ -1,5 +1,5 @@
-// A profiler's library is looked for once, when the first compile begins: among what the process has loaded, then by
-// its name. Nothing links against it.
+// Looks for a profiler's library once, when the first compile begins: first among the loaded
+// libraries, then by its name. Nothing links against it.
 #include "ranges.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ std::vector<Ranges> find_ranges() {
     for (const Kind& kind : kinds) {
         void* push = dlsym(RTLD_DEFAULT, kind.push);
         void* pop = push == nullptr ? nullptr : dlsym(RTLD_DEFAULT, kind.pop);
-        // In a privileged program nothing is loaded that a search path could name.
+        // In a privileged program, nothing is loaded that a search path could name.
         for (std::size_t i = 0; pop == nullptr && i < kind.libraries.size() && !is_privileged(); ++i) {
             void* const library = dlopen(kind.libraries[i], RTLD_LAZY | RTLD_LOCAL);
             if (library == nullptr) continue;

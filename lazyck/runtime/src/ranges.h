@@ -1,12 +1,14 @@
-// Ranges for GPU profilers: NVTX (nvtxRangePushA) and roctx (roctxRangePushA), where the process has such a library.
+// Marks ranges for GPU profilers, NVTX (nvtxRangePushA) and roctx (roctxRangePushA), if their
+// library is available.
 #pragma once
 
 #include <string>
 
 namespace lazyck::rt {
 
-// A range on the calling thread, from the object's begin to its end; ranges nest. Nothing where no such library is
-// found. It enters the dynamic loader and the profiler's code: to be made and ended while no lock is held.
+// Marks a range on the calling thread for the lifetime of the object. Ranges nest. It does nothing
+// if no such library is found. It calls the dynamic loader and the profiler's code, so construct
+// and destroy it while no lock is held.
 class Range {
  public:
     explicit Range(const std::string& name);

@@ -64,7 +64,8 @@ CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
     CompilePlan plan;
     const bool has_link = !recipe.link.empty();
     plan.compile = expand_step(recipe.compile, has_link ? values.object : values.output, recipe, values);
-    // Not the link: what such tools keep or send elsewhere is one source's object.
+    // The link step gets no launcher: launchers cache or distribute the compile of one source into
+    // an object.
     if (has_link) plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
     plan.link = expand_step(recipe.link, values.output, recipe, values);
     const Strings env = expand_step(recipe.env, values.output, recipe, values);
@@ -80,12 +81,12 @@ Strings plan_environment(const CompilePlan& plan) {
                            [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
     };
     Strings out;
-    // Of a privileged process there is none: neither loader variables nor TMPDIR, GCC_EXEC_PREFIX, PATH and whatever
-    // else steers a compiler come from whoever started it.
+    // In a privileged process, whole_environment returns nothing. Otherwise the caller could
+    // control the compiler by loader variables, TMPDIR, GCC_EXEC_PREFIX, PATH and others.
     for (const std::string& variable : whole_environment()) {
         if (!sets(variable, "PATH") && !sets(variable, "LC_ALL") && !is_replaced(variable)) out.push_back(variable);
     }
-    // What a compiler says decides what a failure means, so it is to speak English.
+    // The compiler's messages decide how a failure is interpreted, so they must be in English.
     for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C")}) {
         if (!is_replaced(own)) out.push_back(own);
     }

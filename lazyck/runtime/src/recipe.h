@@ -1,4 +1,4 @@
-// Turns a recipe's words, which hold placeholders, into the commands that compile one blob.
+// Turns the words of a recipe, which contain placeholders, into the commands that compile one blob.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lazyck::rt {
 
-// What the placeholders stand for.
+// Holds the values of the placeholders.
 struct RecipeValues {
     std::string source;
     std::string object;
@@ -23,20 +23,21 @@ struct RecipeValues {
 
 struct CompilePlan {
     Strings compile;
-    Strings link;   // none: the compile step makes the library
+    Strings link;   // empty: the compile step makes the library
     Strings set;    // NAME=value
     Strings unset;  // names
 };
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);
 
-// The environment of this process as the plan wants it.
+// Returns this process's environment with the changes of the plan.
 Strings plan_environment(const CompilePlan& plan);
 
-// A shell line that repeats both steps in a new directory.
+// Returns a shell line that repeats both steps in a new directory.
 std::string reproducer(const CompilePlan& plan);
 
-// The toolchain's home: where the build had it, or where one of the recipe's variables says. Throws CompileError.
+// Returns the toolchain's home: the directory that the build used, or the one that a variable of
+// the recipe names. Throws CompileError if neither exists.
 std::string find_toolchain(const RecipeRow& recipe);
 
 }  // namespace lazyck::rt

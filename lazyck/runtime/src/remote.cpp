@@ -22,16 +22,16 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr double k_start_seconds = 60;          // until the helper is ready to speak: Python may come from a slow disk
-constexpr int k_silence_ms = 300 * 1000;        // it bounds what it does itself, and speaks while it waits
+constexpr double k_start_seconds = 60;          // until the helper is ready; Python may be on a slow disk
+constexpr int k_silence_ms = 300 * 1000;        // the helper bounds its own work, and reports while it waits
 constexpr std::size_t k_longest_answer = 4096;  // bytes
 constexpr std::size_t k_most_lines = 100'000;   // before an answer
-constexpr unsigned k_most_bad = 16;             // answers that turn out to be no entries
+constexpr unsigned k_most_bad = 16;             // hits that turn out not to be valid entries
 constexpr const char k_fetched[] = "fetched.so";
 
 std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
 
-// The rest of `line` after `word` and a blank.
+// Returns whether `line` begins with `word` and a blank, and sets `rest` to what follows.
 bool begins(const std::string& line, const char* word, std::string& rest) {
     const std::string lead = std::string(word) + " ";
     if (line.compare(0, lead.size(), lead) != 0) return false;
@@ -64,13 +64,14 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
                     "--wait",         seconds_word(m_request.longest_wait)};
     if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
     CompilePlan plan;
-    plan.unset = {"PYTHONHOME"};  // of a program that has a Python of its own
+    plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
     command.environment = plan_environment(plan);
     command.directory = m_staging.fd();
     command.input = theirs.get();
     command.output = log.get();
     command.timeout_seconds = k_start_seconds;
-    // What goes on is a process of its own: it may have something to send when this one has long ended.
+    // The helper leaves a process of its own that serves the socket: it may have something to send
+    // long after this process has ended.
     const Outcome outcome = run_command(command);
     if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
     const std::string said = read_text(log.get(), 0, k_longest_answer);
@@ -80,7 +81,7 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
                       "; install it (pip install 'lazyck[remote]'), or name it with " LAZYCK_ENV_REMOTE_HELPER);
 }
 
-// From now on it is a miss.
+// Ends the conversation: from here on, the look-up is a miss.
 void RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
     ++m_counters.skipped;
@@ -90,7 +91,7 @@ void RemoteEntry::give_up(const std::string& reason) {
              {"", m_request.subject});
 }
 
-// Without its end. False: there is none any more.
+// Reads a line, without its newline. Returns false if the conversation is over.
 bool RemoteEntry::read_line(std::string& line) {
     while (m_socket) {
         const std::size_t end = m_read.find('\n');
@@ -124,7 +125,7 @@ bool RemoteEntry::read_line(std::string& line) {
 
 void RemoteEntry::send(const std::string& line) {
     const std::string text = line + "\n";
-    // A helper that is gone is no error any more, and its SIGPIPE would be the program's.
+    // It is no error if the helper has gone. Its SIGPIPE would hit the program.
     if (m_socket) ::send(m_socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
 

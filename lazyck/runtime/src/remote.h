@@ -1,6 +1,7 @@
-// One entry in the remote caches that LAZYCK_REMOTE names: looked for on a miss, and sent there once it is compiled. A
-// helper process does it (lazyck-remote; docs/remote.md has the lines that they exchange), so that a lazy library knows
-// nothing of networks and signatures, and waits for none of them once it has what it wants.
+// Looks up one entry in the remote caches that LAZYCK_REMOTE names after a cache miss, and sends it
+// there once it is compiled. A helper process does this (lazyck-remote; docs/remote.md describes
+// the lines that they exchange). So a lazy library contains no code for networks and signatures,
+// and does not wait for them once it has the entry.
 #pragma once
 
 #include <atomic>
@@ -16,34 +17,35 @@
 namespace lazyck::rt {
 
 struct RemoteCounters {
-    std::atomic<std::uint64_t> hits{0};     // entries that came from there
-    std::atomic<std::uint64_t> refused{0};  // that were not what they should be, or not signed by whom we trust
+    std::atomic<std::uint64_t> hits{0};     // entries that came from remotes
+    std::atomic<std::uint64_t> refused{0};  // invalid entries, or not signed by a trusted key
     std::atomic<std::uint64_t> skipped{0};  // times that a remote was down or slow
 };
 
 struct RemoteRequest {
-    std::string helper;           // a path, or a name to look for in PATH
+    std::string helper;           // a path, or a name to look up in PATH
     Subject subject;              // the blob, for messages
-    double expected_seconds = 0;  // that compiling it takes; 0: not known
-    double longest_wait = 0;      // seconds, while another host compiles it
-    bool may_compile = true;      // false: take it if it is there, wait for nobody
+    double expected_seconds = 0;  // of a compile; 0: unknown
+    double longest_wait = 0;      // seconds to wait while another host compiles it
+    bool may_compile = true;      // false: fetch it if it is there, but wait for no other host
 };
 
 class RemoteEntry {
  public:
-    // Starts the helper. Whatever goes wrong with it is said, and is a miss; throws CompileError only where a compile
-    // would fail too. The caller holds the blob's lock.
+    // Starts the helper. A failure of the helper is reported and counts as a miss. Throws
+    // CompileError only if a compile would fail too. The caller holds the blob's lock.
     RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters);
 
-    // The entry, published in the cache and open (for the key of a text open, and not published), once it was found, is
-    // whole and defines `symbols`; else empty, and then, if the caller may compile, other hosts wait for it, where the
-    // remotes can tell them, until it says `made` or this object ends.
+    // Returns the entry if a remote has one that is whole and defines `symbols`. The entry is open
+    // and published in the cache; for the key of a text, it is open but not published. Otherwise
+    // the result is empty. If the caller may compile, other hosts then wait for the entry, where
+    // the remotes can tell them, until `made` is called or this object ends.
     UniqueFd fetch(const Strings& symbols);
 
-    // Which remote had it, after a fetch that succeeded.
+    // Returns the remote that had the entry, after a successful fetch.
     const std::string& label() const { return m_label; }
 
-    // Has the entry at `path` of the cache, which is published now, sent on in the background.
+    // Sends the entry at `path` in the cache, which is published, to the remotes in the background.
     void made(const std::string& path);
 
  private:
@@ -60,7 +62,7 @@ class RemoteEntry {
     RemoteCounters& m_counters;
     StagingDirectory m_staging;
     UniqueFd m_socket;
-    std::string m_read;  // beyond the last line
+    std::string m_read;  // what was read beyond the last line
     std::string m_label;
 };
 

@@ -1,4 +1,5 @@
-// Where the trampoline (stub_<machine>.S) comes in: a slot's number → its function; a wrapper's → what it wraps.
+// The trampoline (stub_<machine>.S) calls lazyck_resolve with a number. For a slot's number it
+// returns the slot's function; for a wrapper's, the function that is wrapped.
 #include <pthread.h>
 
 #include <cerrno>
@@ -15,12 +16,12 @@
 #include "library.h"
 #include "work_stack.h"
 
-// Made by lazyck/postbuild/stubs.py.
+// lazyck/postbuild/stubs.py generates this symbol.
 extern "C" __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 
 namespace {
 
-// The caller does not expect a call to change errno.
+// Restores errno, which the caller does not expect a call to change.
 class KeptErrno {
  public:
     KeptErrno() : m_value(errno) {}
@@ -32,7 +33,8 @@ class KeptErrno {
     int m_value;
 };
 
-// A cancelled thread finishes its compile: others wait for it, and cancelling would unwind through code that catches.
+// Defers the cancellation of the thread until its compile is finished: others wait for it, and
+// cancelling would unwind through code that catches exceptions.
 class Uncancelled {
  public:
     Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_before); }
@@ -49,7 +51,7 @@ struct Call {
     const std::uintptr_t* arguments;
 };
 
-// As the trampoline has left it; null where it does not say.
+// Returns the return address that the trampoline saved, or null if it saves none.
 const void* return_address_of([[maybe_unused]] const std::uintptr_t* arguments) {
 #if defined(__x86_64__)
     return reinterpret_cast<const void*>(arguments[4]);
@@ -58,7 +60,7 @@ const void* return_address_of([[maybe_unused]] const std::uintptr_t* arguments) 
 #endif
 }
 
-// Not inlined: what it needs is to be on the other stack.
+// Looks up the function for a call. It is not inlined, so that its frame is on the other stack.
 __attribute__((noinline)) void* resolve(void* what) {
     const Call& call = *static_cast<const Call*>(what);
     try {

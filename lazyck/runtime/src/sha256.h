@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for digests that the build makes with Python's hashlib.
+// Computes SHA-256 (FIPS 180-4), for digests that the build makes with Python's hashlib.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace lazyck::rt {
 
-// 64 hexadecimal digits.
+// Returns 64 hexadecimal digits.
 std::string sha256_hex(const void* data, std::size_t size);
 
 }  // namespace lazyck::rt

@@ -25,7 +25,7 @@ constexpr milliseconds k_longest_slot_pause{200};
 constexpr double k_most_moments = 10;  // seconds
 constexpr long k_unknown = -1;
 
-// The number behind `name` in a file of lines "<name> <number> ...".
+// Returns the number after `name` in a file of lines "<name> <number> ...", or k_unknown.
 long figure_in(const std::string& path, const std::string& name) {
     for (const std::string& line : split(read_text(path), "\n")) {
         if (line.compare(0, name.size(), name) != 0) continue;
@@ -35,7 +35,8 @@ long figure_in(const std::string& path, const std::string& name) {
     return k_unknown;
 }
 
-// What this process's cgroup (version 2) and those above it leave, in kilobytes.
+// Returns the kilobytes that are left in this process's cgroup (version 2) and those above it, or
+// k_unknown.
 long cgroup_room_kib() {
     std::string group;
     for (const std::string& line : split(read_text("/proc/self/cgroup"), "\n")) {
@@ -46,7 +47,7 @@ long cgroup_room_kib() {
         const std::string at = "/sys/fs/cgroup" + (group == "/" ? "" : group);
         const long most = figure_in(at + "/memory.max", ""), used = figure_in(at + "/memory.current", "");
         if (most < 0 || used < 0) continue;
-        // What it has cached of files can be dropped.
+        // The kernel can drop file pages from the cache of the group.
         const long cached = std::max(0L, figure_in(at + "/memory.stat", "inactive_file "));
         const long left = std::max(0L, most - used + cached) / 1024;
         room = room < 0 ? left : std::min(room, left);
@@ -69,7 +70,7 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
         Wanting wanting;
         {
             FileLock admission(m_request.directory + "/admission");
-            // Without locks everybody decides alone, and has no slot to show to others.
+            // Without locks each process decides alone, and has no slot that others could see.
             wanting = try_once(admit(admission, notice));
         }
         if (wanting == Wanting::nothing) return;
@@ -88,9 +89,10 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
     }
 }
 
-// Waits for the lock under which one process at a time decides. Who decides does so in moments: a process that takes
-// longer is stopped, and is passed over. Two may then decide at a time, and count on the same memory. False where the
-// file system has no locks.
+// Waits for the lock under which one process at a time decides. A decision takes moments: a process
+// that takes longer has been stopped, and this one goes on without the lock. Two processes may then
+// decide at a time, and count on memory that only one can have. Returns false if the file system
+// has no locks.
 bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
     const Clock::time_point start = Clock::now();
     const double patience = std::min(k_most_moments, m_request.patience);
@@ -113,7 +115,8 @@ bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
     return admission.state() != FileLock::State::unusable;
 }
 
-// Whether the holder of a slot has had it for too long. What its file says changes with every compile.
+// Returns whether the holder of a slot has had it for too long. The text of its file changes with
+// every compile.
 bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const std::string& text) {
     Holder& holder = m_holders[slot];
     if (holder.text != text) holder = {text, Clock::now()};
@@ -130,13 +133,13 @@ bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const s
     return true;
 }
 
-// Looks at all slots: takes the first free one if there is memory for one more.
+// Checks all slots, and takes the first free one if there is memory for one more compile.
 CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
     if (!has_locks) return Wanting::nothing;
     std::unique_ptr<FileLock> mine;
-    long promised = 0;  // to running compilers, and not used by them yet
+    long promised = 0;  // to running compilers that do not use it yet
     m_busy = 0;
-    // In the place of one that is passed over there is one more.
+    // Each slot that is passed over is replaced by one more.
     for (unsigned i = 0, count = m_request.jobs; i < count; ++i) {
         const std::string path = m_request.directory + "/slot-" + std::to_string(i);
         auto slot = std::make_unique<FileLock>(path);

@@ -1,8 +1,9 @@
-// Compile slots that all processes of a host share which use one cache: as many compilers at a time as there are jobs,
-// and no more than the free memory has room for.
+// Shares compile slots among all processes of a host that use one cache: at most as many compilers
+// run at a time as there are jobs, and no more than fit in the free memory.
 //
-// <cache>/.slots/<host>/slot-<n>: a slot is taken by locking its file, which then says "<KiB reserved> <process id>" of
-// the compiler, 0 before it is started. <cache>/.slots/<host>/admission is locked while somebody decides.
+// A process takes a slot by locking its file <cache>/.slots/<host>/slot-<n>. The file then says
+// "<KiB reserved> <process id>" of the compiler, with process 0 before the compiler is started.
+// <cache>/.slots/<host>/admission is locked while a process decides.
 #pragma once
 
 #include <sys/types.h>
@@ -19,35 +20,37 @@
 
 namespace lazyck::rt {
 
-// Kilobytes that could be used now without swapping: the machine's, or what is left to the cgroup; negative: unknown.
+// Returns the kilobytes that can be used without swapping, on the machine or in the cgroup,
+// whichever is less. The result is negative if unknown.
 long free_memory_kib();
 
 struct SlotRequest {
-    std::string directory;  // which exists
+    std::string directory;  // exists
     unsigned jobs = 1;
     long needed_kib = 0;  // 0: whatever is free
-    double patience = 0;  // seconds that somebody else may hold a slot until he is passed over
-    Subject subject;      // waits, for messages
+    double patience = 0;  // seconds after which another holder of a slot is passed over
+    Subject subject;      // what waits, for messages
 };
 
 class CompileSlot {
  public:
-    // Waits for a slot and for room in memory. Says as a WaitNotice is due that it waits, and for what. Alone on
-    // the host it never waits for memory. A slot whose holder was stopped (SIGSTOP, a debugger), or which one compile
-    // has held for longer than the patience, does not count: else all would wait for ever.
+    // Waits for a slot and for free memory, and says so whenever a WaitNotice is due. If no other
+    // compile runs on the host, it does not wait for memory. A slot does not count if its holder
+    // was stopped (SIGSTOP, a debugger), or if one compile has held it for longer than the
+    // patience: otherwise all processes would wait for ever.
     explicit CompileSlot(SlotRequest request);
 
-    // How many others were taken when this one was.
+    // Returns how many other slots were taken when this one was.
     unsigned busy() const { return m_busy; }
 
-    // Tells others which process is using the memory that was reserved.
+    // Tells other processes which process uses the reserved memory.
     void started(pid_t compiler);
 
  private:
     using Clock = std::chrono::steady_clock;
     enum class Wanting { nothing, slot, memory };
 
-    // Who holds a slot, and since when this process has seen it so.
+    // Records what the file of a slot says, and since when this process has seen that.
     struct Holder {
         std::string text;
         Clock::time_point since;

@@ -18,11 +18,12 @@ namespace lazyck::rt {
 
 namespace {
 
-// Older than this, so that a directory is never judged between its making and its being held.
+// The age from which a directory may be removed. It ensures that no directory is judged between its
+// creation and its being held.
 constexpr std::time_t k_left_alone = 600;  // seconds
 constexpr std::size_t k_random_size = 7;   // '-' and six letters
 
-// The process that a name made from owned_prefix names, if it is one of this host; else 0.
+// Returns the process in a name that was made from owned_prefix, if it is of this host; else 0.
 pid_t owner_in(const std::string& name) {
     const std::string end = "@" + safe_name(host_name());
     if (name.size() < end.size() + k_random_size) return 0;
@@ -38,7 +39,7 @@ pid_t owner_in(const std::string& name) {
     return static_cast<pid_t>(pid);
 }
 
-// Six letters that no other process guesses, as mkdtemp makes them; that one takes a path.
+// Returns six letters that no other process can guess, like those of mkdtemp, which takes a path.
 std::string random_letters() {
     constexpr char k_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789__";
     unsigned char bytes[k_random_size - 1];
@@ -48,7 +49,8 @@ std::string random_letters() {
     return letters;
 }
 
-// A clock that jumped must not protect a directory for ever, so the future counts as the past.
+// Returns whether a directory is old. A time in the future counts as one in the past: otherwise a
+// clock that jumped would protect a directory for ever.
 bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
 
 }  // namespace
@@ -89,7 +91,8 @@ void remove_left_over(int parent, const std::string& stem) {
         struct stat st;
         if (!fd || fstat(fd.get(), &st) != 0 || st.st_uid != geteuid() || !is_old(st)) continue;
         if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-        // What was judged is emptied, whatever has its name by now.
+        // The directory that was checked is emptied through its descriptor, even if another one has
+        // its name meanwhile.
         remove_contents(fd.get());
         unlinkat(parent, name.c_str(), AT_REMOVEDIR);
     }

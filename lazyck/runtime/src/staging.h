@@ -1,4 +1,5 @@
-// Directories that belong to one process each and are named after it, so that those of killed ones can be told.
+// Makes directories that belong to one process each. They are named after the process, so that
+// those of killed processes can be found.
 #pragma once
 
 #include <string>
@@ -7,19 +8,22 @@
 
 namespace lazyck::rt {
 
-// "<stem>-<pid>@<host>-": what such a directory's name begins with; six characters follow.
+// Returns "<stem>-<pid>@<host>-", which the name of such a directory begins with; six characters
+// follow.
 std::string owned_prefix(const std::string& stem);
 
-// Holds `directory` as long as this process or one forked from it lives: then nobody takes it for left over, also where
-// process numbers mean nothing (containers that share a host's name). Empty where the file system has no locks.
+// Holds `directory` as long as this process or one forked from it lives, so that no process takes
+// it for left over. This works where process numbers mean nothing, too (containers that share a
+// host's name). The result is empty if the file system has no locks.
 UniqueFd hold_directory(const std::string& directory);
 
-// A directory for one compilation in a cache, removed with all it holds. All that happens in it goes by way of its
-// descriptor: whoever may rename directories above the cache cannot put another one in its place meanwhile.
+// Owns a directory for one compile in a cache, and removes it with all its contents. All work in it
+// goes through its descriptor, so that nobody who may rename directories above the cache can put
+// another one in its place.
 class StagingDirectory {
  public:
-    // Named `prefix` (see owned_prefix) plus six characters, `depth` directories below those that need no trust. Throws
-    // CompileError.
+    // Creates a directory named `prefix` (see owned_prefix) plus six characters, `depth`
+    // directories below those that need not be trusted. Throws CompileError on failure.
     StagingDirectory(const std::string& prefix, unsigned depth);
     StagingDirectory(const StagingDirectory&) = delete;
     StagingDirectory& operator=(const StagingDirectory&) = delete;
@@ -33,8 +37,9 @@ class StagingDirectory {
     UniqueFd m_parent, m_fd;
 };
 
-// Removes those directories in the open directory `parent` whose name begins with `stem` and whose process was killed:
-// they are ours and of this host, minutes old, no process has that number, and nobody holds them.
+// Removes the directories in the open directory `parent` whose name begins with `stem` and whose
+// process was killed. Such a directory belongs to this user and this host and is minutes old; no
+// process has its number, and nobody holds it.
 void remove_left_over(int parent, const std::string& stem = "");
 
 }  // namespace lazyck::rt

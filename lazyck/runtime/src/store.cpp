@@ -33,18 +33,18 @@ namespace {
 
 constexpr double k_least_patience = 1200;                    // seconds
 constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
-constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // what large CUDA files take
+constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // enough for large CUDA files
 constexpr char k_preambles[] = ".preambles";
 constexpr unsigned k_depth_of_preambles = 1;
-constexpr double k_least_worth_a_text = 4;    // seconds that a compile takes: the text takes half a second
-constexpr unsigned k_enough_to_pay = 4;       // compiles that a preamble saves as much of as it takes
-constexpr std::size_t k_least_sharing = 8;    // blobs, for a preamble to be worth what it takes
-constexpr std::size_t k_most_looked_at = 16;  // of them, to know how many there are
+constexpr double k_least_worth_a_text = 4;    // seconds of a compile; computing the text takes half a second
+constexpr unsigned k_enough_to_pay = 4;       // compiles after which a preamble has paid off
+constexpr std::size_t k_least_sharing = 8;    // blobs that must share a preamble to make it worthwhile
+constexpr std::size_t k_most_looked_at = 16;  // blobs examined to estimate how many share a preamble
 
 class HeldSlot {
  public:
     HeldSlot(JobSlots& slots, const std::string& blob) : m_slots(slots) { m_slots.acquire(blob); }
-    // For later.
+    // Takes a slot for work that no call waits for.
     explicit HeldSlot(JobSlots& slots) : m_slots(slots) { m_slots.acquire_for_later(); }
     HeldSlot(const HeldSlot&) = delete;
     HeldSlot& operator=(const HeldSlot&) = delete;
@@ -52,7 +52,7 @@ class HeldSlot {
         for (unsigned i = 0; i < m_count; ++i) m_slots.release();
     }
 
-    // Whether there was another one.
+    // Takes a second slot if one is free. Returns whether it did.
     bool takes_one_more() {
         const bool has_taken = m_slots.try_acquire();
         m_count += has_taken ? 1 : 0;
@@ -64,7 +64,8 @@ class HeldSlot {
     unsigned m_count = 1;
 };
 
-// The words before a HIP blob's compile step by which `lazyck-unit` does `what` for it; none where there are none.
+// Returns the words in front of a HIP blob's compile step that make `lazyck-unit` do `what` for it.
+// The result is empty for other blobs.
 Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& root,
                       const std::string& source) {
     if (!blob.has_parts) return {};
@@ -82,21 +83,22 @@ std::string preamble_place(const Cache& cache, const std::string& key) {
     return cache.root() + "/" + k_preambles + "/" + key;
 }
 
-// Seconds to wait for another process that compiles the blob: several times what the slowest compile took.
+// Returns how many seconds to wait for another process that compiles the blob: four times the time
+// of the slowest compile.
 double patience(const Config& config, const Guess& guess) {
     if (config.lock_timeout >= 0) return config.lock_timeout;
     return std::max(k_least_patience, 4 * std::max(guess.blob.seconds, guess.largest.seconds));
 }
 
-// Kilobytes to reserve for a compile: what it took before, else what the library's largest took, and something for the
-// driver and its other children.
+// Returns the kilobytes to reserve for a compile: what it took before, or else what the library's
+// largest compile took, plus a fifth for the driver and its other children.
 long memory_for(const Config& config, const Guess& guess) {
     if (config.mem_per_job_kib >= 0) return config.mem_per_job_kib;
     const long known = guess.blob.peak_kib > 0 ? guess.blob.peak_kib : guess.largest.peak_kib;
     return known > 0 ? known + known / 5 : k_unknown_need_kib;
 }
 
-// A bundle's blobs are read out of the bundle.
+// Checks that the source's path does not lead out of the bundle.
 void check_source(const BlobRow& blob) {
     for (const std::string& part : split(blob.source, "/")) {
         if (part != "..") continue;
@@ -106,7 +108,8 @@ void check_source(const BlobRow& blob) {
     }
 }
 
-// A privileged program can be started through a link beside a bundle that its caller wrote.
+// Refuses a source that others could have written. A privileged program can be started through a
+// link beside a bundle that its caller wrote.
 void check_way(const BlobRow& blob, const std::string& path) {
     const std::string stranger = stranger_on_way(path);
     if (stranger.empty()) return;
@@ -115,7 +118,7 @@ void check_way(const BlobRow& blob, const std::string& path) {
          {blob.name, "", ""});
 }
 
-// Moves a damaged entry out of the way, under the blob's lock.
+// Moves a damaged entry aside. The caller holds the blob's lock.
 void quarantine(const std::string& path, const std::string& problem, const Subject& subject) {
     const std::string name = file_name_of(path);
     const std::string aside = name + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
@@ -160,7 +163,7 @@ void JobSlots::needs_none(const std::string& first) {
     let_pass(first);
 }
 
-// The caller holds m_mutex.
+// Lets blobs that are behind `first` get slots. The caller holds m_mutex.
 void JobSlots::let_pass(const std::string& first) {
     for (auto each = m_behind.begin(); each != m_behind.end();)
         each = each->second == first ? m_behind.erase(each) : std::next(each);
@@ -265,7 +268,7 @@ void Store::after_fork_in_parent() {
 
 void Store::after_fork_in_child() {
     m_events.after_fork_in_child();
-    // Never destroyed: their locks may be held by threads that the child does not have.
+    // These objects are leaked: their locks may be held by threads that the child does not have.
     static_cast<void>(m_contents.release());
     static_cast<void>(m_archives.release());
     static_cast<void>(m_jobs.release());
@@ -308,7 +311,8 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
             path = found.entry.path;
             return true;
         } catch (const CompileError&) {
-            // whole, but not what the library needs, or in a directory that is refused: loading it says more
+            // The entry is whole but unsuitable for the library, or its directory is refused. An
+            // attempt to load it reports more.
         }
     }
     return false;
@@ -328,7 +332,8 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
         EntryLookup here;
         try {
             here = look_up_entry(*cache, key, symbols);
-            // Says what is wrong with a directory. Not before: the look-up has checked each that it opened.
+            // find_directory reports what is wrong with a directory. It is called only after a
+            // failed look-up, which has already checked the directories that it opened.
             if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
         } catch (const CompileError& e) {
             if (!cache->is_tier()) throw;
@@ -386,8 +391,8 @@ Store::Source Store::source_of(const ManifestView& manifest, const BlobRow& blob
     const std::string archive = archive_path(root, library);
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
         if (is_privileged()) check_way(blob, archive);
-        // What lies in a cache may have been cleared up in part, or torn by a power cut. What happens to it later is
-        // found at the compile, as in any bundle.
+        // A bundle that was unpacked into a cache may have been removed in part, or torn by a power
+        // cut. Later changes are detected at the compile, as in any bundle.
         const auto is_good = [&](const std::string& there) {
             return m_contents->find_fault(there, manifest, blob).empty();
         };
@@ -449,7 +454,8 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     cache.make_directories_for(key_of(manifest, blob, archs));
     const UniqueFd all = open_trusted_directory(cache.make_own_directory(k_preambles), k_depth_of_preambles);
     const std::string place = preamble_place(cache, key);
-    // Held until it is made. Whoever comes meanwhile does without.
+    // The lock is held until the preamble is made. Other processes compile without a preamble
+    // meanwhile.
     const FileLock lock(cache.root() + "/.locks/preamble-" + key + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
     const Source source = source_of(manifest, blob, cache);
@@ -483,7 +489,7 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
 
 bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
-    // With one job, the next call would wait for it.
+    // With a single job, the next call would wait for the preamble.
     if (!m_config.has_preambles || m_config.jobs < 2 || !m_config.launcher.empty() || m_is_jit_forbidden) return false;
     if (!manifest.has_slots() || !rt::has_preambles(manifest.recipe(blob.recipe))) return false;
     {
@@ -503,7 +509,7 @@ bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t ind
     return !own.empty() && sharing * alike.size() + looked_at >= k_least_sharing * looked_at;
 }
 
-// In the next place if the one cannot be written.
+// Compiles in the next place if a cache cannot be written.
 std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                               bool may_compile, Caches& caches) {
     bool was_cleaned = false, was_short_of_memory = false;
@@ -519,7 +525,7 @@ std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, cons
                 {"retry", subject});
         } catch (const SystemFailure& e) {
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
-            // Somebody emptied the cache under our hands: made anew, it is as good as before.
+            // Another process has emptied the cache meanwhile. Its directories are created again.
             if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
             caches.pass_over(cache, e);
         }
@@ -589,7 +595,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         if (!manifest.has_slots()) cache.by_kernel(key.library, host_unit_of(blob)).add(said);
     };
     std::string preamble;
-    // With a launcher the command is one that it knows: what it keeps is found by the command.
+    // A launcher finds its cached objects by the command, so the command is not changed for it.
     if (m_config.has_preambles && m_config.launcher.empty() && request.kernel.empty()) {
         preamble = find_preamble(preamble_key(manifest, blob, key.archs, source), cache);
         if (!preamble.empty()) request.faster = preamble_words(preamble, source.path);
@@ -634,7 +640,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         ++m_counters.failures;
         span.event().what = first_line_of(e);
         span.event().peak_kib = cost.peak_kib;
-        // The next try reserves more.
+        // The next attempt reserves more memory.
         if (dynamic_cast<const OutOfMemory*>(&e))
             costs.add({guess.blob.seconds, std::max(2 * needed, cost.peak_kib)}, true);
         throw;
@@ -652,7 +658,8 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         ++m_counters.compiles;
         span.event().peak_kib = cost.peak_kib;
     }
-    // Not by its path: somebody may have emptied the cache meanwhile.
+    // The entry is read through its descriptor, since another process may have emptied the cache
+    // meanwhile.
     found = read_entry(std::move(made.entry), cache, key, symbols);
     if (found.state != EntryState::ready) {
         span.event().what = found.problem;
@@ -698,11 +705,13 @@ void Store::tell_wait(Event event, const char* what, double begin, const Cache& 
     event.what = what;
     event.start = begin;
     event.seconds = now_seconds() - begin;
-    // A clock that jumped tells nothing, and what nobody notices is no wait.
+    // An implausible time, from a clock that jumped, is not reported, nor is a wait too short to
+    // notice.
     if (event.seconds >= k_least_wait && event.seconds < k_longest_wait) m_events.tell(event, cache.history_path());
 }
 
-// Keeps the cache below its largest size, now and then. The caller has what it wants: nothing here may fail.
+// Keeps the cache below its largest size, by an occasional trim. The caller has its entry, so a
+// failure here is only reported.
 void Store::bound(Cache& cache) {
     if (m_config.cache_max_kib <= 0) return;
     try {

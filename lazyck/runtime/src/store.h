@@ -1,4 +1,5 @@
-// Gets a blob's entry: look up, lock, look up again, compile. Used by every lazy library and by lazyck-rt.
+// Gets a blob's entry: looks it up, takes the lock, looks it up again, and compiles it. Every lazy
+// library and lazyck-rt use this.
 #pragma once
 
 #include <atomic>
@@ -30,17 +31,18 @@ struct Counters {
     RemoteCounters remote;
 };
 
-// Bounds the compilers of this process.
+// Bounds the number of compilers that this process runs.
 class JobSlots {
  public:
     explicit JobSlots(unsigned count) : m_free(count) {}
     void acquire(const std::string& blob);
-    // For what no call waits for: after all that do, unless these are so many that it pays for them.
+    // Acquires a slot for work that no call waits for. It comes after all waiting calls, unless
+    // they are so many that the work pays off for them.
     void acquire_for_later();
     bool try_acquire();
     void release();
 
-    // From now on `blob` gets none before `first` has had one, or needs none.
+    // Lets `blob` get no slot before `first` has had one or needs none.
     void put_behind(const std::string& blob, const std::string& first);
     void needs_none(const std::string& first);
 
@@ -51,10 +53,10 @@ class JobSlots {
     std::condition_variable m_changed;
     unsigned m_free;
     unsigned m_waiting = 0;                       // in acquire()
-    std::map<std::string, std::string> m_behind;  // blob, first
+    std::map<std::string, std::string> m_behind;  // blob -> first
 };
 
-// Where a lazy library and its bundle are.
+// Tells where a lazy library and its bundle are.
 struct Places {
     std::string library;
     Strings roots;  // where the bundle may be
@@ -62,65 +64,73 @@ struct Places {
 
 class Store {
  public:
-    // `may_stand_in`: where the cache cannot be written, compile into another place, for this process's own use.
+    // With `may_stand_in`, a store that cannot write the cache compiles into another place, for
+    // this process only.
     Store(const Config& config, Places places, bool may_stand_in = false);
 
-    // The verified entry of blob `index` for `archs`, compiled if need be and allowed: what `find` finds, else what
-    // `make` makes. Throws CompileError.
+    // Returns the verified entry of blob `index` for `archs`: what `find` finds, or else what
+    // `make` compiles. Throws CompileError, also if compiling is forbidden.
     Entry obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // The same if a cache has it.
+    // Returns the verified entry if a cache has it.
     std::optional<Entry> find(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // The same where none has it: after a second look under the blob's lock, compiled. Asks nothing of the dynamic
-    // loader, nor of the C library's name services or locale, nor of code of the program, while it holds a lock or
-    // slot.
+    // Compiles the entry, unless a second look-up under the blob's lock finds it. While it holds a
+    // lock or a slot, it calls neither the dynamic loader nor the C library's name services or
+    // locale, nor code of the program.
     Entry make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // The same where nobody is to compile it: of a remote cache, if one has it.
+    // Returns the entry from a remote cache if one has it, and compiles nothing.
     std::optional<Entry> fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Whether to compile blob `index` by its parts (see by_kernel.h), where it has some and nothing of it is cached.
+    // Returns whether to compile blob `index` by its parts (see by_kernel.h), if it has parts and
+    // none of it is cached.
     bool goes_by_kernel(const ManifestView& manifest, std::uint32_t index);
-    // Keeps that a blob has no host unit, for the next decision on it and on its library's other blobs.
+    // Records that a blob has no host unit. Later decisions on this blob and on others of its
+    // library take it into account.
     void refuse_by_kernel(const ManifestView& manifest, std::uint32_t index);
 
-    // Whether a cache has it; `path` is where it is, or would be in the user's own.
+    // Returns whether a cache has the entry, and sets `path` to where it is, or would be in the
+    // user's own cache.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
 
-    // What its entry is looked up by.
+    // Returns the key by which the entry is looked up.
     EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const;
 
-    // What blobs have in common that can share a precompiled preamble (see preamble.h): a digest of all that decides
-    // what is in it; "": it has none.
+    // Returns the key that is equal for blobs that can share a precompiled preamble (see
+    // preamble.h): a digest of all that decides the preamble's contents. The key is empty if the
+    // blob has no preamble.
     std::string preamble_key(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Makes that of blob `index` in the cache, from where compiles take it, unless it is there; "" or why there is
-    // none. Throws CompileError.
+    // Makes the preamble of blob `index` in the cache, where compiles find it, unless it is there.
+    // Returns an empty string, or the reason why there is none. Throws CompileError.
     std::string make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Whether a process that has just compiled the blob may be about to compile others that share its preamble. Once
-    // for all blobs that are compiled the same way.
+    // Returns whether a process that has just compiled the blob may soon compile others that share
+    // its preamble. It returns true at most once for all blobs that are compiled alike.
     bool should_make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
-    // Throws CompileError when `path` cannot be a cache.
+    // Sets the cache directory. Throws CompileError if `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
 
-    // Has the next compile try again to write where writing failed before.
+    // Lets the next compile try again to write where writing failed before.
     void forget_bad_places();
 
-    // Between the two another thread makes `blob` ready, after `first` has got a slot or `needs_no_slot`: compiles
-    // leave slots to it.
+    // Announces that another thread makes `blob` ready, once `first` has got a slot or
+    // `needs_no_slot` was called. Until `withdraw`, compiles leave slots free for it.
     void announce(const std::string& blob, const std::string& first);
     void withdraw() { --m_announced; }
     void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
 
-    // From now on nothing is compiled, or again what is missing; returns how it was. LAZYCK_DISABLE_JIT is where it
-    // starts.
+    // Forbids compiles, or permits them again, and returns the previous state. LAZYCK_DISABLE_JIT
+    // sets the initial state.
     bool is_jit_forbidden() const { return m_is_jit_forbidden; }
     bool forbid_jit(bool is_forbidden) { return m_is_jit_forbidden.exchange(is_forbidden); }
 
-    // Where events of this library are written down; "" where there is no cache.
+    // Returns the file in which events of this library are recorded, or an empty string if there is
+    // no cache.
     std::string history(const ManifestView& manifest);
 
-    // At the end: writes what is to be written, and removes what was for this process alone.
+    // Writes pending events at the end of the process, and removes the files that were for this
+    // process alone.
     void close();
 
-    // Handlers of fork. What other threads were changing is made anew in the child, and their slots are free there.
+    // These are handlers of fork. The child gets new copies of what other threads were changing,
+    // with all job slots free.
     void before_fork();
     void after_fork_in_parent();
     void after_fork_in_child();
@@ -132,31 +142,33 @@ class Store {
 
  private:
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
-    // What compiling may take, by what this cache knows, and what came with the library.
+    // Returns the expected cost of a compile, from this cache's records and the figures that came
+    // with the library.
     Guess guess(const ManifestView& manifest, const Costs& costs) const;
     std::string name_of(const ManifestView& manifest) const;
     struct Source {
         std::string root, path;
         bool is_in_bundle;
     };
-    // The sources of an archived bundle are unpacked in `cache`.
+    // Returns where the blob's source is. The sources of an archived bundle are unpacked into
+    // `cache`.
     Source source_of(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
-    // Throws CompileError unless it may be compiled from.
+    // Throws CompileError unless the source is fit to be compiled.
     void check_source_of(const Source& source, const ManifestView& manifest, const BlobRow& blob);
-    // Empty where nothing may be compiled and no remote cache has it.
+    // Returns nothing if compiling is not permitted and no remote cache has the entry.
     std::optional<Entry> compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                            bool may_compile, Caches& caches);
     std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                  bool may_compile, Cache& cache);
-    // None where there are no remote caches.
+    // Returns null if there are no remote caches.
     std::unique_ptr<RemoteEntry> ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                              bool may_compile, Cache& cache);
     static std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
                                     const Source& source);
-    // The directory of the preamble of that key, if there is one; "": none. Throws CompileError where others could
-    // have written it.
+    // Returns the directory of the preamble with this key, or an empty string if there is none.
+    // Throws CompileError if others could have written it.
     static std::string find_preamble(const std::string& key, const Cache& cache);
-    // An entry that was made of a text, from whichever cache; see texts.h.
+    // Returns an entry that was made from a text, from any of the caches; see texts.h.
     UniqueFd find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols);
     void tell_wait(Event event, const char* what, double begin, const Cache& cache);
     void bound(Cache& cache);
@@ -179,11 +191,12 @@ class Store {
     const bool m_may_stand_in;
 };
 
-// The line of a host unit's table that says what the row is of: `*` and more for all kernels; "" for a blob.
+// Returns the line of a host unit's table that describes the row. It begins with `*` for all
+// kernels, and is empty for a blob.
 std::string kernel_of(const BlobRow& blob);
-// The name of that host unit; "" for a blob.
+// Returns the name of this host unit, or an empty string for a blob.
 std::string host_unit_of(const BlobRow& blob);
-// What messages about a blob are about.
+// Returns the subject of messages about a blob.
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 
 }  // namespace lazyck::rt

@@ -1,18 +1,23 @@
-// The slow path's second half: saves every register that can carry an argument, or that some calling convention lets the
-// caller keep across a call, asks the resolver for the function, restores them and jumps there. No signature is known,
-// so all of them are kept: x0-x15 and x18 (x8 is the address of a returned struct, x18 the static chain); q0-q23, of which
-// q0-q7 hold arguments and q8-q23 are the caller's in the vector calling convention; where the machine has SVE, z0-z23 and
-// p0-p15 instead. x16 and x17 are the linker's own (veneers use x16), x19-x29 and d8-d15 the resolver saves itself.
+// This is the second half of the slow path: it saves every register that can carry an argument, or
+// that some calling convention lets the caller keep across a call, asks the resolver for the
+// function, restores the registers and jumps to the function. No signature is known, so it saves
+// all of these: x0-x15 and x18 (x8 is the address of a returned struct, x18 the static chain);
+// q0-q23, of which q0-q7 hold arguments and q8-q23 belong to the caller in the vector calling
+// convention; if the machine has SVE, z0-z23 and p0-p15 instead. x16 and x17 belong to the linker
+// (veneers use x16). The resolver itself saves x19-x29 and d8-d15.
 //
-// Not for callers in SME's streaming mode or with live ZA: the resolver is ordinary code.
+// It does not support callers in SME's streaming mode or with live ZA, since the resolver is
+// ordinary code.
 //
-// In: w17 the slot's number, or, behind those, a wrapper's (see kernels.h); x30 the caller's return address. The frame is described by CFI in full: a C++ exception
-// thrown by the resolver passes through into the caller's handlers.
+// On entry, w17 holds the number of the slot, or behind those of the slots the number of a wrapper
+// (see kernels.h); x30 holds the caller's return address. CFI describes the frame in full, so a C++
+// exception that the resolver throws reaches the caller's handlers.
 #include "lazyck_abi.h"
 
 #define FRAME 176
 #define VECTORS_SIZE (24 * 16)
-// In SVE vector lengths. A predicate has an eighth of one, and its offsets count in predicates.
+// These are in SVE vector lengths. A predicate has an eighth of a vector's length, and its offsets
+// count predicates.
 #define SVE_VECTORS 26
 #define FIRST_PREDICATE (24 * 8)
 
@@ -24,8 +29,9 @@
     .type lazyck_trampoline,@function
     .p2align 4
 
-// Leaves 0 in x16 if the machine has no SVE, or its kernel does not let us use it. The kernel answers for the system
-// register (Linux 4.11), so that no vector register changes, as in a call of getauxval one could.
+// Sets x16 to 0 if the machine has no SVE, or if the kernel does not permit its use. The kernel
+// emulates the read of the system register (Linux 4.11), so no vector register changes, as could
+// happen in a call of getauxval.
 .macro test_for_sve
     mrs x16, S3_0_C0_C4_0       // ID_AA64PFR0_EL1
     ubfx x16, x16, #32, #4
@@ -33,7 +39,7 @@
 
 lazyck_trampoline:
     .cfi_startproc
-    hint #34                    // bti c: a veneer may come by x16
+    hint #34                    // bti c: a veneer may branch here by x16
     hint #25                    // paciasp
     .cfi_negate_ra_state
     stp x29, x30, [sp, #-FRAME]!
@@ -77,7 +83,7 @@ lazyck_trampoline:
     .endr
 .Lresolve:
     mov w0, w17
-    add x1, x29, #16            // the first argument; the next ones lie above it
+    add x1, x29, #16            // the first argument; the next ones are above it
     bl lazyck_resolve
     mov x17, x0
     test_for_sve
@@ -120,12 +126,12 @@ lazyck_trampoline:
     .cfi_restore x30
     hint #29                    // autiasp
     .cfi_negate_ra_state
-    br x17                      // x16 and x17 may go to a `bti c`
+    br x17                      // a branch by x16 or x17 may go to a `bti c`
     .cfi_endproc
     .size lazyck_trampoline, .-lazyck_trampoline
 
-// lazyck_run_on(top, work, argument): calls work(argument) on another stack. The frame is found by x29, so that exceptions
-// and stack traces pass from one stack to the other.
+// lazyck_run_on(top, work, argument) calls work(argument) on another stack. The frame is found
+// through x29, so that exceptions and stack traces pass from one stack to the other.
     .section .text.lazyck_run_on,"ax",@progbits
     .globl lazyck_run_on
     .hidden lazyck_run_on
@@ -133,7 +139,7 @@ lazyck_trampoline:
     .p2align 4
 lazyck_run_on:
     .cfi_startproc
-    hint #25                    // paciasp, which may be branched to as well
+    hint #25                    // paciasp, a valid branch target as well
     .cfi_negate_ra_state
     stp x29, x30, [sp, #-16]!
     .cfi_def_cfa_offset 16
@@ -156,7 +162,7 @@ lazyck_run_on:
     .cfi_endproc
     .size lazyck_run_on, .-lazyck_run_on
 
-// Declares the code fit for branch target identification and for signed return addresses.
+// Declares that the code supports branch target identification and signed return addresses.
     .section .note.gnu.property,"a",@note
     .p2align 3
     .long 4,16,5

@@ -1,19 +1,23 @@
-// The slow path's second half: saves every register that can carry an argument, asks the resolver for the
-// function, restores them and jumps there. No signature is known, so all of them are kept: the integer
-// registers (rax counts the vectors of a varargs call, r10 is the static chain) and, by xsavec, xsave or fxsave,
-// whatever vector registers the machine has (xmm, ymm, zmm and the masks).
+// This is the second half of the slow path: it saves every register that can carry an argument,
+// asks the resolver for the function, restores the registers and jumps to the function. No
+// signature is known, so it saves all of them: the integer registers (rax counts the vectors of a
+// varargs call, r10 is the static chain) and, by xsavec, xsave or fxsave, the vector registers that
+// the machine has (xmm, ymm, zmm and the masks).
 //
-// In: (%rsp) the slot's number, or, behind those, a wrapper's (see kernels.h); 8(%rsp) the caller's return address. The frame is described by CFI in full: a C++
-// exception thrown by the resolver passes through into the caller's handlers.
+// On entry, (%rsp) holds the number of the slot, or behind those of the slots the number of a
+// wrapper (see kernels.h); 8(%rsp) holds the caller's return address. CFI describes the frame in
+// full, so a C++ exception that the resolver throws reaches the caller's handlers.
 #include "lazyck_abi.h"
 
-// x87 (bit 0) holds no arguments, AMX tiles are scratch. Bits: SSE, AVX, MPX bounds, AVX-512 (3), APX registers.
+// The mask selects SSE, AVX, MPX bounds, AVX-512 (3 bits) and the APX registers. It leaves out x87
+// (bit 0), which holds no arguments, and AMX tiles, which are scratch.
 #define STATE_MASK 0x800ee
 #define LEGACY_AND_HEADER 576
 #define FXSAVE_SIZE 512
-// In the compact format the components follow one another, each as large as its registers: AVX, MPX bounds, AVX-512
-// (three), APX. All are multiples of 64, so none is moved to be aligned. Not asked of the machine: a virtual one leaves
-// each `cpuid` to its hypervisor, which takes microseconds.
+// In the compact format the components follow one another, each as large as its registers: AVX, MPX
+// bounds, AVX-512 (three), APX. All sizes are multiples of 64, so none needs padding. The size is a
+// constant because a virtual machine leaves each `cpuid` to its hypervisor, which takes
+// microseconds.
 #define COMPACT_SIZE (LEGACY_AND_HEADER + 256 + 64 + 64 + 512 + 1024 + 128)
 
     .section .text.lazyck_trampoline,"ax",@progbits
@@ -70,7 +74,7 @@ lazyck_trampoline:
     xsavec64 (%rsp)
 .Lresolve:
     movl 8(%rbp),%edi
-    leaq -16(%rbp),%rsi         // the first argument; the next ones lie below it
+    leaq -16(%rbp),%rsi         // the first argument; the next ones are below it
     call lazyck_resolve
     movq %rax,8(%rbp)           // the slot's number is no longer needed
     movq -80(%rbp),%rax
@@ -103,8 +107,8 @@ lazyck_trampoline:
     jmp *-8(%rsp)               // in the red zone, which signal handlers leave alone: costs no register
     .cfi_restore_state
 
-// Bytes 16..63 of an xsave header must be zero when it is read back; no instruction writes them. 8 bytes of
-// return address lie below the area.
+// Clears bytes 16..63 of an xsave header, which must be zero when it is read back: no instruction
+// writes them. 8 bytes of return address are below the area.
 .Lclear_header_rest:
     movq %rdx,(8+528)(%rsp)
     movq %rdx,(8+536)(%rsp)
@@ -114,8 +118,9 @@ lazyck_trampoline:
     movq %rdx,(8+568)(%rsp)
     ret
 
-// First slow call of the process: how to save, and into how much room. Integer registers only. Threads that come
-// here together store the same value. Result in rax: bits 0-31 size, 32-51 components, bit 62 xsave, bit 63 xsavec.
+// Decides at the first slow call of the process how to save the registers and how much room that
+// takes. It uses integer registers only. Threads that come here together store the same value. The
+// result in rax has these bits: 0-31 size, 32-51 components, 62 xsave, 63 xsavec.
 .Ldetermine:
     pushq %rbx                  // callee-saved; nothing here throws, so the CFI need not know
     movl $1,%eax
@@ -126,23 +131,23 @@ lazyck_trampoline:
     xorl %ecx,%ecx
     xgetbv
     andl $STATE_MASK,%eax
-    movl %eax,%r8d              // r8: components
+    movl %eax,%r8d              // r8 holds the components
     movl $13,%eax
     movl $1,%ecx
     cpuid
     movl %eax,%r9d
-    andl $2,%r9d                // r9: xsavec is there
+    andl $2,%r9d                // r9 tells whether there is xsavec
     movl $COMPACT_SIZE,%r10d
     testl %r9d,%r9d
     jnz .Lsized
     movl $LEGACY_AND_HEADER,%r10d
-    movl $2,%r11d               // r11: component; 0 and 1 lie in the legacy area
+    movl $2,%r11d               // r11 is the component; 0 and 1 are in the legacy area
 .Lcomponent:
     btl %r11d,%r8d
     jnc .Lnext
     movl $13,%eax
     movl %r11d,%ecx
-    cpuid                       // eax size, ebx offset in the standard format
+    cpuid                       // eax: size; ebx: offset in the standard format
     addl %ebx,%eax
     cmpl %r10d,%eax
     cmoval %eax,%r10d
@@ -168,8 +173,8 @@ lazyck_trampoline:
     .cfi_endproc
     .size lazyck_trampoline,.-lazyck_trampoline
 
-// lazyck_run_on(top, work, argument): calls work(argument) on another stack. The frame is found by rbp, so that exceptions
-// and stack traces pass from one stack to the other.
+// lazyck_run_on(top, work, argument) calls work(argument) on another stack. The frame is found
+// through rbp, so that exceptions and stack traces pass from one stack to the other.
     .section .text.lazyck_run_on,"ax",@progbits
     .globl lazyck_run_on
     .hidden lazyck_run_on

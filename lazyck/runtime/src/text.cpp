@@ -17,7 +17,7 @@ bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') 
 
 bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
 
-// Length of the UTF-8 sequence at the start of `text`, or 0 if there is none.
+// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if there is none.
 std::size_t utf8_length(std::string_view text) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char first = byte(0);
@@ -32,8 +32,9 @@ std::size_t utf8_length(std::string_view text) {
     return length;
 }
 
-// Whether the character at the start of `text` (UTF-8, `length` bytes) moves the cursor, colours, begins a line or
-// turns the writing direction: C0, DEL, C1, U+2028 to U+202E, U+2066 to U+2069.
+// Returns whether the character at the start of `text` (UTF-8, `length` bytes) moves the cursor,
+// sets colours, begins a line or changes the writing direction: C0, DEL, C1, U+2028 to U+202E,
+// U+2066 to U+2069.
 bool is_control(std::string_view text, std::size_t length) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     if (length == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
@@ -166,7 +167,7 @@ struct Named {
     const char* text;
 };
 
-// Those that files, processes and sockets give.
+// Lists the errors of files, processes and sockets.
 constexpr Named k_errors[] = {
     {EPERM, "Operation not permitted"},
     {ENOENT, "No such file or directory"},
@@ -256,7 +257,7 @@ std::string two_digits(long value) { return (value < 10 ? "0" : "") + std::to_st
 
 }  // namespace
 
-// The calendar is that of the proleptic Gregorian year, counted in eras of 400 years from March: see
+// Computes the proleptic Gregorian calendar, in eras of 400 years that begin in March: see
 // https://howardhinnant.github.io/date_algorithms.html (civil_from_days).
 std::string utc_text(std::int64_t seconds) {
     constexpr std::int64_t k_day = 86400, k_era = 146097;

@@ -22,7 +22,7 @@ constexpr char k_texts[] = ".texts";
 constexpr unsigned k_depth_of_texts = 1;
 constexpr std::size_t k_longest_path_said = 1024;
 
-// What such a file says, if that can be the path of an entry; else "".
+// Returns the contents of such a file if they can be the path of an entry; else an empty string.
 std::string entry_in(int directory, const std::string& name) {
     const UniqueFd fd = open_own_at(directory, name, O_RDONLY);
     const std::string said = fd ? read_text(fd.get(), 0, k_longest_path_said) : "";

@@ -1,7 +1,10 @@
-// Entries by the text that they were made of, for keys that no cache has. A key covers all that a compile may read:
-// another release of a library's headers makes it another, although what `lazyck-unit` gives to the compiler proper is
-// often the same as before. `<root>/.texts/<32 digits>` names the entry that was made of a text: its path below the
-// directory of entries; the digits are those of the text's own key. The entry has half of them in its trailer.
+// Finds entries by the text that they were made from, when no cache has an entry for the key. A key
+// covers all files that a compile may read, so a new release of a library's headers changes it,
+// although the text that `lazyck-unit` gives to the compiler proper is often unchanged.
+//
+// The file `<root>/.texts/<32 digits>` names the entry that was made from a text, by its path below
+// the directory of entries. The digits are those of the text's own key; the entry has half of them
+// in its trailer.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +18,18 @@
 
 namespace lazyck::rt {
 
-// The key of what is made of that text: `key`, with the text in the place of the blob's name and digest.
+// Returns the key of an entry that is made from this text: `key`, with the text in place of the
+// blob's name and digest.
 EntryKey key_of_text(const EntryKey& key, const Digest& text);
 
-// The entry of that key in a cache, open, if one is named there, is whole and defines `symbols`. Throws CompileError
-// where others could have written it.
+// Returns the open entry for this key in a cache, if one is named there, is whole and defines
+// `symbols`. Throws CompileError if others could have written it.
 UniqueFd find_text(const Cache& cache, const EntryKey& text, const Strings& symbols);
 
-// Has the entry of `key` found by its text from now on. That this cannot be written is no error.
+// Records the entry of `key` under its text. A failure to write the record is not an error.
 void keep_text(const Cache& cache, const EntryKey& text, const EntryKey& key);
 
-// Removes what names an entry that is gone, and returns how many that were.
+// Removes the records of entries that are gone, and returns their number.
 std::size_t remove_unused_texts(const Directory& root);
 
 }  // namespace lazyck::rt

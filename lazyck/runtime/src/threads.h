@@ -1,4 +1,4 @@
-// Threads of ours within other people's processes.
+// Starts the runtime's own threads within other people's processes.
 #pragma once
 
 #include <signal.h>
@@ -7,8 +7,8 @@
 
 namespace lazyck::rt {
 
-// Blocks all signals of the calling thread, and of those that it starts, until the object's end: signals are for the
-// program's own threads, which expect them.
+// Blocks all signals for the calling thread, and for threads that it starts, until the object is
+// destroyed. Signals are for the program's own threads, which expect them.
 class BlockedSignals {
  public:
     BlockedSignals();
@@ -20,11 +20,11 @@ class BlockedSignals {
     sigset_t m_before;
 };
 
-// Runs `work`, which must not throw, on a thread of its own that nobody waits for. False: the system has no thread to
-// give. The library must stay loaded.
+// Runs `work`, which must not throw, on a detached thread. Returns false if the system cannot start
+// one. The library must stay loaded.
 bool start_thread(std::function<void()> work);
 
-// The calling thread's number, as the kernel and profilers have it.
+// Returns the calling thread's number, as the kernel and profilers report it.
 long thread_number();
 
 }  // namespace lazyck::rt

@@ -1,4 +1,5 @@
-// lazyck-rt: drives the runtime's own cache and compiler code from the command line, for `lazyck prebuild`.
+// lazyck-rt runs the runtime's own cache and compiler code from the command line, for
+// `lazyck prebuild`.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -103,11 +104,11 @@ Options parse(int argc, char** argv) {
     return options;
 }
 
-// A manifest out of a lazy library or of a file of its own.
+// Reads a manifest from a lazy library or from a file of its own.
 class Source {
  public:
     explicit Source(const Options& options) : m_path(absolute(options.from)) {
-        // Users may well name a library by a link.
+        // The path may be a link: users may name a library by one.
         if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
         const ElfView elf(m_file.data(), m_file.size());
         m_is_library = elf.problem().empty();
@@ -125,7 +126,8 @@ class Source {
             const std::string& library = m_library.empty() ? m_path : m_library;
             return {library, bundle_roots(config.root, m_manifest.root(), library)};
         }
-        // A bundle is <directory of the library>/lazyck, and its manifest <bundle>/<name>/manifest.
+        // A bundle is <directory of the library>/lazyck, and its manifest is
+        // <bundle>/<name>/manifest.
         const std::string own_root = directory_of(directory_of(m_path));
         Strings roots = {config.root.empty() ? own_root : config.root};
         if (config.root.empty() && m_manifest.root()[0] == '/') roots.emplace_back(m_manifest.root());
@@ -144,7 +146,7 @@ class Source {
     ManifestView m_manifest;
 };
 
-// A row of the manifest, or of one of the parts of a blob.
+// Refers to a row of the manifest, or to one of the parts of a blob.
 struct Chosen {
     std::shared_ptr<const ManifestView> manifest;
     std::uint32_t index;
@@ -152,15 +154,15 @@ struct Chosen {
     BlobRow row() const { return manifest->blob(index); }
 };
 
-// Parts of blobs, by their names. Which kernels there are, a blob's host unit tells.
+// Finds parts of blobs by their names. The kernels of a blob are read from its host unit.
 class PartsByName {
  public:
-    // `makes_hosts`: whether to compile a host unit that is in no cache.
+    // With `makes_hosts`, a host unit that no cache has is compiled.
     PartsByName(Store& store, Strings archs, bool makes_hosts)
         : m_store(store), m_archs(std::move(archs)), m_makes_hosts(makes_hosts) {}
 
-    // Of blob `index`; empty where it has no part of that name. Where its host unit is not there, the part has a place
-    // in no cache yet.
+    // Returns the part of blob `index` called `name`, or nothing if it has none of that name. If
+    // the host unit is not cached, the result is an unknown kernel, which is in no cache.
     std::optional<Chosen> find(const ManifestView& manifest, std::uint32_t index, const std::string& name) {
         auto& parts = m_parts[index];
         if (!parts) parts = parts_of(manifest, index);
@@ -171,7 +173,7 @@ class PartsByName {
         return Chosen{std::make_shared<ManifestView>(manifest.unknown_kernel(index, name)), 0};
     }
 
-    // JSON lines for the kernels of a blob, as far as its host unit is cached.
+    // Returns JSON lines for the kernels of a blob, or no lines if its host unit is not cached.
     std::string kernels_of(const ManifestView& manifest, std::uint32_t index) {
         std::string lines;
         const std::shared_ptr<const ManifestView> parts = parts_of(manifest, index);

@@ -1,11 +1,12 @@
-// The file is a JSON array, with an event a line:
+// The file is a JSON array, with one event a line:
 //     [
 //     {"ph": "M", "name": "process_name", ...},
 //     {"ph": "X", "name": <blob>, "cat": "compile", "wait" or "load", ...}
 //     ]
-// Whoever appends writes over the bracket that closes it, and closes it again in the same write, under the file's lock:
-// so it is whole at any time, whoever is killed. A process that is killed within the write of a line that crosses a
-// page leaves half of it, which the next one to append cuts off.
+// A process that appends writes over the closing bracket and writes the bracket again in the same
+// write, under the file's lock. So the file is whole at any time, whichever process is killed.
+// There is one exception: a process that is killed within the write of a line that crosses a page
+// leaves half of it. The next process that appends cuts this half off.
 #include "trace.h"
 
 #include <fcntl.h>
@@ -33,13 +34,14 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::string_view k_end_of_array = "\n]\n";
-constexpr std::size_t k_longest_end = 1 << 20;  // in which a whole line of a damaged file is looked for
+constexpr std::size_t k_longest_end = 1 << 20;  // bytes in which the last whole line of a damaged file is looked for
 constexpr std::chrono::milliseconds k_wait_for_trace{2000}, k_pause_for_trace{1};
 
-// The lock of an open file. A child made by fork shares the descriptor, and loses the lock with this object's end.
+// Locks an open file. A child made by fork shares the descriptor, and loses the lock when this
+// object is destroyed.
 class OpenFileLock {
  public:
-    // Waits for a moment: others hold it for a write, or as long as they read.
+    // Waits at most `patience`: others hold the lock for a write, or as long as they read.
     OpenFileLock(int fd, std::chrono::milliseconds patience) : m_fd(fd) {
         const auto end = std::chrono::steady_clock::now() + patience;
         while (flock(m_fd, LOCK_EX | LOCK_NB) != 0) {
@@ -54,7 +56,8 @@ class OpenFileLock {
     OpenFileLock& operator=(const OpenFileLock&) = delete;
     ~OpenFileLock() { flock(m_fd, LOCK_UN); }
 
-    // False also where the file system has no locks.
+    // Returns whether another process holds the lock. The result is false if the file system has no
+    // locks.
     bool is_busy() const { return m_is_busy; }
 
  private:
@@ -73,8 +76,8 @@ bool write_at(int fd, std::string_view data, std::size_t at) {
     return true;
 }
 
-// Where the next line begins in a file of this size: behind its last whole line, or behind the bracket that opens it.
-// npos: there is no such place.
+// Returns where the next line begins in a file of this size: after its last whole line, or after
+// the opening bracket. The result is npos if there is no such place.
 std::size_t end_of_lines(int fd, std::size_t size) {
     const auto last = [&](std::size_t most) {
         const std::size_t start = size - std::min(size, most);
@@ -87,7 +90,8 @@ std::size_t end_of_lines(int fd, std::size_t size) {
     return start + text.find_last_not_of("\n,]", newline) + 1;
 }
 
-// Adds `objects`, lines with commas between them. Returns what is wrong, or "".
+// Appends `objects`, which are lines with commas between them. Returns what is wrong, or an empty
+// string.
 std::string append_to_array(const std::string& path, const std::string& objects, std::chrono::milliseconds patience) {
     const UniqueFd fd = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
     struct stat st;
@@ -104,7 +108,7 @@ std::string append_to_array(const std::string& path, const std::string& objects,
     const std::string text = (at == 0 ? "[\n" : at == 1 ? "\n" : ",\n") + objects + std::string(k_end_of_array);
     const bool is_written = write_at(fd.get(), text, at);
     const int error = errno;
-    // What there was fits, where there is no room for more.
+    // The closing bracket fits even when there is no room for more.
     if (!is_written && at > 0) write_at(fd.get(), k_end_of_array, at);
     const std::size_t end = at + (is_written ? text.size() : at > 0 ? k_end_of_array.size() : 0);
     if ((!is_written || end < size) && ftruncate(fd.get(), static_cast<off_t>(end)) != 0) return system_text(errno);
@@ -152,7 +156,7 @@ void Trace::add(const Event& event) {
     if (m_path.empty()) return;
     const bool is_named = m_is_process_named.exchange(true);
     const std::string lines = (is_named ? "" : naming_line() + ",\n") + trace_line(event);
-    // Nobody waits so long a second time for a process that is stopped.
+    // Only the first wait for a stopped process is long.
     const auto patience = m_has_warned ? k_pause_for_trace : k_wait_for_trace;
     const std::string problem = append_to_array(m_path, lines, patience);
     if (problem.empty()) return;

@@ -1,4 +1,5 @@
-// The file that LAZYCK_TRACE names: Chrome's trace events, for Perfetto. Several processes share it.
+// Writes the file that LAZYCK_TRACE names: Chrome's trace events, for Perfetto. Several processes
+// share it.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@ class Trace {
  public:
     explicit Trace(std::string path) : m_path(std::move(path)) {}
 
-    // Appends an event that is over, by the calling thread; "" as a path: none is kept. What cannot be written is said
-    // once.
+    // Appends an event that has ended, on behalf of the calling thread. With an empty path, no
+    // trace is kept. The first failure to write is reported.
     void add(const Event& event);
 
     void after_fork_in_child() { m_is_process_named = false; }

@@ -1,6 +1,7 @@
-// Every entry is below <root>/v1/<library>/<archs>/; "<entry>.so" with "<stem>.log", "<entry>.so.seen" (whose
-// modification time tells the last use) and "<entry>.so.bad-*". Names are only ever unlinked: whoever has a file open
-// goes on with it. <root>/.trimmed is locked by the one who trims, and its modification time says when that was.
+// Every entry is in a directory <root>/v1/<library>/<archs>/. Its files are "<entry>.so",
+// "<stem>.log", "<entry>.so.seen" (whose modification time tells the last use) and
+// "<entry>.so.bad-*". Files are only ever unlinked, so a process that has one open can go on using
+// it. A process that trims locks <root>/.trimmed, whose modification time tells the last trim.
 #include "trim.h"
 
 #include <fcntl.h>
@@ -34,10 +35,10 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::time_t k_trim_interval = 3600;  // seconds
-// A log without an entry is of a failure, which somebody may be reading about.
+// A log without an entry is that of a failure, which somebody may be reading about.
 constexpr double k_failure_kept = 7 * 24 * 3600;  // seconds
 
-// The files of an entry, or a precompiled preamble, which has a directory.
+// Holds the files of an entry, or a precompiled preamble, which is a directory.
 struct Group {
     std::string library, leaf, stem, preamble;
     Strings names;  // of all files that belong together
@@ -46,7 +47,8 @@ struct Group {
     bool has_entry = false;
 };
 
-// "add-0123456789abcdef" of "add-0123456789abcdef.so.seen"; "" for what is not ours.
+// Returns "add-0123456789abcdef" for "add-0123456789abcdef.so.seen", or an empty string if the file
+// is not of a cache.
 std::string stem_of(const std::string& name) {
     for (const std::string_view end : {".so", ".log", ".so.seen"}) {
         if (name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) {
@@ -78,7 +80,7 @@ void gather(const Directory& directory, const std::string& library, const std::s
     }
 }
 
-// Calls `use` with each directory that may hold entries, and the names of its library and of itself.
+// Calls `use` with each directory that may hold entries, the name of its library and its own name.
 void for_each_leaf(const Directory& root,
                    const std::function<void(const Directory&, const std::string&, const std::string&)>& use,
                    const Refused& refused) {
@@ -111,22 +113,25 @@ std::string entry_path(const Directory& root, const Group& group) {
     return root.path() + "/" LAZYCK_CACHE_VERSION "/" + group.library + "/" + group.leaf + "/" + group.stem + ".so";
 }
 
-// Preambles belong to no entry, so no list of these names one.
+// Returns whether the request permits the removal of this group. A preamble belongs to no entry, so
+// no list of entries names one.
 bool may_go(const Directory& root, const Group& group, const TrimRequest& request) {
     if (!request.only) return true;
     const std::string path = entry_path(root, group);
     return request.only->count(path) > 0 || request.only->count(directory_of(path)) > 0;
 }
 
-// Whether the entry is gone. The directory is opened anew from the root's descriptor on: to keep all of them open since
-// the listing would take the program's descriptors.
+// Removes a group. Returns whether its entry is gone. The directory is opened again from the root's
+// descriptor: keeping all directories open since the listing would take too many of the program's
+// descriptors.
 bool remove_group(const Directory& root, const Group& group) {
     if (!group.preamble.empty()) return remove_preamble(root, group.preamble);
     const auto version = root.find(LAZYCK_CACHE_VERSION);
     const auto library = version ? version->find(group.library) : std::nullopt;
     const auto leaf = library ? library->find(group.leaf) : std::nullopt;
     if (!leaf) return false;
-    // The entry first: what is left of the rest then belongs to nothing, and goes the next time.
+    // The entry is removed first. Files that remain then belong to no entry, and are removed the
+    // next time.
     const std::string entry = group.stem + ".so";
     const int error = group.has_entry ? leaf->remove_file(entry) : 0;
     if (error != 0 && error != ENOENT) return false;

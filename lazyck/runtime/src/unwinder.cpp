@@ -1,6 +1,7 @@
-// With -static-libgcc a library has its own copy of the unwinder. An exception that another copy throws is caught by
-// way of functions of the catching frame's copy (_Unwind_SetGR), which abort unless that copy has unwound something
-// before: libgcc fills its table of register sizes when it first does. So each copy is made to look at one frame.
+// A library that was linked with -static-libgcc has its own copy of the unwinder. To catch an
+// exception that another copy throws, functions of the catching frame's copy are called
+// (_Unwind_SetGR). They abort unless that copy has unwound something before, because libgcc fills
+// its table of register sizes at the first unwinding. So each copy is made to look at one frame.
 #include "unwinder.h"
 
 #include <dlfcn.h>

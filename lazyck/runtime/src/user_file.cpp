@@ -45,7 +45,8 @@ void read_lines(const std::string& text, UserFile& file) {
     }
 }
 
-// How many letters must be put in, taken out or exchanged to make `a` into `b` (Levenshtein, 1966).
+// Returns how many letters must be inserted, deleted or replaced to change `a` into `b`
+// (Levenshtein, 1966).
 std::size_t distance(const std::string& a, const std::string& b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -67,7 +68,7 @@ bool is_known(const std::string& name) {
 
 std::string unknown_text(const std::string& name) {
     std::string nearest;
-    // At most half of the letters may differ from those of the variable that was meant.
+    // At most half of the letters may differ from those of the suggested variable.
     std::size_t least = (name.size() + 1 - std::string(k_prefix).size()) / 2 + 1;
     for (const std::string& each : split(LAZYCK_VARIABLES, " ")) {
         const std::size_t found = distance(name, each);

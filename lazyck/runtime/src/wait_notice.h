@@ -1,4 +1,4 @@
-// When somebody who waits says so: after two seconds, and then every half minute.
+// Tells when a process that waits should say so: after two seconds, and then every half minute.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@ class WaitNotice {
  public:
     using Clock = std::chrono::steady_clock;
 
-    // Seconds since the wait began.
+    // Returns the seconds since the wait began.
     double waited() const { return std::chrono::duration<double>(Clock::now() - m_start).count(); }
 
-    // Seconds until the next line is due; negative: it is.
+    // Returns the seconds until the next line is due, or a negative number if one is due.
     double left() const { return std::chrono::duration<double>(m_next - Clock::now()).count(); }
 
-    // True when a line is due, once for each.
+    // Returns true once for each line that is due.
     bool is_due() {
         if (Clock::now() < m_next) return false;
         m_next += std::chrono::seconds(30);

@@ -6,10 +6,11 @@
 #include <atomic>
 #include <cstddef>
 
-// In stub_<machine>.S: calls `work(argument)` with the stack pointer at `top`.
+// Calls `work(argument)` with the stack pointer at `top`. It is defined in stub_<machine>.S.
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_run_on(void* top, void* (*work)(void*), void* argument);
 
-// The address sanitizer knows the bounds of a thread's stack, and takes an exception on another one for an error.
+// The address sanitizer knows the bounds of a thread's stack, and takes an exception on another
+// stack for an error.
 #if defined(__SANITIZE_ADDRESS__)
 #define LAZYCK_STAYS_ON_STACK 1
 #elif defined(__has_feature)
@@ -25,11 +26,11 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_size = 8 << 20;    // what a thread usually has
-constexpr std::size_t k_kept = 128 << 10;  // of a spare one's memory
-constexpr std::size_t k_guard = 64 << 10;  // a page, whatever size the machine's pages have
+constexpr std::size_t k_size = 8 << 20;    // as large as a thread's usually is
+constexpr std::size_t k_kept = 128 << 10;  // of a spare stack's memory
+constexpr std::size_t k_guard = 64 << 10;  // at least one page, whatever the machine's page size
 
-// Making one costs more than a look-up does.
+// Spare stacks are kept because making one costs more than a look-up.
 std::array<std::atomic<char*>, 4> g_spare{};
 
 char* make_stack() {
