@@ -1,8 +1,9 @@
-"""The project's own link, kept beside the lazy library, so that the library can be linked ahead of time later.
+"""Keeps the project's own link beside the lazy library, so that the library can be linked ahead of
+time later.
 
-`ahead.json` holds the words of the link and the records of its deferred objects. In the words, each deferred object is
-written as the object to be compiled from its record, and an archive with deferred members as an archive to be made anew
-from its kept copy.
+`ahead.json` holds the words of the link and the records of its deferred objects. In the words, each
+deferred object is written as the object to be compiled from its record. An archive with deferred
+members is written as an archive to be made again from its kept copy.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ from lazyck.toolchains.options import Item, Role
 
 AHEAD_VERSION = 2
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
-# options of the linker that write further files: those of the build are left alone
+# These linker options write further files. Those of the build are left alone.
 _WRITES = frozenset({"-Map", "--Map", "--dependency-file", "--out-implib"})
 
 
 @dataclass(frozen=True)
 class AheadLink:
-    """How to link a library ahead of time.
+    """Says how to link a library ahead of time.
 
-    `words` is the whole command; its output is `HERE/ahead/<file name>`. `records` are the blobs of its deferred
-    objects: record N is to be compiled into `object_name(N)`. `archives` are file names of kept copies in `objects`:
-    of number N, `archive_name(N)` is to be made. `eager` maps the outputs of the blobs that are compiled eagerly to
-    the reasons. `shared` says that the output is a library. `kept` are the sonames of libraries that the lazy link
-    keeps for its blobs' sake.
+    - `words`: the whole command; its output is `HERE/ahead/<file name>`.
+    - `records`: the blobs of its deferred objects. Record N is to be compiled into
+      `object_name(N)`.
+    - `archives`: file names of kept copies in `objects`. From number N, `archive_name(N)` is to be
+      made.
+    - `eager`: maps the outputs of the blobs that are compiled eagerly to the reasons.
+    - `shared`: whether the output is a library.
+    - `kept`: the sonames of libraries that the lazy link keeps for its blobs' sake.
     """
 
     words: tuple[str, ...]
@@ -48,12 +52,12 @@ class AheadLink:
 
 
 def object_name(number: int) -> str:
-    """The file of the object that is compiled from a record."""
+    """Return the name of the object that is compiled from a record."""
     return f"{number}.o"
 
 
 def archive_name(number: int) -> str:
-    """The file of the archive that is made from a kept copy."""
+    """Return the name of the archive that is made from a kept copy."""
     return f"{number}.a"
 
 
@@ -70,7 +74,7 @@ class _Writer:
         self._real_archives = frozenset(inputs.archives)
 
     def words(self, index: int, item: Item) -> list[str]:
-        """What stands for `item`, the one at `index`."""
+        """Return the words that stand for `item`, the one at `index`."""
         held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
         if not held:
             return [self._keeper.copy(item.words[0])] if index in self._inputs.kept else self._keeper.item(item)
@@ -84,7 +88,8 @@ class _Writer:
         return words
 
     def _real(self, path: str, *, is_empty: bool) -> list[str]:
-        """The words for an input file that holds records; one that `is_empty` apart from them is left out."""
+        """Return the words for an input file that holds records. A file that `is_empty` apart from
+        them is left out."""
         if path in self._real_archives:
             if path not in self.archives:
                 self.archives[path] = len(self.archives)
@@ -101,7 +106,8 @@ class _Writer:
 def read_link(
     link: LinkCommand, inputs: LinkInputs, eager: Mapping[str, str], directory: Path, places: Places
 ) -> AheadLink:
-    """What `link` would link if nothing were lazy; copies archives with deferred members into `directory`."""
+    """Return what `link` would link if nothing were lazy. Copies archives with deferred members
+    into `directory`."""
     writer = _Writer(link, inputs, Keeper(link, directory, places, None))
     words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
@@ -123,7 +129,7 @@ def _without_side_effects(items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
 
 
 def save(ahead: AheadLink, directory: Path) -> None:
-    """Write it into the library's directory."""
+    """Write `ahead` into the library's directory."""
     raw = {
         "version": AHEAD_VERSION,
         "words": ahead.words,

@@ -1,4 +1,4 @@
-"""What is known of a blob, whoever found it out: its symbols, or why it must be eager."""
+"""Defines what is known of a blob: its symbols, or why it must be eager."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from lazyck.postbuild.reasons import Reason
 
 @dataclass(frozen=True)
 class Answer:
-    """The fields of `Probed`, or `eager`, the reason to compile ahead of time. `by_itself`: the blob's own command made
-    the object that was judged, so that object is as good as an eager compile's."""
+    """Holds the fields of `Probed`, or in `eager` the reason to compile ahead of time. `by_itself`
+    is true if the blob's own command made the object that was judged: that object is then as good
+    as an eager compile's."""
 
     symbols: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
@@ -29,11 +30,12 @@ class Answer:
 
     @classmethod
     def shared_names(cls) -> tuple[str, ...]:
-        """The names of the fields that `Probed` has, too."""
+        """Return the names of the fields that `Probed` has too."""
         return tuple(f.name for f in fields(cls) if f.name != "eager")
 
     def as_json(self) -> dict[str, Any]:
-        """For the store: fields that say nothing are left out."""
+        """Return the answer as JSON for the store. Fields that have their default value are left
+        out."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         if self.eager:
             said["eager"] = self.eager.as_line()
@@ -46,7 +48,7 @@ _TYPES: dict[str, Callable[[Any], Any]] = {
 
 
 def from_json(found: Any) -> Answer | None:
-    """What `as_json` made; None for anything else."""
+    """Return the answer that `as_json` encoded, or None for anything else."""
     try:
         said: dict[str, Any] = {name: _TYPES[name](value) for name, value in found.items()}
         return Answer(**said)

@@ -1,9 +1,9 @@
-"""The bundle: what ships beside a lazy library so that blobs can be compiled anywhere: their sources, the headers
-that they reach, and the recipe that compiles them.
+"""Makes the bundle: what ships beside a lazy library so that blobs can be compiled anywhere. It
+holds their sources, the headers that they reach, and the recipe that compiles them.
 
-The bundle mirrors the build's directory tree (`<root>/<library>/tree/...`), so that relative includes keep
-working; system and toolchain headers stay where they are. All of it is decided as values; `write` does the I/O, and
-`deploy` that of copies which are shipped.
+The bundle mirrors the build's directory tree (`<root>/<library>/tree/...`), so that relative
+includes keep working. System and toolchain headers stay where they are. All of it is decided as
+values. Only `write` and `deploy` do I/O; `deploy` makes the copies that are shipped.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ SYSTEM_DIRS = (
     *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
 )
 
-# The absolute path of a header, or of a directory of headers, in an option wherever it stands: among words for another
-# compiler, too (`-Xcompiler -Wall,-I/x`, `-Wp,-I/x`). Words may be joined by \n.
+# This matches the absolute path of a header, or of a directory of headers, wherever it stands in an
+# option: also among words for another compiler (`-Xcompiler -Wall,-I/x`, `-Wp,-I/x`). Words may be
+# joined by \n.
 HEADER_PATH = re.compile(
     r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:I|isystem(?:-after)?|iquote|idirafter|include(?:-directory)?|imacros)[=,\s]*"
     r"(/[^,:\"'<>\\\n]+)",
@@ -47,7 +48,8 @@ _ABSOLUTE = re.compile(rb"^([ \t]*#[ \t]*include[ \t]*)([\"<])(/[^\">\n]+)[\">]"
 
 @dataclass(frozen=True)
 class Places:
-    """Which directories are the toolchain's or the system's, and which shim home stands for which real one.
+    """Says which directories are the toolchain's or the system's, and which shim home stands for
+    which real one.
 
     `held` names every file of the bundle and every directory above one, down from `prefix`.
     """
@@ -67,34 +69,38 @@ class Places:
         return self.prefix.rstrip("/") + "/"
 
     def real(self, path: str) -> str:
-        """`path` with a shim home replaced by the home that it mirrors."""
+        """Return `path` with a shim home replaced by the home that it mirrors."""
         for shim, real in self.shim_homes.items():
             if inside(path, shim):
                 return real + path[len(shim) :]
         return path
 
     def is_foreign(self, path: str) -> bool:
-        """Whether `path` belongs to the system or the toolchain and so does not go into the bundle."""
+        """Return whether `path` belongs to the system or the toolchain and so does not go into the
+        bundle."""
         return f"{self.real(path)}/".startswith(self._foreign)
 
     def in_bundle(self, path: str) -> str:
-        """Where `path` goes, relative to the bundle's root."""
+        """Return where `path` goes, relative to the bundle's root."""
         return f"{self.library}/tree/{self.in_tree(path)}"
 
     def in_tree(self, path: str) -> str:
-        """The same, whichever library's bundle it is."""
+        """Return where `path` goes, relative to the bundle's tree, which does not depend on the
+        library."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
 
     def word(self, path: str) -> str:
-        """`path` as a word of a recipe: below the toolchain's home, else as it is."""
+        """Return `path` as a word of a recipe: relative to the toolchain's home if it lies below
+        that, else unchanged."""
         path = self.real(path)
         if self.home not in ("", "/", "/usr") and inside(path, self.home):
             return abi.PH_TOOLCHAIN + path[len(self.home) :]
         return path
 
     def header_word(self, path: str) -> str:
-        """Like `word`, for the value of an option that names headers: those of the bundle are found there."""
+        """Return `path` as the value of an option that names headers. Headers of the bundle are
+        found there, others as by `word`."""
         if path in self.held and not self.is_foreign(path):
             return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
         return self.word(path)
@@ -102,17 +108,18 @@ class Places:
 
 @lru_cache
 def names_of(home: str) -> tuple[str, ...]:
-    """A toolchain's home, also as its compiler names it in what it reads: `/usr/local/cuda` is a link to it."""
+    """Return the names of a toolchain's home, including the one that its compiler uses in what it
+    reads: `/usr/local/cuda` is a link to it."""
     return () if home in ("", "/", "/usr") else (home, os.path.realpath(home))
 
 
 def inside(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it (as text)."""
+    """Return whether `path` is `directory` or lies below it (as text)."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
-    """`files` and all directories that hold them, down from `prefix`."""
+    """Return `files` and all directories that hold them, down from `prefix`."""
     found: set[str] = set()
     for file in files:
         path = file
@@ -125,7 +132,7 @@ def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
 
 
 def common_prefix(files: Iterable[str]) -> str:
-    """The deepest directory that holds all `files`."""
+    """Return the deepest directory that holds all `files`."""
     dirs = {os.path.dirname(f) for f in files}
     return os.path.commonpath(dirs) if dirs else "/"
 
@@ -133,7 +140,8 @@ def common_prefix(files: Iterable[str]) -> str:
 def header_directories(
     words: Sequence[str], cwd: str, toolchain: Toolchain, variables: Iterable[tuple[str, str]]
 ) -> set[str]:
-    """Where the options `words` of a compile, and its `variables`, have headers looked for."""
+    """Return the directories in which a compile looks for headers, by its options `words` and its
+    `variables`."""
     variables = tuple(variables)
     found = {
         absolute(value, cwd) for name, value in variables if name in toolchain.header_env for value in value.split(":")
@@ -149,7 +157,8 @@ def header_directories(
 
 
 def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Places) -> list[str]:
-    """Options of a compile command with the values of path options made absolute and mapped into the bundle."""
+    """Return the options of a compile command, with the values of path options made absolute and
+    mapped into the bundle."""
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
@@ -162,18 +171,19 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
 
 
 def _map_inside(word: str, places: Places) -> str:
-    """A word with the paths of headers in it mapped that are meant for another compiler."""
+    """Map the paths of headers in a word that is meant for another compiler."""
     return HEADER_PATH.sub(lambda m: m[0].replace(m[1], places.header_word(os.path.normpath(m[1]))), word)
 
 
 def map_env(
     variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, places: Places
 ) -> Iterator[tuple[str, str]]:
-    """Variables of a compile's environment with the directories that they name mapped as `map_paths` maps options."""
+    """Yield variables of a compile's environment. The directories that they name are mapped as
+    `map_paths` maps options."""
     for name, value in variables:
         if value and name in (*toolchain.header_env, *toolchain.search_env):
             mapped = places.header_word if name in toolchain.header_env else places.word
-            # an empty one is the working directory, which at run time is another one
+            # An empty directory means the working directory, which at run time is another one.
             yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
         elif value.startswith("/"):
             yield name, places.word(value)
@@ -182,7 +192,7 @@ def map_env(
 
 
 def absolute(path: str, cwd: str) -> str:
-    """`path` joined to `cwd`, without `.` and `..`."""
+    """Return `path` joined to `cwd`, without `.` and `..`."""
     return os.path.normpath(os.path.join(cwd, path))
 
 
@@ -196,15 +206,16 @@ def make_recipe(
     places: Places,
     runtime: str = "",
 ) -> Recipe:
-    """How `blob` and all others with the same base words are compiled at run time.
+    """Return how `blob` and all others with its base words are compiled at run time.
 
-    `soname` is that of the library, or "" where the link makes an executable. A blob names its library as an auxiliary
-    filter, so that the loader looks there first for whatever the blob refers to, before the blob's own definitions: as
-    in a library that was linked ahead of time, each function has one address and each variable exists once. For an
-    executable this needs no word: the loader looks there before all else.
+    `soname` is that of the library, or empty if the link makes an executable. A blob names its
+    library as an auxiliary filter. For whatever the blob refers to, the loader then looks there
+    first, before the blob's own definitions. So each function has one address and each variable
+    exists once, as in a library that was linked ahead of time. For an executable this needs no
+    word: the loader looks there before all else.
 
-    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within the library, or the
-    library's wrappers of one, or "".
+    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within
+    the library, or the library's wrappers of one. It is empty if there is no such object.
     """
     compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
@@ -241,8 +252,9 @@ def make_recipe(
 
 
 def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
-    """How `lazyck-unit`, at the place `program` of the bundle, compiles device code of a source that `recipe` compiles
-    whole: by the very same command. It makes the library itself: there is no link step."""
+    """Return how `lazyck-unit`, at the place `program` of the bundle, compiles device code of a
+    source that `recipe` compiles whole: by the very same command. `lazyck-unit` makes the library
+    itself, so there is no link step."""
     items = toolchain.table.split(recipe.compile[1:])
     command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
     command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
@@ -252,20 +264,21 @@ def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
 
 
 def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
-    """How `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole, and what links that alike."""
+    """Return how `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole. The
+    link step is that of `recipe`."""
     device = device_recipe(recipe, toolchain, program).compile
     return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
 
 
 def compiler_words(recipe: Recipe) -> tuple[str, ...]:
-    """The compiler and its options, whichever program is given them."""
+    """Return the compiler and its options, whichever program is given them."""
     by_unit = recipe.compile[0].startswith(f"{abi.PH_ROOT}/")
     words = recipe.compile[recipe.compile.index("--") + 1 :] if by_unit else recipe.compile
     return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
 
 
 class Contents:
-    """Digests of files, each read once."""
+    """Computes digests of files, and reads each file once."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -277,7 +290,7 @@ class Contents:
         return self._files[path]
 
     def of_headers(self, headers: frozenset[str], places: Places) -> str:
-        """One digest over names and contents of the headers that go into the bundle."""
+        """Return one digest over names and contents of the headers that go into the bundle."""
         if headers not in self._sets:
             own = sorted(h for h in headers if not places.is_foreign(h))
             parts = (part for h in own for part in (encode(places.in_tree(h)), self.of_file(h).encode()))
@@ -286,10 +299,12 @@ class Contents:
 
 
 def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str, headers: str) -> str:
-    """The build-time part of a blob's key: everything that its compilation reads except arch, toolchain and salt.
+    """Return the build-time part of a blob's key: everything that its compilation reads except
+    arch, toolchain and salt.
 
-    `library` is the soname and the machine of the library (nodes of two machines may share a cache) and the private
-    names of the blob's functions. Its `name` does not count: programs share entries.
+    `library` is the soname and the machine of the library (nodes of two machines may share a cache)
+    and the private names of the blob's functions. The library's `name` does not count: programs
+    share entries.
     """
     words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
     words += [w for pair in recipe.env for w in pair]
@@ -298,11 +313,13 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
 
 
 def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
-    """Lay out the bundle of a library at `root`: `files` maps a place in the bundle to the file that goes there.
+    """Lay out the bundle of a library at `root`. `files` maps a place in the bundle to the file
+    that goes there.
 
-    The file `contents` has the digest of each, for the runtime (runtime/src/contents.cpp has the grammar), and the
-    manifest that list's: so the library, which carries the manifest, knows its bundle from any other. Replaces an older
-    bundle of the same library; returns the encoded manifest, and the number of bytes written.
+    The file `contents` has the digest of each file, for the runtime (runtime/src/contents.cpp has
+    the grammar), and the manifest has the digest of that list. So the library, which carries the
+    manifest, can tell its bundle from any other. Replaces an older bundle of the library. Returns
+    the encoded manifest, and the number of bytes written.
     """
     library = manifest.library
     own = root / library
@@ -322,7 +339,7 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
         data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
         with open(target, "wb") as out:  # pathlib takes as long as the rest
             out.write(data)
-        os.utime(target, (0, 0))  # as what is unpacked
+        os.utime(target, (0, 0))  # as unpacked files have it
         if os.access(source, os.X_OK) and "/.lazyck/" in place:
             os.chmod(target, 0o755)
         size += len(data)
@@ -338,15 +355,17 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
 class Apart:
     """Keeps apart the files of a bundle that GCC keeps apart in the build.
 
-    Two that say `#pragma once` are one to it where size, contents and the second of their last change are equal; all
-    files of a bundle have the same time. It matters where the contents lead elsewhere in another directory.
+    GCC takes two files that say `#pragma once` for one if their sizes, their contents and the
+    seconds of their last changes are equal, and all files of a bundle have one time. This matters
+    if the contents lead elsewhere in another directory.
     """
 
     def __init__(self) -> None:
         self._times: dict[str, dict[int, int]] = {}
 
     def kept(self, data: bytes, source: str) -> bytes:
-        """The contents for the bundle: with as many empty lines at the end as there were times before."""
+        """Return the contents for the bundle, with as many empty lines at the end as there were
+        other times before."""
         if not _ONCE.search(data) or not _RELATIVE.search(data):
             return data
         times = self._times.setdefault(digest(data), {})
@@ -354,8 +373,9 @@ class Apart:
 
 
 def with_relative_includes(data: bytes, place: str, where: Mapping[str, str]) -> bytes:
-    """The text of a file at `place` with absolute includes of files of the bundle made relative: those that `where`
-    maps to their place (what CMake writes for a unity build names each source by its path)."""
+    """Return the text of a file at `place`, with absolute includes of files of the bundle made
+    relative. `where` maps these files to their places. CMake, for example, names each source of a
+    unity build by its path."""
 
     def relative(m: re.Match[bytes]) -> bytes:
         target = where.get(os.path.normpath(os.fsdecode(m[3])))
@@ -365,10 +385,12 @@ def with_relative_includes(data: bytes, place: str, where: Mapping[str, str]) ->
 
 
 def deploy(own: Path, target: Path) -> None:
-    """Put a copy of `own`, the part of a bundle that is one library's, at `target`, in the place of an older one.
+    """Put a copy of `own`, the part of a bundle that is one library's, at `target`, in the place of
+    an older one.
 
-    It is to be shipped, so its thousands of sources and headers are one file: a wheel or a layer of an image compresses
-    each file by itself, and installing many small ones takes long. The runtime unpacks it (runtime/src/archive.cpp).
+    The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
+    layer of an image compresses each file by itself, and installing many small ones takes long. The
+    runtime unpacks it (runtime/src/archive.cpp).
     """
     temporary = target.with_name(f".{target.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -376,7 +398,7 @@ def deploy(own: Path, target: Path) -> None:
     shutil.copy2(own / "manifest", temporary / "manifest")
     files = sorted(p for p in (own / "tree").rglob("*") if p.is_file())
     with (temporary / abi.BUNDLE_ARCHIVE).open("wb") as out:
-        # `contents` last: where it is, all is
+        # `contents` comes last: where it is, all other files are.
         write_tarball(out, ((f"{own.name}/{p.relative_to(own).as_posix()}", p) for p in [*files, own / "contents"]))
     old = target.with_name(f".{target.name}.old")
     shutil.rmtree(old, ignore_errors=True)

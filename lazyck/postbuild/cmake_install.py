@@ -1,7 +1,9 @@
-"""The bundle of a lazy library goes along when CMake installs the library: `cmake --install`, `ninja install`, CPack.
+"""Takes the bundle along when CMake installs a lazy library: `cmake --install`, `ninja install`,
+CPack.
 
-All of these run the build tree's `cmake_install.cmake`. A line at its end includes a script of the library's own, which
-looks at what was installed. CMake may write that file anew whenever it configures, so each build sees to that line.
+All of these run the build tree's `cmake_install.cmake`. A line at its end includes a script of the
+library's own, which looks at what was installed. CMake may rewrite that file whenever it
+configures, so each build makes sure of that line.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ endforeach()
 
 
 def build_tree(output: Path) -> Path | None:
-    """The CMake build tree that `output` is in, or None."""
+    """Return the CMake build tree that `output` is in, or None."""
     for directory in output.parents:
         if (directory / "CMakeCache.txt").is_file() and (directory / "cmake_install.cmake").is_file():
             return directory
@@ -41,8 +43,9 @@ def build_tree(output: Path) -> Path | None:
 
 
 def carry_bundle(state: LinkState, directory: Path, output: Path) -> None:
-    """Have the install step of the CMake build tree around `output`, if any, take the bundle along. Where the user said
-    by --root where the bundle will be, or the project's own CMake code installs it, nothing is done."""
+    """Have the install step of the CMake build tree around `output`, if any, take the bundle along.
+    Nothing is done if the user said by --root where the bundle will be, or if the project's own
+    CMake code installs it."""
     tree = build_tree(output)
     bundle = directory / "bundle" / state.library
     if tree is None or state.keeps_root or state.beside or not state.runtime:

@@ -1,8 +1,9 @@
-"""Keys of blobs by content: two blobs of one key compile alike, whichever link they are in.
+"""Computes keys of blobs by content: two blobs with one key compile alike, whichever link they are
+in.
 
-A key covers the compiler, the flags, the source, its own preprocessed text, and path and content of every header that
-it can reach. That a new header is found earlier on the include path is seen too: which headers there are comes from a
-preprocess that every link runs.
+A key covers the compiler, the flags, the source, its own preprocessed text, and the path and
+content of every header that it can reach. A new header that is found earlier on the include path
+changes the key too, because the list of headers comes from a preprocess that every link runs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from lazyck.toolchains.options import Item, Role
 
 
 def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], env: Mapping[str, str]) -> str:
-    """The key of what the blobs of a group share: their compiler, `parts`, and files that options name (`-imacros`,
-    lists for sanitizers). It is "" for a compiler that does not say its version: nothing is kept of such blobs."""
+    """Return the key of what the blobs of a group share: their compiler, `parts`, and files that
+    options name (`-imacros`, lists for sanitizers). Return an empty string for a compiler that does
+    not say its version: nothing is kept of its blobs."""
     compiler = blob.call.argv[: blob.call.prefix]
     words = [
         value for word in toolchain.base_words(blob)[blob.call.prefix :] for value in (word, word.partition("=")[2])
@@ -42,8 +44,9 @@ def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], 
 
 
 def blob_keys(shared: str, options: Iterable[Item], files: Collection[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Source → key, of blobs whose group has the key `shared`; those with `.incbin`, which makes the assembler read
-    another file, have none. `files` are all that the blobs read, `texts` is their own preprocessed text."""
+    """Map each source to its key, for blobs whose group has the key `shared`. Blobs with `.incbin`
+    have no key, since it makes the assembler read another file. `files` are all that the blobs
+    read, `texts` is their own preprocessed text."""
     forced = [n for i in options if i.role is Role.INCLUDE_FILE for n in (i.value or "").split(",")]
     reach = Reach(frozenset(files), texts, _is_of_the_system)
     contents = Contents()
@@ -55,20 +58,20 @@ def blob_keys(shared: str, options: Iterable[Item], files: Collection[str], text
             known[headers] = "" if any(map(_embeds, headers)) else files_key(headers, contents)
         if ".incbin" in text or not known[headers]:
             continue
-        # a header that another blob read before leaves an empty line
+        # A header that another blob has read before leaves an empty line.
         own = "\n".join(line for line in text.split("\n") if line)
         keys[source] = digest(*map(encode, (shared, source, contents.of_file(source), own, known[headers])))
     return keys
 
 
 def files_key(files: Iterable[str], contents: Contents) -> str:
-    """A digest over paths and contents of `files`."""
+    """Return a digest over paths and contents of `files`."""
     return digest(*(part for f in sorted(files) for part in (encode(f), contents.of_file(f).encode())))
 
 
 @lru_cache(maxsize=65536)
 def _embeds(header: str) -> bool:
-    """Whether a header of the project's has assembler text that reads another file."""
+    """Return whether a header of the project has assembler text that reads another file."""
     return not _is_of_the_system(header) and b".incbin" in Path(header).read_bytes()
 
 

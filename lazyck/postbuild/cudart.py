@@ -1,13 +1,14 @@
-"""One CUDA runtime for a lazy library and its blobs, where the library links the static one.
+"""Gives a lazy library and its blobs one CUDA runtime, where the library links the static one.
 
-Two copies would be two runtimes: an error in one is not seen by `cudaGetLastError` of the other, and a launch that one
-has configured the other does not know. All names of the archive are hidden, and exporting them would offer them to
-whatever else is in the process, a user of a shared runtime of another release among them. So the library exports one
-symbol, of a name of its own: a table of the runtime's functions. Every blob is linked with functions of the runtime's
-names that jump through it.
+Two copies would be two runtimes: `cudaGetLastError` of one does not see an error in the other, and
+neither knows a launch that the other has configured. All names of the archive are hidden. Exporting
+them would offer them to everything else in the process, for example to a user of a shared runtime
+of another release. So the library exports a single symbol with a name of its own: a table of the
+runtime's functions. Every blob is linked with functions that have the runtime's names and jump
+through the table.
 
-So it is with the wrappers that a library with host units has (see handles.py): blobs use the handles of its kernels,
-too. Where the runtime is a shared one, these alone are in the table.
+The wrappers of a library with host units (see handles.py) are shared in this way too, since blobs
+also use the handles of its kernels. If the runtime is a shared one, the table has only these.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')
 
 @dataclass(frozen=True)
 class Runtime:
-    """The functions of a static runtime, or a library's wrappers of a shared one's, and the name of the table by which
-    its blobs reach them."""
+    """Holds the functions of a static runtime, or a library's wrappers of a shared one's, and the
+    name of the table by which its blobs reach them."""
 
     functions: tuple[str, ...]
     table: str
@@ -43,17 +44,19 @@ class Runtime:
 
     @property
     def wrapped(self) -> tuple[str, ...]:
-        """The functions whose wrappers these are."""
+        """Return the names of the functions that are wrapped."""
         return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
 
     @property
     def file_name(self) -> str:
-        """What the object that blobs are linked with is called; another one has another name."""
+        """Return the name of the object that blobs are linked with. It differs from runtime to
+        runtime."""
         return f"{self.table}.o"
 
 
 def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
-    """The static runtime that `link` takes; "" if it cannot be found."""
+    """Return the path of the static runtime that `link` takes, or an empty string if it cannot be
+    found."""
     named = [path for path in inputs.archives if os.path.basename(path) == ARCHIVE]
     driver = link.call.argv[: link.call.prefix]
     if link.call.tool == "nvcc":
@@ -66,13 +69,14 @@ def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) 
 
 
 def read(archive: str, library: str, machine: str) -> Runtime:
-    """The runtime in `archive`, for `library` (its soname, or its name). Raises `FormatError`."""
+    """Return the runtime in `archive`, for `library` (its soname, or its name). Raises
+    `FormatError`."""
     found = {name for _, member in elf.read_archive(archive) for name in member.functions if _FUNCTION.fullmatch(name)}
     return _named(tuple(sorted(found)), library, machine)
 
 
 def wrappers(functions: Iterable[str], library: str, machine: str) -> Runtime:
-    """The wrappers of `functions` of a shared runtime, in `library`."""
+    """Return the wrappers of `functions` of a shared runtime, in `library`."""
     return _named(tuple(_WRAP + f for f in sorted(functions)), library, machine)
 
 
@@ -82,7 +86,7 @@ def _named(functions: tuple[str, ...], library: str, machine: str) -> Runtime:
 
 
 def render_table(runtime: Runtime) -> str:
-    """Assembler text of the table, for the library."""
+    """Return the table as assembler text, for the library."""
     return "\n".join(
         [
             ' .section .data.rel.ro.lazyck_cudart,"aw",@progbits',
@@ -99,7 +103,8 @@ def render_table(runtime: Runtime) -> str:
 
 
 def render_jumps(runtime: Runtime) -> str:
-    """Assembler text of the functions that jump through the table, for blobs. Raises `BuildError`."""
+    """Return the functions that jump through the table as assembler text, for blobs. Raises
+    `BuildError`."""
     jump = _JUMPS.get(runtime.machine)
     if jump is None:
         raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")
@@ -117,7 +122,7 @@ def _x86_64_jump(table: str, offset: int) -> tuple[str, ...]:
 
 
 def _aarch64_jump(table: str, offset: int) -> tuple[str, ...]:
-    # hint 34 is `bti c`
+    # `hint 34` is `bti c`.
     return (
         *("hint 34", f"adrp x16,:got:{table}", f"ldr x16,[x16,:got_lo12:{table}]"),
         *(f"ldr x16,[x16,{offset}]", "br x16"),

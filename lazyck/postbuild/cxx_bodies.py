@@ -1,9 +1,10 @@
-"""Preprocessed headers without the bodies of their functions: a compiler that is asked for a blob's symbols needs none.
+"""Removes the bodies of functions from preprocessed headers: a compiler needs none to tell a blob's
+symbols.
 
-Most of what a compiler does with the headers of torch or CUTLASS, it does for these bodies: it reads them, and
-instantiates what they use. A declaration's meaning depends on a body only where that is `constexpr` or has a type
-deduced from it, and such bodies stay. All others become a trap rather than vanish: so what was inline is inline still,
-which decides where a vtable goes.
+With the headers of torch or CUTLASS, a compiler spends most of its time on these bodies: it reads
+them, and instantiates what they use. A declaration's meaning depends on a body only if that is
+`constexpr` or has a type deduced from it. Such bodies stay. All others become a trap rather than
+vanish, so that an inline function remains inline. This decides where a vtable goes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from lazyck.postbuild.cxx_lexer import STRUCTURE
 
 _TRAP = " __builtin_trap(); "
-# Words of a head by which other declarations may depend on the body, or by which it is not a plain function's.
+# If a head contains one of these, other declarations may depend on the body, or it is no plain
+# function's.
 _MATTERS = re.compile(r"\b(?:constexpr|consteval|auto|requires|concept|try|catch|asm)\b|=\s*\[")
 _FUNCTION = re.compile(r"\)\s*(?:(?:const|noexcept|override|final|volatile|mutable)\b\s*|&\s*)*$")
 _SCOPE = re.compile(r'\b(?:namespace|class|struct|union)\b|\bextern\s*"')
@@ -24,13 +26,15 @@ _ATTRIBUTE = re.compile(
 
 
 def without_bodies(text: str) -> str:
-    """The declarations of `text`, which is preprocessed C or C++; line breaks within bodies are lost.
+    """Return the declarations of `text`, which is preprocessed C or C++. Line breaks within bodies
+    are lost.
 
-    It reads brackets and words, no more. Where that misleads it, the text does not compile any more, or says what it
-    said before: it changes nothing but what stands between a head that ends like a function's and the closing brace.
+    This reads brackets and words only. Where they mislead it, the text either fails to compile or
+    keeps its meaning: only what stands between a head that ends like a function's and the closing
+    brace is changed.
     """
     out: list[str] = []
-    done = start = depth = 0  # what is written; where the declaration at hand begins; open parentheses
+    done = start = depth = 0  # up to where text is written; the current declaration's start; open parentheses
     marks = STRUCTURE.finditer(text)
     for mark in marks:
         at = mark.start()
@@ -47,7 +51,8 @@ def without_bodies(text: str) -> str:
             head = _ATTRIBUTE.sub("", text[start:at])
             if _FUNCTION.search(head):
                 end = _skip(marks, text)
-                # a body without a statement may be a variable's initializer: void (*f)(int){nullptr};
+                # A body without a statement may be a variable's initializer: void
+                # (*f)(int){nullptr};
                 if text.find(";", at, end) > 0 and not _MATTERS.search(head):
                     out += [text[done : mark.end()], _TRAP]
                     done = end
@@ -61,7 +66,7 @@ def without_bodies(text: str) -> str:
 
 
 def _skip(marks: Iterator[re.Match[str]], text: str) -> int:
-    """Read on to the brace that closes an open one; its index."""
+    """Read on to the brace that closes the open one, and return its index."""
     depth = 1
     for mark in marks:
         kind = text[mark.start()]

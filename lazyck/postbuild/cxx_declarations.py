@@ -1,7 +1,8 @@
-"""Splits a blob's own text (preprocessed) into its namespace-scope declarations, and says what each one is.
+"""Splits a blob's own preprocessed text into its namespace-scope declarations, and says what each
+one is.
 
-Correctness of the whole rests on this: what is not understood is `Unsupported`, never skipped, and such a blob is
-compiled to learn the truth.
+The correctness of the whole rests on this. Text that is not understood raises `Unsupported`, and is
+never skipped: such a blob is compiled to learn the truth.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CLASS_HEAD = re.compile(
 )
 _BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
 _REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
-_TRY = re.compile(r"\btry$")  # a function whose whole body is watched
+_TRY = re.compile(r"\btry$")  # a function whose whole body is a `try` block
 _DEFAULTED = re.compile(r"\s*=\s*default\s*$")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
@@ -49,7 +50,8 @@ _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*
 _HOST = re.compile(r"__host__|__attribute__\s*\(\(\s*(?:__)?host(?:__)?\s*\)\)")
 _ATTRIBUTE = r"(?:__attribute__\s*\(\(|\[\[)[^;{}]*?\b(?:__)?"
 _RUN_AT_LOAD = re.compile(_ATTRIBUTE + r"(?:constructor|destructor|init_priority)\b")
-# what gives a function a second symbol, or another kind of symbol, without a body of its own
+# These attributes give a function a second symbol, or another kind of symbol, without a body of its
+# own.
 _SYMBOL = re.compile(
     _ATTRIBUTE + r"(alias|ifunc|weakref|symver|target_clones|target_version|target(?=\s*\(\s*\"default))\b"
 )
@@ -58,7 +60,7 @@ _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
 
 
 def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
-    """The namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
+    """Return the namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
     if ("__attribute__" in text or "[[" in text) and (symbol := _SYMBOL.search(text)):
         raise Unsupported(f"has the attribute {symbol[1]}")
     found: list[Declaration] = []
@@ -120,19 +122,20 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
     if parens or braces or context or text[start:].strip():
         raise Unsupported("unbalanced brackets")
     if any(d.kind is Kind.DIRECTIVE or d.text.startswith("namespace") for d in found):
-        # these may name a namespace of which nothing else is needed
+        # These may name a namespace of which nothing else is needed.
         found[:0] = [Declaration(Kind.DIRECTIVE, c, "") for c in openings if not is_anonymous(c)]
     return found
 
 
 def _scope(head: str) -> str | None:
-    """The text that opens a namespace or linkage block, or None for any other block."""
+    """Return the text that opens a namespace or linkage block, or None for any other block."""
     head = head.strip()
     return head if _NAMESPACE.match(head) or _LINKAGE.fullmatch(head) else None
 
 
 def _block_kind(head: str) -> str:
-    """What the braces after `head` hold: the `body` of a function, or a part of a declaration that goes on."""
+    """Return what the braces after `head` hold: the `body` of a function, or a `part` of a
+    declaration that goes on."""
     plain = without_attributes(template_prefixes(head)[1])
     if _REQUIRES_BLOCK.search(plain):
         return "part"
@@ -150,7 +153,8 @@ def _block_kind(head: str) -> str:
 
 
 def _constructor_end(head: str) -> int:
-    """Where the member initializers of a constructor begin; the length of `head` where there are none."""
+    """Return where the member initializers of a constructor begin, or the length of `head` if there
+    are none."""
     depth = 0
     for m in re.finditer(r"[()]|(?<!:):(?!:)", head):
         if m[0] == ":":
@@ -162,7 +166,8 @@ def _constructor_end(head: str) -> int:
 
 
 def _function(found: list[Declaration], context: tuple[str, ...], head: str, full: str, *, is_defined: bool) -> None:
-    """A function's definition (`head` without body), or an explicit instantiation of one."""
+    """Add a function's definition (`head` is without the body), or an explicit instantiation of a
+    function."""
     linkage = _LINKAGE.match(head)
     if linkage:
         context, head = (*context, linkage[0]), head[linkage.end() :].strip()
@@ -186,14 +191,15 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
             found.append(Declaration(Kind.SUPPORT, context, full.strip(), names))
             return
         elif name and re.search(rf"::\s*{name}\s*[(<]", plain):
-            names = ()  # a member: its class declares it, and nobody else may
+            names = ()  # a member: its class declares it, and nothing else may
         found.append(Declaration(Kind.REPEATABLE, context, head + ";", names))
         return
     found.append(Declaration(Kind.HEAD, context, head, (name,) if name else ()))
 
 
 def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str) -> bool:
-    """Whether `text` defines a function by `= default` outside its class: if so, it is noted."""
+    """Return whether `text` defines a function by `= default` outside its class. If so, add its
+    declaration."""
     head = _DEFAULTED.sub("", text)
     if head == text:
         return False
@@ -204,11 +210,11 @@ def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str)
 
 
 def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
-    """A declaration that ends with `;`."""
+    """Add a declaration that ends with `;`."""
     word = IDENTIFIER.match(text)
     first = word[0] if word else ""
     if text.startswith("{"):
-        raise Unsupported("a body after the declarations of its parameters")  # C of before 1989
+        raise Unsupported("a body after the declarations of its parameters")  # K&R C
     if first == "using":
         alias = _USING_ALIAS.match(text)
         if alias:
@@ -239,7 +245,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         assert linkage
         inner: list[Declaration] = []
         _statement(inner, (*context, linkage[0]), text[linkage.end() :].strip(), is_c)
-        # `extern "C" int x;` declares, where `extern "C" { int x; }` defines
+        # `extern "C" int x;` only declares `x`, while `extern "C" { int x; }` defines it.
         for d in inner:
             is_declared = d.kind is Kind.DATA and not ASSIGN.search(flat(d.text)) and "{" not in d.text
             kind = Kind.REPEATABLE if is_declared else d.kind
@@ -297,7 +303,7 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
         name = declarator(plain)[0]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
     elif is_specialization and not re.search(r"\b(?:constexpr|inline)\b", plain):
-        # a variable or a static member: data that other files can see
+        # This is a variable or a static member: data that other files can see.
         found.append(Declaration(Kind.DATA, context, text + ";", (variable_name(plain),)))
     else:
         found.append(Declaration(Kind.SUPPORT, context, text + ";", (variable_name(plain),)))
@@ -305,12 +311,12 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
 
 
 def _is_type(text: str) -> bool:
-    """Whether a statement only defines or declares a class or an enum."""
+    """Return whether a statement only defines or declares a class or an enum."""
     plain = without_attributes(text)
     m = _CLASS_HEAD.match(plain)
     if not m:
         return False
-    if "{" not in plain:  # `struct X;`, `struct X<int>;`, `enum class E : int;` against `struct X x;`
+    if "{" not in plain:  # tells `struct X;`, `struct X<int>;`, `enum class E : int;` from `struct X x;`
         rest = plain[m.end() :].strip()
         return re.fullmatch(r"(?:class\s+|struct\s+)?[\w:]+\s*(?:<.*>)?\s*(?::[\w:\s]+)?", rest, re.S) is not None
     head = plain[: plain.index("{")]
@@ -346,8 +352,8 @@ _INLINE_MEMBER = re.compile(r"\b(?:static\s+(?:\w+\s+)*?inline|inline\s+(?:\w+\s
 
 
 def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration]:
-    """The static members that a class in a source defines in its own text (`static inline`), as far as they may run
-    code at load."""
+    """Yield the static members that a class in a source defines in its own text (`static inline`),
+    if they may run code at load."""
     for m in _INLINE_MEMBER.finditer(body):
         end = next((s for s in STRUCTURE.finditer(body, m.start()) if s[0] in ";{"), None)
         if end is None:
@@ -362,7 +368,8 @@ def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration
 
 
 def _run_at_load(context: tuple[str, ...], text: str) -> list[Declaration]:
-    """The variable that `text` defines, if its initializer may run code at load, whoever else has it too."""
+    """Return the variable that `text` defines if its initializer may run code at load. Other files
+    may define it too."""
     judged: list[Declaration] = []
     plain = re.sub(r"\b(?:inline|static)\b", "", text)
     plain = re.sub(r"(?:\b[A-Za-z_]\w*\s*(?:<[^<>]*>\s*)?::\s*)+(?=[A-Za-z_]\w*\s*(?:[={(;]|$))", "", plain)
@@ -379,7 +386,8 @@ _PARAMETER = re.compile(
 
 
 def _is_function(text: str) -> bool:
-    """Whether a statement with `;` declares a function rather than a variable. Raises `Unsupported` when in doubt."""
+    """Return whether a statement that ends with `;` declares a function rather than a variable.
+    Raises `Unsupported` when in doubt."""
     plain = without_attributes(text)
     top = top_level(plain)
     if "(" not in top.partition("{")[0]:  # what braces hold is an initializer

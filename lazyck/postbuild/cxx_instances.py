@@ -1,4 +1,5 @@
-"""What a blob's own text says of templates that it instantiates explicitly: by name, rather too many than too few."""
+"""Finds the templates that a blob's own text instantiates explicitly, by name: rather too many than
+too few."""
 
 from __future__ import annotations
 
@@ -15,38 +16,40 @@ _BEFORE_ARGUMENTS = re.compile(r"([A-Za-z_]\w*)\s*<")
 
 @dataclass(frozen=True)
 class Instances:
-    """`templates`: names of classes, functions and variables of which the text instantiates some, or members of some;
-    `with_data`: those of classes and variables."""
+    """Holds names of templates. `templates` are those of classes, functions and variables that the
+    text instantiates, or of which it instantiates members. `with_data` are those of classes and
+    variables."""
 
     templates: frozenset[str] = frozenset()
     with_data: frozenset[str] = frozenset()
 
     def holds(self, symbol: str) -> bool:
-        """Whether a mangled name may be that of a function that the text instantiates."""
+        """Return whether a mangled name may be that of a function that the text instantiates."""
         return bool(self.templates) and template_of(symbol).removeprefix("__device_stub__") in self.templates
 
     def holds_data(self, symbol: str) -> bool:
-        """Whether it may be that of a variable, or a vtable, that the text instantiates."""
+        """Return whether a mangled name may be that of a variable, or a vtable, that the text
+        instantiates."""
         return bool(self.with_data) and template_of(symbol) in self.with_data
 
 
 def instances(text: str) -> Instances:
-    """What `text`, without macros, instantiates."""
+    """Return what `text`, without macros, instantiates."""
     found = [_name(m[2]) for m in _EXPLICIT.finditer(text) if not m[1]]
     named = frozenset(name for name, _ in found if name)
     return Instances(named, named & frozenset(name for name, is_function in found if not is_function))
 
 
 def _name(declaration: str) -> tuple[str, bool]:
-    """The first template that the name of an explicit instantiation goes through, `Outer` of `Outer<int>::Inner`; and
-    whether it is a function that is instantiated."""
+    """Return the first template that the name of an explicit instantiation goes through, `Outer` of
+    `Outer<int>::Inner`. Return also whether it is a function that is instantiated."""
     plain = re.sub(r"\s*::\s*", "::", without_attributes(declaration).partition("operator")[0]).strip()
     is_function = not _OF_CLASS.match(plain) and ("operator" in declaration or "(" in top_level(plain))
     name = ""
     if is_function and "(" in plain:
         name, parameters = declarator(plain)
         plain = plain[: plain.rfind(f"({parameters})")] if name else plain
-    # of `std::vector<int> make<3>` the last word has the name: what is in angle brackets may hold blanks
+    # In `std::vector<int> make<3>` the last word has the name: angle brackets may hold blanks.
     depth, start = 0, 0
     for i, c in enumerate(plain):
         depth += (c == "<") - (c == ">")

@@ -1,4 +1,5 @@
-"""Just enough C++ lexing, on text that holds no macros any more: tokens, matching brackets, comments."""
+"""Does just enough C++ lexing, on text whose macros are expanded: tokens, matching brackets,
+comments."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 TOKEN = re.compile(_LITERAL % r"\1" + r"|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.']|)*|::|->|\S")
 STRUCTURE = re.compile(_LITERAL % r"\1" + r"|[(){};]|^[ \t]*\#[^\n]*", re.MULTILINE)
 _COMMENT = re.compile(_LITERAL % r"\1" + r"|//[^\n]*|/\*(?s:.*?)\*/")
-# Words that are followed by parentheses without being a function's name.
+# These words are followed by parentheses without being a function's name.
 _ATTRIBUTE = re.compile(
     r"\b(?:__attribute__|__attribute|__declspec|decltype|typeof|__typeof__|__decltype|alignas|_Alignas|noexcept|throw"
     r"|explicit|__launch_bounds__|__align__|__cluster_dims__|__block_size__|__maxnreg__)\s*(?=\()"
@@ -24,14 +25,15 @@ _ANGLES = re.compile(r"<[^<>]*>")
 
 
 def without_comments(text: str) -> str:
-    """Source text with each comment replaced by a blank, its line breaks kept."""
+    """Return source text with each comment replaced by a blank, its line breaks kept."""
     if "//" not in text and "/*" not in text:
         return text
     return _COMMENT.sub(lambda m: " " + "\n" * m[0].count("\n") if m[0][0] == "/" else m[0], text)
 
 
 def matching_paren(text: str, at: int) -> int:
-    """Index after the parenthesis that closes the one at `at`; the text's length if none does."""
+    """Return the index after the parenthesis that closes the one at `at`, or the text's length if
+    none does."""
     depth = 0
     for m in _PAREN.finditer(text, at):
         depth += 1 if m[0] == "(" else -1
@@ -41,7 +43,8 @@ def matching_paren(text: str, at: int) -> int:
 
 
 def matching_brace(text: str, at: int) -> int:
-    """Index after the brace that closes the one at `at`; the text's length if none does."""
+    """Return the index after the brace that closes the one at `at`, or the text's length if none
+    does."""
     depth = 0
     for m in STRUCTURE.finditer(text, at):
         depth += (m[0] == "{") - (m[0] == "}")
@@ -51,7 +54,8 @@ def matching_brace(text: str, at: int) -> int:
 
 
 def without_attributes(text: str) -> str:
-    """A declaration without its attributes and the other words whose parentheses hold no parameters."""
+    """Return a declaration without its attributes and the other words whose parentheses hold no
+    parameters."""
     if "[[" in text:
         text = _BRACKETED.sub(" ", text)
     while m := _ATTRIBUTE.search(text):
@@ -60,7 +64,8 @@ def without_attributes(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """`text` with the content of its outermost parentheses taken out, so that what is left is the top level."""
+    """Return `text` without the content of its outermost parentheses, so that only the top level is
+    left."""
     parts, depth, start = [], 0, 0
     for m in _PAREN.finditer(text):
         if m[0] == "(":
@@ -76,7 +81,8 @@ def flat(text: str) -> str:
 
 
 def after_angles(text: str, at: int) -> int:
-    """Index after the `>` that closes the `<` at `at`; parentheses hide what they hold. -1 if none does."""
+    """Return the index after the `>` that closes the `<` at `at`, or -1 if none does. Brackets
+    within parentheses do not count."""
     depth, parens = 0, 0
     for i in range(at, len(text)):
         c = text[i]
@@ -97,7 +103,7 @@ _TEMPLATE = re.compile(r"\s*template\s*(?=<)")
 
 
 def template_prefixes(text: str) -> tuple[list[str], str]:
-    """(`template<...>` prefixes, the rest of the declaration)."""
+    """Return (`template<...>` prefixes, the rest of the declaration)."""
     found = []
     while m := _TEMPLATE.match(text):
         end = after_angles(text, m.end())
@@ -109,7 +115,7 @@ def template_prefixes(text: str) -> tuple[list[str], str]:
 
 
 def top_level(text: str) -> str:
-    """`flat`, and what stands in angle brackets taken out as well."""
+    """Return what `flat` does, also without what stands in angle brackets."""
     top = flat(text)
     if "operator" in top:
         return top
@@ -119,15 +125,17 @@ def top_level(text: str) -> str:
 
 
 def is_of_variable(head: str) -> bool:
-    """Whether braces after `head`, which follows the word `struct`, are an initializer: `head` has a `=`, or a name
-    beside the type's, as ` A table[] = ` and ` n::A value` have."""
+    """Return whether braces after `head`, which follows the word `struct`, are an initializer. They
+    are if `head` has a `=`, or a name beside the type's, as ` A table[] = ` and ` n::A value`
+    have."""
     top = top_level(_BASE_CLAUSE.split(head)[0])
     return "=" in top or len([w for w in IDENTIFIER.findall(_QUALIFIER.sub("", top)) if w not in _NO_NAMES]) > 1
 
 
 def declarator(declaration: str) -> tuple[str, str]:
-    """(name before the parameter list, the parameters) of a function's declaration, template prefixes and attributes
-    taken out before. The name is "" for an operator and for what is no plain function."""
+    """Return (name before the parameter list, the parameters) of a function's declaration, from
+    which template prefixes and attributes have been removed. The name is empty for an operator and
+    for what is no plain function."""
     angles, last, previous, hidden = 0, "", "", 0
     for m in TOKEN.finditer(declaration):
         t = m[0]
@@ -156,8 +164,8 @@ _QUALIFIED = re.compile(r"(?:::\s*)?(?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*\s*$")
 
 
 def function_parts(declaration: str) -> tuple[str, str, str] | None:
-    """(return type, qualified name with template arguments, parameters in parentheses) of a plain function's
-    declaration without attributes; None for what is not that simple."""
+    """Return (return type, qualified name with template arguments, parameters in parentheses) of a
+    plain function's declaration without attributes. Return None for what is not that simple."""
     name, parameters = declarator(declaration)
     end = declaration.rfind(f"({parameters})") if name else -1
     if end <= 0:

@@ -1,4 +1,5 @@
-"""What binds a source to the very library that it is linked into: code of a blob runs in a library of its own."""
+"""Finds what binds a source to the very library that it is linked into. A blob's code runs in a
+library of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
 
 
 def reason(text: str, *, takes_late_managed: bool) -> Reason | None:
-    """Why a blob with this preprocessed text of its own must be compiled eagerly; None where nothing says so.
-    `takes_late_managed`: see `Toolchain`."""
+    """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
+    `takes_late_managed` is explained at `Toolchain`."""
     if not takes_late_managed and declares_managed(text):
         return Reason(Kind.MANAGED)
     if "section" in text and (m := _SECTION.search(text)):
@@ -30,5 +31,5 @@ def reason(text: str, *, takes_late_managed: bool) -> Reason | None:
 
 
 def declares_managed(text: str) -> int:
-    """How many managed variables a preprocessed text declares."""
+    """Return how many managed variables a preprocessed text declares."""
     return sum(1 for _ in _MANAGED.finditer(text)) if "managed" in text else 0

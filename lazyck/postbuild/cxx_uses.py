@@ -1,6 +1,6 @@
-"""Which names the code of a preprocessed text uses, declaration by declaration: an over-approximation that needs no
-types. What merely declares a name does not use it; what a function's body, an initializer or a type mentions, it uses.
-"""
+"""Tells which names the code of a preprocessed text uses, declaration by declaration. The answer
+needs no types and may hold too many names. A mere declaration does not use its name. Whatever a
+function's body, an initializer or a type mentions is used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True)
 class Code:
-    """One declaration: its text up to the first brace, all of it, and the classes that it is a member of."""
+    """Holds one declaration: its text up to the first brace, all of its text, and the classes that
+    it is a member of."""
 
     head: str
     text: str
@@ -47,13 +48,15 @@ class Code:
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """Every identifier in it; those in strings count only where assembler might read them."""
+        """Return every identifier in the declaration. Those in strings count only if assembler
+        might read them."""
         text = self.text if "asm" in self.text or '"' not in self.text else _STRING.sub('""', self.text)
         return frozenset(IDENTIFIER.findall(text))
 
     @cached_property
     def _declarator(self) -> str:
-        """The qualified name of what is declared; "" for operators and for what has none."""
+        """Return the qualified name of what is declared. It is empty for operators and for unnamed
+        declarations."""
         before = _ASSIGN.split(without_attributes(_ACCESS.sub("", self.head)), maxsplit=1)[0]
         rest = template_prefixes(before)[1]
         if _OPERATOR.search(rest):
@@ -64,14 +67,14 @@ class Code:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names by which other code can reach it."""
+        """Return the names by which other code can reach the declaration."""
         found = frozenset(IDENTIFIER.findall(self._declarator)).union(self.owners)
         if not found:  # a free operator is reached through its operands
             found = frozenset(IDENTIFIER.findall(self.head))
         return frozenset(n for n in found if not _WORDS.fullmatch(n))
 
     def uses(self, names: frozenset[str]) -> frozenset[str]:
-        """Those of `names` that it uses."""
+        """Return those of `names` that the declaration uses."""
         found = self.mentioned & names
         own = IDENTIFIER.findall(self._declarator)[-1:] if found else []
         if own and own[0] in found and len(re.findall(rf"\b{own[0]}\b", self.text)) == 1:
@@ -80,7 +83,7 @@ class Code:
 
 
 def _without_arguments(text: str) -> str:
-    """`text` without what stands between angle brackets at its end: `f<int, 3>` names f."""
+    """Return `text` without what stands between angle brackets at its end: `f<int, 3>` names f."""
     if ">" not in text:
         return text
     return top_level(text.rstrip())
@@ -90,13 +93,14 @@ def _without_arguments(text: str) -> str:
 class _Walk:
     scopes: list[tuple[str, ...]] = field(default_factory=lambda: [()])
     start: int = 0
-    opened: int = -1  # the first brace of the declaration at hand
+    opened: int = -1  # the first brace of the current declaration
     depth: int = 0
     parens: int = 0
 
 
 def declarations(text: str) -> Iterator[Code]:
-    """The declarations of `text`, members of classes one by one; it never fails, whatever the text is."""
+    """Yield the declarations of `text`, with members of classes one by one. This never fails,
+    whatever the text is."""
     w = _Walk()
     for m in STRUCTURE.finditer(text):
         c = m[0][0]
@@ -143,8 +147,8 @@ def declarations(text: str) -> Iterator[Code]:
 
 
 def _scope_of(head: str) -> tuple[str, ...] | None:
-    """The names that a scope adds to what its members are reached by; None for braces that open no scope, such as those
-    of `struct A table[] = {` and `struct A value{`."""
+    """Return the names that a scope adds to those by which its members are reached. Return None for
+    braces that open no scope, such as those of `struct A table[] = {` and `struct A value{`."""
     if _SCOPE.match(head):
         return ()
     if "class" not in head and "struct" not in head and "union" not in head:
@@ -163,8 +167,8 @@ def _is_function(head: str) -> bool:
 
 
 def reaching(code: Sequence[Code], marks: Mapping[str, int]) -> dict[str, int]:
-    """The names by which code reaches one of those that `marks` has: with the marks (bits) of all that it reaches,
-    directly or through other declarations in `code`."""
+    """Return the names by which code reaches a name in `marks`, directly or through other
+    declarations in `code`. Each has the marks (bits) of all that it reaches."""
     found = dict(marks)
     every = reduce(or_, found.values(), 0)
     fresh, left = frozenset(found), list(code)

@@ -1,4 +1,4 @@
-"""What a namespace-scope declaration may be, and which variables are harmless."""
+"""Defines what a namespace-scope declaration may be, and decides which variables are harmless."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lazyck.postbuild.cxx_lexer import IDENTIFIER, TOKEN, without_attributes
 
 
 class Unsupported(Exception):
-    """A blob holds something that only a compiler can judge; the message says what."""
+    """Signals that a blob holds something that only a compiler can judge. The message says what."""
 
 
 class Kind(Enum):
@@ -30,7 +30,7 @@ class Declaration(NamedTuple):
     reference: str = ""  # an explicit instantiation: a pointer's declaration with %s for its name and attributes
     is_instance: bool = False  # an explicit instantiation
     is_constant: bool = False  # a variable that is private for being constant, unless another declaration says `extern`
-    initializers: str = ""  # a constructor's: a member may have no other way to be made; or `DEFAULT`
+    initializers: str = ""  # a constructor's, since a member may have no other way to be made; or `DEFAULT`
 
 
 DEFAULT = "= default;"  # in place of a body
@@ -50,12 +50,12 @@ _BUILTIN = frozenset(_BUILTIN_WORDS.split())
 
 
 def is_anonymous(context: tuple[str, ...]) -> bool:
-    """Whether what stands in `context` is private to its file."""
+    """Return whether what stands in `context` is private to its file."""
     return any(re.fullmatch(r"(?:inline\s+)?namespace", without_attributes(c).strip()) for c in context)
 
 
 def _without_angles(text: str) -> str:
-    """A variable's declaration without the template arguments before its name."""
+    """Return a variable's declaration without the template arguments before its name."""
     head = text.partition("=")[0]
     at = head.rfind(">")
     return text if at < 0 or "<" not in head else re.sub(r"<.*", " ", head[: at + 1], flags=re.S) + text[at + 1 :]
@@ -68,7 +68,8 @@ def variable_name(plain: str) -> str:
 
 
 def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
-    """Decide whether a variable is harmless, data for others, or something that may run code at load."""
+    """Decide whether a variable is harmless, data for others, or something that may run code at
+    load."""
     plain = without_attributes(text)
     pointer = FUNCTION_TYPEDEF.search(plain)
     if not pointer:
@@ -94,7 +95,7 @@ def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c
     if "constexpr" in words and "extern" not in words:
         kind = Kind.SUPPORT
     elif is_device:
-        kind = Kind.SUPPORT  # lives on the device: nvcc and clang make the host's variable local, which they register
+        kind = Kind.SUPPORT  # lives on the device: nvcc and clang make the host's variable local, and register it
     elif is_own_member or not is_internal:
         kind = Kind.DATA
     elif not is_c:  # C has constant initializers only

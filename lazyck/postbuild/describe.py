@@ -1,4 +1,5 @@
-"""What a lazy library will hold: its manifest, and the files of its bundle. Reads sources; writes nothing."""
+"""Describes what a lazy library will hold: its manifest, and the files of its bundle. Reads sources
+and writes nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ from lazyck.toolchains.options import Role
 
 @dataclass(frozen=True)
 class Target:
-    """The library that a link makes: its name, its soname ("" for an executable), the root to bake in, its machine, and
-    the object through which its blobs reach a GPU runtime that is built in, or its wrappers of one, if there is one."""
+    """Describes the library that a link makes: its name, its soname (empty for an executable), the
+    root to bake in, and its machine. `runtime` is the object through which its blobs reach a
+    built-in GPU runtime, or the library's wrappers of one. It is None if there is no such
+    object."""
 
     name: str
     soname: str
@@ -41,8 +44,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Description:
-    """The manifest, and the files of the bundle: place → source. `places` says per toolchain where files go. `rows` are
-    those of the manifest that stand for a whole source, with what is known of that."""
+    """Holds the manifest, and the files of the bundle: place → source. `places` says per toolchain
+    where files go. `rows` are those of the manifest that stand for a whole source, with what is
+    known of that source."""
 
     manifest: Manifest
     files: Mapping[str, str]
@@ -51,8 +55,8 @@ class Description:
 
 
 class PrivateNames:
-    """What a library hides ahead of time and its blobs call by private names: `of_objects` is what its real objects
-    hide."""
+    """Knows the names that a library hides ahead of time and that its blobs call by private names.
+    `of_objects` are those that its real objects hide."""
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class PrivateNames:
         self._every = digest(*map(encode, sorted(every)))
 
     def key(self, blob: CompileCommand) -> tuple[str, ...]:
-        """What stands for the names that the object of `blob` may have, and that are private then."""
+        """Return what stands in a key for the private names that the object of `blob` may have."""
         return *sorted(self._own[blob]), self._spelled.get(blob, self._every)
 
 
@@ -84,8 +88,9 @@ def describe(
     settings: BuildSettings,
     contents: bundle.Contents,
 ) -> Description:
-    """The manifest of the library and what its bundle holds. `contents` knows files that were read before. `program`
-    compiles the kernels of host `units`, each given with what its source reads."""
+    """Return the manifest of the library and what its bundle holds. `contents` knows files that
+    were read before. `program` compiles the kernels of host `units`, each given with what its
+    source reads."""
     every = [*lazy, *(p for _, p in units)]
     places = place_all(every, target.name, settings)
     reached = Reached(every, places)
@@ -94,7 +99,7 @@ def describe(
     if target.runtime:
         files[runtime] = str(target.runtime)
     place = ""
-    # Without a way to the library's wrappers, nobody would hear of a handle's first use.
+    # Without a way to the library's wrappers, nobody would learn of a handle's first use.
     by_kernel = frozenset(p.blob for p in lazy if program and target.runtime and has_units(p.blob))
     if program and (units or by_kernel):
         place = f"{target.name}/tree/.lazyck/{program.path.name}"
@@ -153,25 +158,27 @@ def describe(
 
 
 def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
-    """What to say of a blob that was compiled ahead of time, or by kernel."""
+    """Return what to say of a blob that was compiled ahead of time, or by kernel."""
     return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
 
 
 def has_units(blob: CompileCommand) -> bool:
-    """Whether the first call of a lazy blob need not compile all of it."""
+    """Return whether the first call of a lazy blob need not compile all of it."""
     toolchain = by_name(blob.call.toolchain)
     return bool(toolchain.entry_verb) and can_be(blob)
 
 
 def kernel_name(symbol: str) -> str:
-    """A short name for a kernel, of its function's and a digest of the whole symbol."""
+    """Return a short name for a kernel, made of its function's name and a digest of the whole
+    symbol."""
     name = mangled.last_name(symbol)[:60]
     return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
 
 
 def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
-    """Per toolchain, where files go; the bundle's tree starts at the deepest directory that holds all of them, or above
-    that at one where commands have headers looked for: their paths from there are what sources include."""
+    """Return, per toolchain, where files go. The bundle's tree starts at the deepest directory that
+    holds all of them. If commands look for headers in a directory above that, it starts there,
+    since sources include headers by their paths from there."""
     shims = settings.origins
     toolchains = {p.blob.call.toolchain for p in lazy}
     first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
@@ -188,9 +195,9 @@ def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dic
 
 
 def _searched(lazy: Sequence[Probed]) -> set[str]:
-    """The directories in which the blobs' commands look for headers."""
+    """Return the directories in which the blobs' commands look for headers."""
     found: set[str] = set()
-    one_of_each_group = {id(p.headers): p.blob for p in lazy}  # which was probed with the same options
+    one_of_each_group = {id(p.headers): p.blob for p in lazy}  # all of a group were probed with the same options
     for blob in one_of_each_group.values():
         toolchain = by_name(blob.call.toolchain)
         words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
@@ -199,7 +206,7 @@ def _searched(lazy: Sequence[Probed]) -> set[str]:
 
 
 class Reached:
-    """The headers that each blob can read, for its key."""
+    """Finds the headers that each blob can read, for its key."""
 
     def __init__(self, lazy: Sequence[Probed], places: Mapping[str, bundle.Places]) -> None:
         groups: dict[tuple[frozenset[str], str], list[str]] = {}
@@ -208,7 +215,7 @@ class Reached:
         self._reach = {key: Reach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
 
     def by(self, p: Probed) -> frozenset[str]:
-        """Those that `p` can read."""
+        """Return the headers that `p` can read."""
         call = p.blob.call
         items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
         forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
@@ -216,7 +223,7 @@ class Reached:
 
 
 class Recipes:
-    """The recipes of a library, each made once per distinct command line."""
+    """Holds the recipes of a library, each made once per distinct command line."""
 
     def __init__(
         self, link: LinkCommand, target: Target, places: Mapping[str, bundle.Places], runtime: str, program: str
@@ -227,7 +234,7 @@ class Recipes:
         self._index: dict[Recipe, int] = {}
 
     def of(self, blob: CompileCommand) -> Recipe:
-        """How `blob` is compiled at run time."""
+        """Return how `blob` is compiled at run time."""
         toolchain = by_name(blob.call.toolchain)
         base = toolchain.base_words(blob)
         key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
@@ -242,11 +249,11 @@ class Recipes:
         return recipe
 
     def of_device(self, blob: CompileCommand) -> Recipe:
-        """How the device code of `blob` is compiled, of a kernel or of all."""
+        """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
         return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
 
     def units_of(self, blob: CompileCommand, made_by: str) -> Units:
-        """How the parts of `blob` are compiled, by the program of the digest `made_by`."""
+        """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
         host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
         device = self.of_device(blob)
         key = bundle.blob_digest(host, self._target.name, (made_by,), "", "")
@@ -254,16 +261,17 @@ class Recipes:
         return Units(key, self.index(host), self.index(device))
 
     def index(self, recipe: Recipe) -> int:
-        """The recipe's number in the manifest."""
+        """Return the recipe's number in the manifest."""
         return self._index.setdefault(recipe, len(self._index))
 
     def all(self) -> tuple[Recipe, ...]:
-        """All of them, by number."""
+        """Return all recipes, by number."""
         return tuple(self._index)
 
 
 def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The archs that the build's own commands ask for; else those that its environment does; else the compiler's."""
+    """Return the archs that the build's own commands ask for, else those of its environment, else
+    the compiler's defaults."""
     blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
     named = dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.archs_of(blob, env))
     if named:
@@ -274,10 +282,11 @@ def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, 
 
 
 def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
-    """A name for each blob: its stem, with a short digest where several have it.
+    """Return a name for each blob: its stem, with a short digest if several blobs have that stem.
 
-    The digest is of the source's place and, where one source is compiled in several ways, of the options in which
-    these differ: so a name stays the same from build to build and from machine to machine.
+    The digest is of the source's place. If one source is compiled in several ways, the digest also
+    covers the options in which these differ. So a name stays the same from build to build and from
+    machine to machine.
     """
     by_stem: dict[str, dict[str, list[Recipe]]] = {}
     for blob, recipe in blobs:

@@ -1,4 +1,4 @@
-"""Eager blobs: compiled at the link by the project's own command, as if lazyck were not there."""
+"""Compiles eager blobs at the link, by the project's own command, as if lazyck were not there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from lazyck.postbuild.store import Store
 
 @dataclass(frozen=True)
 class EagerObject:
-    """A blob compiled ahead of time, and why: `error` is the compiler's failure, or None. With a `unit` the object is
-    the blob's host unit, and its kernels are compiled when they are first used."""
+    """Describes a blob compiled ahead of time, and why. `error` is the compiler's failure, or None.
+    With a `unit` the object is the blob's host unit, and its kernels are compiled when they are
+    first used."""
 
     blob: CompileCommand
     reasons: tuple[Reason, ...]
@@ -29,7 +30,7 @@ class EagerObject:
 
 
 def object_key(blob: CompileCommand, content: str) -> str:
-    """The key of what `compile_one` makes of a blob that has the key `content`."""
+    """Return the key of what `compile_one` makes of a blob that has the key `content`."""
     words = writing_to(blob, Path("object.o"))
     return digest(*map(encode, (content, blob.call.cwd, *words)))
 
@@ -43,9 +44,9 @@ def compile_eagerly(
     keys: Mapping[CompileCommand, str],
     units: HostUnits | None = None,
 ) -> list[EagerObject]:
-    """Compile (blob, reason) pairs into `into`, `jobs` at a time; failures are returned, not raised. Objects that
-    `store` has are taken from there; `keys` are those of what compiling the blobs reads. A blob that has a host unit is
-    compiled to that."""
+    """Compile (blob, reason) pairs into `into`, `jobs` at a time. Failures are returned, not
+    raised. Objects that `store` has are taken from there. `keys` are the keys of what compiling the
+    blobs reads. A blob that has a host unit is compiled to that."""
     into.mkdir(parents=True, exist_ok=True)
     shown = readable([reason for _, reason in blobs], env)
 

@@ -1,7 +1,9 @@
-"""Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred records.
+"""Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred
+records.
 
-Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections: those are unpacked with `struct` in one
-sweep rather than with an object per row. Nothing in a file is believed: whatever its bytes, it is read or refused.
+Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections. They are unpacked with
+`struct` in one sweep rather than with an object per row. Nothing in a file is trusted: any bytes
+are either read or refused.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
-# e_machine and its name, as `uname -m` gives it; runtime/src/machine.cpp has them too
+# This lists each e_machine and its name, as `uname -m` gives it. runtime/src/machine.cpp has them
+# too.
 _NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
 _MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
-_MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # characters, and times the size of a string table
+_MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
 
@@ -45,7 +48,8 @@ Kind = Literal["object", "shared", "executable", "archive", "bitcode", "other"]
 
 
 class Symbol(NamedTuple):
-    """One row of a symbol table; `section` is 0 where it is undefined, >= 0xff00 for absolute and common ones."""
+    """Describes one row of a symbol table. `section` is 0 if the symbol is undefined, and >= 0xff00
+    for absolute and common ones."""
 
     name: str
     binding: str
@@ -61,8 +65,9 @@ WANTED_HERE = "@hidden"
 
 
 def asked_for(table: Iterable[Symbol]) -> frozenset[str]:
-    """The names that an object with these symbols leaves undefined. One that it declares hidden, so that it must be in
-    the same library, is in the answer with `WANTED_HERE` behind it, too."""
+    """Return the names that an object with these symbols leaves undefined. A name that it declares
+    hidden must be in the same library: such a name is also returned with `WANTED_HERE` behind
+    it."""
     wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding != "LOCAL"]
     return frozenset(s.name for s in wanted).union(s.name + WANTED_HERE for s in wanted if s.hidden)
 
@@ -79,11 +84,12 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectSymbols:
-    """What a relocatable object offers and asks for, local symbols left out.
+    """Holds what a relocatable object offers and asks for, without local symbols.
 
-    `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE; `functions`, `data` and `hidden` are subsets of its
-    names (`data`: objects, TLS, common). `undefined` holds every name it asks for, `weak_undefined` those among them
-    that may stay unresolved. The lists of an LTO object (`is_lto`) may be empty or incomplete.
+    `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE. `functions`, `data` (objects, TLS,
+    common) and `hidden` are subsets of its names. `undefined` holds every name that the object asks
+    for. `weak_undefined` holds those of them that may stay unresolved. The lists of an LTO object
+    (`is_lto`) may be empty or incomplete.
     """
 
     defined: dict[str, str]
@@ -98,7 +104,8 @@ class ObjectSymbols:
 
 @dataclass(frozen=True)
 class SharedSymbols:
-    """What a shared library exports (name to binding), asks for (weakly too), its soname, what it needs."""
+    """Holds what a shared library exports (name to binding) and asks for (also weakly), its soname,
+    and what it needs."""
 
     defined: dict[str, str]
     undefined: frozenset[str]
@@ -108,7 +115,8 @@ class SharedSymbols:
 
 
 class ElfImage:
-    """Section headers, symbols and relocations of one ELF file held in memory. Raises `FormatError`."""
+    """Holds section headers, symbols and relocations of one ELF file in memory. Raises
+    `FormatError`."""
 
     def __init__(self, data: bytes | mmap.mmap, where: str) -> None:
         self.data, self.where = memoryview(data), where
@@ -131,7 +139,8 @@ class ElfImage:
 
     @cached_property
     def merged_sections(self) -> frozenset[int]:
-        """Indices of the sections in groups: the linker keeps one copy of those that several objects have."""
+        """Return the indices of the sections in groups. Of those that several objects have, the
+        linker keeps one copy."""
         found: set[int] = set()
         for s in self.sections:
             if s.type == _SHT_GROUP:
@@ -158,7 +167,8 @@ class ElfImage:
         return bytes(self.data[section.offset : section.offset + section.size])
 
     def symbols(self, *, dynamic: bool = False) -> list[Symbol]:
-        """All rows of `.symtab` (or `.dynsym`), in order, so that relocations can index them."""
+        """Return all rows of `.symtab` (or `.dynsym`), in order, so that relocations can index
+        them."""
         wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
         with _reading(self.where):
             for index, table in enumerate(self.sections):
@@ -167,13 +177,14 @@ class ElfImage:
         return []
 
     def symbol_rows(self) -> list[tuple[int, Symbol]]:
-        """All rows of `.symtab`, each with its offset in the file."""
+        """Return all rows of `.symtab`, each with its offset in the file."""
         table = next((s for s in self.sections if s.type == _SHT_SYMTAB), None)
         return [(table.offset + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())] if table else []
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
-        """The file with other names for symbols that it defines, which are exported: a relocatable object whose table
-        of symbols and their names, longer than before, stand at its end."""
+        """Return the file with further names for symbols that it defines. These names are exported.
+        The file is a relocatable object. Its symbol table and string table grow, and stand at its
+        end."""
         data = bytearray(self.data)
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
         defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
@@ -232,7 +243,8 @@ class ElfImage:
         return rows
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
-        """(offset, symbol index, addend) of all relocations that apply to the section with this index."""
+        """Yield (offset, symbol index, addend) of all relocations that apply to the section with
+        this index."""
         left = len(self.data)
         for s in self._relocating.get(section, ()):
             with _reading(self.where):
@@ -245,7 +257,7 @@ class ElfImage:
 
     @cached_property
     def _relocating(self) -> dict[int, list[Section]]:
-        """The sections of relocations, by the section that they apply to."""
+        """Return the sections of relocations, by the section that they apply to."""
         found: dict[int, list[Section]] = {}
         for s in self.sections:
             if s.type == _SHT_RELA:
@@ -254,7 +266,8 @@ class ElfImage:
 
 
 class _Strings:
-    """A string table. Names may overlap: a small file could spell out terabytes, so what is read has a bound."""
+    """Reads a string table. Names may overlap, and a small file could spell out terabytes, so there
+    is a bound on what is read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -268,11 +281,12 @@ class _Strings:
         return self.data[at:end].decode("utf-8", "surrogateescape")
 
 
-# -- files -------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------
 
 
 def kind(path: str | Path) -> Kind:
-    """What a linker input is, by its first bytes; `other` is for linker scripts and the like."""
+    """Return what a linker input is, by its first bytes. `other` is for linker scripts and the
+    like."""
     try:
         with Path(path).open("rb") as f:
             head = f.read(_HEADER.size)
@@ -292,22 +306,24 @@ def open_image(path: str | Path) -> ElfImage:
 
 
 def machine(path: str | Path) -> str:
-    """The machine that an object, or the first object in an archive, is for; "" where there is none."""
+    """Return the machine that an object, or the first object in an archive, is for. Return an empty
+    string if there is none."""
     return next((ElfImage(data, str(path)).machine for _, data in members(path) if data[:4] == b"\x7fELF"), "")
 
 
 def read_object(path: str | Path) -> ObjectSymbols:
-    """The symbols of a relocatable object (or of LLVM bitcode, whose lists stay empty)."""
+    """Return the symbols of a relocatable object (or of LLVM bitcode, whose lists stay empty)."""
     return _object_symbols(_read(path), str(path))
 
 
 def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
-    """(member name, symbols) for each member that is an object, in order; thin archives are followed."""
+    """Return (member name, symbols) for each member that is an object, in order. Thin archives are
+    followed."""
     return [(name, _object_symbols(data, f"{path}({name})")) for name, data in _objects_in(path)]
 
 
 def read_shared(path: str | Path) -> SharedSymbols:
-    """The dynamic symbols of a shared library."""
+    """Return the dynamic symbols of a shared library."""
     image = open_image(path)
     defined: dict[str, str] = {}
     undefined, weak = set(), set()
@@ -335,20 +351,20 @@ def read_shared(path: str | Path) -> SharedSymbols:
 
 
 def read_section(path: str | Path, name: str) -> bytes | None:
-    """The content of the named section, or None where the file has none."""
+    """Return the content of the named section, or None if the file has none."""
     with _mapped(path) as image:
         return _section(image, name)
 
 
 def section_offset(path: str | Path, name: str) -> int | None:
-    """Where in the file the named section begins, or None where the file has none."""
+    """Return where in the file the named section begins, or None if the file has none."""
     with _mapped(path) as image:
         return next((s.offset for s in image.sections if s.name == name), None)
 
 
 @contextmanager
 def _mapped(path: str | Path) -> Iterator[ElfImage]:
-    """The file without reading all of it: a library may have gigabytes of code."""
+    """Map the file without reading all of it: a library may have gigabytes of code."""
     try:
         with Path(path).open("rb") as f:
             size = os.fstat(f.fileno()).st_size
@@ -360,7 +376,7 @@ def _mapped(path: str | Path) -> Iterator[ElfImage]:
 
 @contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """What is read in here may be any bytes."""
+    """Turn errors from damaged bytes that are read in here into `FormatError`."""
     try:
         yield
     except (struct.error, LookupError, ValueError, OverflowError) as e:
@@ -370,8 +386,9 @@ def _reading(where: str) -> Iterator[None]:
 def deferred_records(
     path: str | Path, image: ElfImage | None = None
 ) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
-    """The records that the shim left in a deferred object, whose `image` may be given, or in the deferred members of an
-    archive; and those of them beside which their object holds nothing."""
+    """Return the records that the shim left in a deferred object, or in the deferred members of an
+    archive. `image` may be the object's. Return also those of the records that are alone in their
+    deferred object."""
     found: list[CompileCommand] = []
     alone: set[CompileCommand] = set()
     for each in [image] if image else _images_in(path):
@@ -389,7 +406,7 @@ def _images_in(path: str | Path) -> Iterator[ElfImage]:
 
 
 def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:
-    """The records in the object whose bytes are `data`."""
+    """Return the records in the object whose bytes are `data`."""
     return _records_of(ElfImage(data, str(where))) if data[:4] == b"\x7fELF" else []
 
 
@@ -399,18 +416,20 @@ def _records_of(image: ElfImage) -> list[CompileCommand]:
 
 
 def members(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of each object in an archive, or of the object itself, whose name is ""."""
+    """Return (name, content) of each object in an archive, or of the object itself, with an empty
+    name."""
     return _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
 
 
 def is_thin(path: str | Path) -> bool:
-    """Whether a file is an archive that only names its members."""
+    """Return whether a file is an archive that only names its members."""
     with Path(path).open("rb") as f:
         return f.read(8) == _THIN
 
 
 def write_archive(path: Path, content: Iterable[tuple[str, bytes]]) -> None:
-    """Make an archive of the objects (name, content), in GNU's format, with the table of symbols that linkers want."""
+    """Make an archive of the objects (name, content), in GNU's format, with the table of symbols
+    that linkers want."""
     members = [(os.path.basename(name), data) for name, data in content]
     symbols = [[os.fsencode(s) for s in _object_symbols(data, name).defined] for name, data in members]
     names = b"".join(os.fsencode(name) + b"/\n" for name, _ in members)
@@ -435,12 +454,13 @@ def _even(size: int) -> int:
     return size + (size & 1)
 
 
-# -- inside ------------------------------------------------------------------------------------------
+# -- inside --------------------------------------------------------------------------------------
 
 
 def _read(path: str | Path) -> bytes:
     try:
-        # a thin archive names its members: not to block on a FIFO, nor to read a device without end
+        # A thin archive names its members: this must not block on a FIFO, nor read a device without
+        # end.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 raise BuildError(f"cannot read {str(path)!r}: not a plain file", "check what the build makes there")
@@ -492,13 +512,14 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
 
 def _member_size(header: bytes, path: str | Path) -> int:
     digits = header[48:58].rstrip(b" ")
-    if not digits.isdigit():  # a negative size would lead back, and for ever round
+    if not digits.isdigit():  # a negative size would lead back, in an endless loop
         raise FormatError(f"{path}: damaged archive", "build it again")
     return int(digits)
 
 
 def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | None:
-    """The name of an archive's member that does not stand in its header; None where it does."""
+    """Return the name of an archive's member that does not stand in its header, or None if it
+    does."""
     if name.startswith("#1/") and name[3:].isdecimal():
         raw = f.read(min(int(name[3:]), size)).rstrip(b"\0")
     elif name[:1] == "/" and name[1:].isdecimal():
@@ -510,7 +531,8 @@ def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | No
 
 
 def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of each member of a GNU, BSD or thin archive that is an ELF object or bitcode."""
+    """Yield (name, content) of each member of a GNU, BSD or thin archive that is an ELF object or
+    bitcode."""
     where = Path(path)
     with where.open("rb") as f:
         file_size = os.fstat(f.fileno()).st_size

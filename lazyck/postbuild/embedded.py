@@ -11,7 +11,7 @@ from lazyck.postbuild import elf
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a lazy library or of a manifest file. Raises `FormatError`."""
+    """Return the manifest of a lazy library or of a manifest file. Raises `FormatError`."""
     try:
         with path.open("rb") as f:
             start = f.read(8)

@@ -1,4 +1,5 @@
-"""Tells for people which sources are not lazy, and what to change in them: sources with one reason together."""
+"""Tells people which sources are not lazy, and what to change in them. Sources with one reason are
+listed together."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _FEW = 4
 
 
 def by_kinds(found: Sequence[Unlazy]) -> list[tuple[tuple[Kind, ...], list[Unlazy]]]:
-    """The sources with the same kinds of reasons together, what most of them have in common first."""
+    """Group the sources by the kinds of their reasons. The largest group comes first."""
     groups: dict[tuple[Kind, ...], list[Unlazy]] = {}
     for one in found:
         groups.setdefault(tuple(r.kind for r in one.reasons), []).append(one)
@@ -23,13 +24,14 @@ def by_kinds(found: Sequence[Unlazy]) -> list[tuple[tuple[Kind, ...], list[Unlaz
 
 
 def heading(kinds: Sequence[Kind], count: int) -> str:
-    """What is to be said of so many sources with these kinds of reasons."""
+    """Return what is to be said of so many sources with these kinds of reasons."""
     says = " and ".join(kind.says for kind in kinds)
     return f"1 source {says}" if count == 1 else f"{count} sources, each of which {says}"
 
 
 def summary_lines(grade: str, found: Sequence[Unlazy]) -> list[str]:
-    """A line for each reason why sources are of another `grade`: all of it for one source, a few names for many."""
+    """Return a line for each reason why sources are of another `grade`. It says all of a single
+    source, and lists a few names of many."""
     lines = []
     for kinds, members in by_kinds(found):
         if len(members) == 1:
@@ -41,7 +43,8 @@ def summary_lines(grade: str, found: Sequence[Unlazy]) -> list[str]:
 
 
 def advise(found: Sequence[Unlazy]) -> str:
-    """A paragraph for each reason why sources are eager: what to change, and in which files."""
+    """Return a paragraph for each reason why sources are eager: what to change, and in which
+    files."""
     paragraphs = [_paragraph(kinds, members) for kinds, members in by_kinds(found)]
     return "\n\n".join(paragraphs or ["no source is eager: there is nothing to change"])
 
@@ -60,14 +63,16 @@ def _paragraph(kinds: Sequence[Kind], members: Sequence[Unlazy]) -> str:
 
 
 def _directory(members: Sequence[Unlazy]) -> str:
-    """The deepest directory that holds all of the sources, with a slash at its end; "" where there is none."""
+    """Return the deepest directory that holds all of the sources, with a slash at its end. Return
+    an empty string if there is none."""
     is_mixed = len({m.source.startswith("/") for m in members}) > 1
     common = "" if is_mixed else os.path.commonpath([os.path.dirname(m.source) for m in members])
     return f"{common}/" if common.strip("/") else ""
 
 
 def _listed(members: Sequence[Unlazy], base: str) -> str:
-    """The sources by their paths from `base`, those with one name or message together before that."""
+    """List the sources by their paths from `base`. Those with one name or message stand together
+    before it."""
     by_about: dict[str, list[str]] = {}
     for m in members:
         about = "; ".join(textwrap.shorten(r.about, _LONGEST, placeholder=" ...") for r in m.reasons if r.about)
@@ -82,5 +87,5 @@ def _wrapped(text: str, first: str, others: str) -> str:
 
 
 def counts(found: Sequence[Unlazy]) -> list[str]:
-    """A line for each reason, with how many sources have it."""
+    """Return a line for each reason, with how many sources have it."""
     return [heading(kinds, len(members)) for kinds, members in by_kinds(found)]

@@ -1,4 +1,5 @@
-"""Blobs that one compile can probe: how they are preprocessed and compiled for the host."""
+"""Describes blobs that one compile can probe: how they are preprocessed and compiled for the
+host."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ _ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Group:
-    """Blobs that one compile can probe: `sources` maps each source to the commands that compile it. `key` is theirs in
-    the store (see `content_key`). With the options `all_errors` their compiler does not stop at some number of errors.
-    """
+    """Holds blobs that one compile can probe. `sources` maps each source to the commands that
+    compile it. `key` is their key in the store (see `content_key`). The options `all_errors` keep
+    their compiler from stopping after some number of errors."""
 
     toolchain: Toolchain
     base: tuple[str, ...]
@@ -35,7 +36,8 @@ class Group:
     def compile(
         self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
     ) -> proc.Result:
-        """Compile for the host; `is_settling`: with the optimization that the object's symbols depend on."""
+        """Compile for the host. With `is_settling`, use the optimization that the object's symbols
+        depend on."""
         how = self.toolchain.host_settle if is_settling else self.toolchain.host_compile
         return self.run((*how(self.base, str(source), str(output), self.archs), *extra))
 
@@ -44,14 +46,15 @@ class Group:
         return proc.run(argv, cwd=self.cwd, env=self.env)
 
     def text_compile(self, source: Path, output: Path) -> TextCompile | None:
-        """How to compile preprocessed text for the host; None where that takes the toolchain's own driver."""
+        """Return how to compile preprocessed text for the host, or None if that takes the
+        toolchain's own driver."""
         return self.toolchain.text_compile(
             self.base, str(source), str(output), self.archs, is_c=self.is_c, cwd=self.cwd, env=self.env
         )
 
     @property
     def is_c(self) -> bool:
-        """Whether the sources are C rather than C++."""
+        """Return whether the sources are C rather than C++."""
         return self.suffix == ".c" or ("-x", "c") in pairwise(self.base)
 
     def preprocess(self, source: Path, output: Path) -> proc.Result:
@@ -62,7 +65,7 @@ class Group:
 
 
 def first_error(said: str) -> str:
-    """The line of a compiler's output that says what went wrong first."""
+    """Return the line of a compiler's output that says what went wrong first."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line)] or [line for line in lines if "error" in line.lower()]
     return (errors or lines or ["no message"])[0][:500]

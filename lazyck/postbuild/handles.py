@@ -1,9 +1,10 @@
-"""The functions of the GPU runtimes that are wrapped in a library with host units, and the wrappers' assembler text.
+"""Lists the functions of the GPU runtimes that are wrapped in a library with host units, and
+renders the wrappers' assembler text.
 
-A kernel's handle is registered when its library is loaded. Whatever uses it first comes by one of these: the wrapper
-has the kernel's device code made ready (`runtime/src/kernels.cpp`), and jumps on. A handle that is ready costs six
-instructions. The launches of nvcc 13's stubs are not wrapped: what they name is a kernel that `__cudaGetKernel` was
-asked for.
+A kernel's handle is registered when its library is loaded. Its first use goes through one of these
+functions. The wrapper has the kernel's device code made ready (`runtime/src/kernels.cpp`), and
+jumps on. A handle that is ready costs six instructions. The launches of nvcc 13's stubs are not
+wrapped: they name a kernel that `__cudaGetKernel` was asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lazyck import abi
 
 _FIRST, _NODE = abi.HANDLE_FIRST, abi.HANDLE_NODE
 
-# number of the argument that is a handle
+# The value is the number of the argument that is a handle.
 _CUDA = {
     "__cudaGetKernel": 1, "cudaFuncGetAttributes": 1, "cudaFuncGetName": 1, "cudaFuncGetParamInfo": 0,
     "cudaFuncSetAttribute": 0, "cudaFuncSetCacheConfig": 0, "cudaFuncSetSharedMemConfig": 0,
@@ -29,13 +30,15 @@ _CUDA = {
     "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": 1, "cudaOccupancyMaxActiveClusters": 1,
     "cudaOccupancyMaxPotentialClusterSize": 1,
 }  # fmt: skip
-# number of the argument that points to a struct, and where the handle stands in that
+# The value is the number of the argument that points to a struct, and the place of the handle in
+# that struct.
 _CUDA_STRUCTS = {
     "cudaGraphAddKernelNode": (4, _FIRST), "cudaGraphExecKernelNodeSetParams": (2, _FIRST),
     "cudaGraphKernelNodeSetParams": (1, _FIRST), "cudaLaunchCooperativeKernelMultiDevice": (0, _FIRST),
     "cudaGraphExecNodeSetParams": (2, _NODE), "cudaGraphNodeSetParams": (1, _NODE),
 }  # fmt: skip
-# since CUDA 13 with one argument more, before the number of dependencies: `kernels.cpp` tells that from a pointer
+# Since CUDA 13 the function has one more argument, before the number of dependencies. `kernels.cpp`
+# tells that number from a pointer.
 _ADD_NODE = {"cudaGraphAddNode": (4, _NODE), "cudaGraphAddNode_v2": (5, _NODE)}
 _HIP = {
     "hipExtLaunchKernel": 0, "hipFuncGetAttributes": 1, "hipFuncSetAttribute": 0, "hipFuncSetCacheConfig": 0,
@@ -56,7 +59,7 @@ _HIP_STRUCTS = {
     "hipGraphNodeSetParams": (1, abi.HANDLE_HIP_NODE),
     "hipLaunchCooperativeKernelMultiDevice": (0, abi.HANDLE_HIP_LIST),
 }  # fmt: skip
-# what these are called in programs that are compiled for a default stream per thread
+# Programs that are compiled for a default stream per thread call these functions with a suffix.
 _PER_THREAD = {
     "_ptsz": ("cudaLaunchCooperativeKernel", "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyFromSymbolAsync",
               "cudaMemcpyToSymbolAsync"),
@@ -68,7 +71,8 @@ _PER_THREAD = {
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A wrapped function: `argument` is the number of that which says the handle, `kind` how (`abi.HANDLE_...`)."""
+    """Describes a wrapped function. `argument` is the number of the argument that says the handle,
+    `kind` how it does (`abi.HANDLE_...`)."""
 
     name: str
     argument: int
@@ -98,24 +102,27 @@ _REGISTERING = {
     "__cudaInitModule": (abi.INITIALIZE_MODULE, "lazyck_initialize_module"),
 }
 
-# without one of these, a library has no GPU runtime
+# Without one of these, a library has no GPU runtime.
 IMAGE_FUNCTIONS = frozenset(name for name, (role, _) in _REGISTERING.items() if role == abi.REGISTER_IMAGE)
 _ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTION)
 
 
 def names_of(toolchain: str) -> tuple[str, ...]:
-    """The functions of a toolchain's GPU runtime that register device code or take a handle."""
+    """Return the functions of a toolchain's GPU runtime that register device code or take a
+    handle."""
     lead = ("hip", "__hip") if toolchain == "rocm" else ("cuda", "__cuda")
     return tuple(sorted(name for name in (*_WRAPPERS, *_REGISTERING) if name.startswith(lead)))
 
 
 def wrapped_among(undefined: Iterable[str]) -> tuple[str, ...]:
-    """Those of the symbols that a link leaves undefined which are to be wrapped (`--wrap`), in order."""
+    """Return those of the symbols `undefined` in a link that are to be wrapped (`--wrap`), in
+    order."""
     return tuple(sorted(s for s in frozenset(undefined) if s in _WRAPPERS or s in _REGISTERING))
 
 
 def render_wrappers(names: Sequence[str], slots: int, machine: str) -> list[str]:
-    """Assembler text of the wrappers of `names`, and of their tables, for a library of so many slots."""
+    """Return the assembler text of the wrappers of `names`, and of their tables, for a library with
+    so many slots."""
     handles = [_WRAPPERS[n] for n in names if n in _WRAPPERS]
     registering = {n: _REGISTERING[n] for n in names if n in _REGISTERING}
     out = [' .section .text.lazyck_wrappers,"ax",@progbits', " .cfi_startproc"]
@@ -126,13 +133,14 @@ def render_wrappers(names: Sequence[str], slots: int, machine: str) -> list[str]
     out += [" .cfi_endproc", ' .section .data.rel.ro.lazyck_wrapped,"aw",@progbits', " .p2align 3"]
     out += [*_object(abi.SYMBOL_WRAPPED)]
     for wrapper in handles:
-        # weak: what only blobs might call, this release of the runtime may not have
+        # The symbol is weak: this release of the runtime may lack a function that only blobs might
+        # call.
         real = f"__real_{wrapper.name}"
         out += [f" .weak {real}", f" .quad {real}", f" .long {wrapper.argument},{wrapper.kind}"]
     by_role = {role: name for name, (role, _) in registering.items()}
     out += [*_object(abi.SYMBOL_REGISTERING)]
-    # What every source with device code calls, the library needs itself, as it would ahead of time; the rest may be
-    # what only blobs might call.
+    # The library itself needs what every source with device code calls, as it would ahead of time.
+    # The other functions are weak, since perhaps only blobs call them.
     out += [f" .weak __real_{name}" for role, name in by_role.items() if role not in _ALWAYS_CALLED]
     out += [f" .quad __real_{by_role[i]}" if i in by_role else " .quad 0" for i in range(abi.INITIALIZE_MODULE + 1)]
     return out
@@ -151,8 +159,8 @@ _X86_64_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
 
 def _x86_64(wrapper: Wrapper, row: int, number: int) -> tuple[str, ...]:
-    # rax, r10 and r11 carry nothing into a C function that takes no variable arguments. The slow path is that of a
-    # stub: the number, which unwinders see as a push, then the trampoline.
+    # rax, r10 and r11 carry nothing into a C function that takes no variable arguments. The slow
+    # path is that of a stub: the number, which unwinders see as a push, then the trampoline.
     slow = (
         " .cfi_remember_state",
         " .byte 0x68",

@@ -1,8 +1,10 @@
-"""Which of the headers that a group of blobs reads one blob can read: a change in the others keeps its cache entry.
+"""Tells which headers of those that a group of blobs reads one blob can read. A change in the
+others keeps its cache entry.
 
-The group's list comes from the compiler and is exact, so all that is left to say is what a blob can *not* reach. That
-is decided by names alone, whatever the conditionals say and whatever directory would win; where names do not tell (an
-`#include MACRO`, a header that no text mentions because the driver adds it), the blob reaches it.
+The group's list comes from the compiler and is exact, so only what a blob can *not* reach is left
+to decide. Names alone decide that, whatever the conditionals say and whichever directory would win.
+Where names do not tell (an `#include MACRO`, a header that no text mentions because the driver adds
+it), the blob reaches the header.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from lazyck.postbuild.cxx_lexer import without_comments
 
 _SPLICE = re.compile(r"\\[ \t\r]*\n")
 _BLANKS = r"(?:[ \t\f\v]|/\*(?s:.*?)\*/)*"
-# by how a directive may begin: patterns with a fixed beginning are searched for fast
+# The patterns are keyed by how a directive may begin: one with a fixed beginning is searched for
+# fast.
 _INCLUDES = {
     lead: re.compile(
         rf"{re.escape(lead)}{_BLANKS}(?:include|include_next|import)\b{_BLANKS}(\"[^\"\n]+|<[^>\n]+|[A-Za-z_])"
@@ -28,7 +31,7 @@ _INCLUDES = {
 
 
 def included_names(text: str) -> tuple[frozenset[str], bool]:
-    """(names that the text includes, whether it includes one that a macro names)."""
+    """Return (names that the text includes, whether it includes one that a macro names)."""
     if "\\" in text:
         text = _SPLICE.sub("", text)
     names = _included(text)
@@ -43,13 +46,14 @@ def _included(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _included_by(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], bool]:
-    """`included_names` of a file; while its stamp is the same it is read once."""
+    """Return `included_names` of a file, which is read once while its stamp does not change."""
     return included_names(Path(file).read_bytes().decode("utf-8", "surrogateescape"))
 
 
 class Reach:
-    """What the blobs of a group reach of `files`. Those for which `is_common` holds, and what these lead to, belong to
-    every blob: the driver may add them by itself. With `guesses`, a macro names none of them."""
+    """Finds what the blobs of a group reach of `files`. Those for which `is_common` holds, and what
+    these lead to, belong to every blob, because the driver may add them by itself. With `guesses`,
+    a macro is taken to name none of them."""
 
     def __init__(
         self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool], *, guesses: bool = False
@@ -68,7 +72,8 @@ class Reach:
         self._common = self._closure(common)
 
     def of(self, source: str, forced: Iterable[str] = ()) -> frozenset[str]:
-        """The files that compiling `source` may read, with the headers named `forced` before it."""
+        """Return the files that compiling `source` may read, with the headers named `forced` before
+        it."""
         begin = self._nexts(source).union(*(self._matches(name) for name in forced))
         if begin not in self._known:
             self._known[begin] = self._closure(begin) | self._common
@@ -83,7 +88,7 @@ class Reach:
         return self._next[file]
 
     def _matches(self, name: str) -> frozenset[str]:
-        """The files that `#include "name"` may mean, from anywhere."""
+        """Return the files that `#include "name"` may mean, from anywhere."""
         if name not in self._meant:
             self._meant[name] = self._looked_for(name)
         return self._meant[name]

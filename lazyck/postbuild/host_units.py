@@ -1,8 +1,10 @@
-"""Host units: the objects of sources whose kernels are compiled one by one, when they are first used.
+"""Makes host units: the objects of sources whose kernels are compiled one by one, when they are
+first used.
 
-A host unit has all of its source's host code, compiled by the project's own compiler, and registers every kernel and
-variable as always; in the place of device code it has its name. `lazyck-unit` makes it from the steps that the compiler
-itself says it would take. Where these are not the known ones, the source is compiled as a whole.
+A host unit has all of its source's host code, compiled by the project's own compiler, and registers
+every kernel and variable as usual. In place of device code it has its name. `lazyck-unit` makes it
+from the steps that the compiler itself says it would take. If these are not the known ones, the
+source is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ BY_KERNEL = Reason(Kind.BY_KERNEL)  # as the build asks for
 
 @dataclass(frozen=True)
 class Program:
-    """`lazyck-unit`: where it is, and a digest of what it does."""
+    """Describes `lazyck-unit`: where it is, and a digest of what it does."""
 
     path: Path
     digest: str
@@ -38,7 +40,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel by its `symbol` in device code; `line` says all that compiling it takes (see units/src/units.h)."""
+    """Describes a kernel by its `symbol` in device code. `line` says all that compiling it takes
+    (see units/src/units.h)."""
 
     symbol: str
     line: str
@@ -46,8 +49,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class HostUnit:
-    """What the host unit of `blob` registers under `name`, by names as device code has them, and all `files` that its
-    source reads, absolute. `whole` is the line that stands for all kernels."""
+    """Describes what the host unit of `blob` registers under `name`, by names as device code has
+    them. `files` are all files that its source reads, as absolute paths. `whole` is the line that
+    stands for all kernels."""
 
     blob: CompileCommand
     name: str
@@ -57,12 +61,12 @@ class HostUnit:
 
 
 def name_of(blob: CompileCommand) -> str:
-    """The name under which a host unit registers its kernels: each compile's own."""
+    """Return the name under which a host unit registers its kernels. Each compile has its own."""
     return digest(*map(encode, (blob.source, blob.output, blob.call.cwd, *blob.call.argv)))[:16]
 
 
 def read(blob: CompileCommand, made: Path) -> HostUnit | None:
-    """The host unit that the object `made` is; None where it is an ordinary object."""
+    """Return the host unit that the object `made` is, or None if it is an ordinary object."""
     section = elf.read_section(made, abi.KERNELS_SECTION)
     if section is None:
         return None
@@ -87,31 +91,33 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
 
 
 def device_name(text: str) -> str:
-    """A name, or a line with names, as device code has them: without what makes a host unit's own names unique."""
+    """Return a name, or a line with names, as device code has them: without what makes a host
+    unit's names unique."""
     return _OWN_NAME.sub(abi.MODULE_ID + "0" * abi.MODULE_ID_DIGITS, text)
 
 
 def can_be(blob: CompileCommand) -> bool:
-    """Whether there may be a host unit of `blob`: what is not device code has none."""
+    """Return whether there may be a host unit of `blob`. Only device code has one."""
     toolchain = by_name(blob.call.toolchain)
     return toolchain.has_units and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
 
 
 class HostUnits:
-    """Makes the host units of one link. Those of earlier links are found in `store`, by the contents of the files that
-    they read. `program` is None where there shall be none."""
+    """Makes the host units of one link. Those of earlier links are found in `store`, by the
+    contents of the files that they read. `program` is None if no host units are to be made."""
 
     def __init__(self, store: Store, program: Program | None, env: Mapping[str, str]) -> None:
         self._store, self._program, self._env = store, program, env
         self._digests: dict[str, str] = {}
-        self.refused: dict[CompileCommand, Reason] = {}  # and why
+        self.refused: dict[CompileCommand, Reason] = {}  # blobs that have no host unit, and why
 
     def refuse(self, reasons: Mapping[CompileCommand, Reason]) -> None:
-        """Have no host units for these from now on."""
+        """Have no host units made for these blobs from here on."""
         self.refused |= reasons
 
     def make(self, blob: CompileCommand, target: Path) -> HostUnit | None:
-        """Make the host unit of `blob` at `target`; None where it has none, and `refused` says why."""
+        """Make the host unit of `blob` at `target`. Return None if it has none; `refused` may say
+        why."""
         if self._program is None or not can_be(blob) or blob in self.refused:
             return None
         if self._take(blob, target):

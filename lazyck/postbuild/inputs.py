@@ -1,4 +1,5 @@
-"""What an intercepted link takes: deferred objects (with the blobs that they stand for), real objects, archives."""
+"""Reads what an intercepted link takes: deferred objects (with the blobs that they stand for), real
+objects, archives."""
 
 from __future__ import annotations
 
@@ -17,18 +18,26 @@ from lazyck.toolchains.options import Item, OptionTable, Role
 
 @dataclass(frozen=True)
 class LinkInputs:
-    """A link command taken apart.
+    """Holds a link command taken apart.
 
-    `items` are its options and inputs. `deferred` are the indices of those inputs that are deferred objects, `kept` of
-    those that are other objects or archives. `objects` and `archives` are the paths of all real ones,
-    also of those that options name (`-lx`, `-Wl,--whole-archive,libx.a`), `libraries` the shared ones with the indices
-    of the items that name them. `blobs` are those of deferred objects and of deferred members of archives, in link
-    order, each compile once, however often its object is named; `machine` is theirs. `stays` are the files by which
-    some of them stay in the link: archives, joined objects, and objects among the words of options. `records` are the
-    blobs of each file that holds any, by its path; `first` is the index of the first item that brings some. `optional`
-    are the blobs that the link takes only if something needs them: each is a member of an archive by itself, and stands
-    nowhere else; none where it takes what nobody here can read, such as a source that it compiles itself. Of the
-    archives in `whole`, it takes all members. `wanted` are symbols that its options ask for.
+    - `items`: its options and inputs.
+    - `deferred`: the indices of those inputs that are deferred objects.
+    - `kept`: the indices of those inputs that are other objects or archives.
+    - `objects` and `archives`: the paths of all real ones, including those that options name
+      (`-lx`, `-Wl,--whole-archive,libx.a`).
+    - `libraries`: the shared libraries, each with the index of the item that names it.
+    - `blobs`: the blobs of deferred objects and of deferred members of archives, in link order.
+      Each compile occurs once, however often its object is named.
+    - `machine`: the machine of the blobs.
+    - `stays`: the files by which some blobs stay in the link: archives, joined objects, and objects
+      among the words of options.
+    - `records`: the blobs of each file that holds any, by its path.
+    - `first`: the index of the first item that brings blobs.
+    - `optional`: the blobs that the link takes only if something needs them. Each is a member of an
+      archive by itself, and stands nowhere else. There are none if the link takes what nobody here
+      can read, such as a source that it compiles.
+    - `whole`: the archives of which the link takes all members.
+    - `wanted`: the symbols that its options ask for.
     """
 
     items: tuple[Item, ...]
@@ -51,14 +60,14 @@ class LinkInputs:
 
 @dataclass
 class _Span:
-    """How the words for the linker that were read so far have it take the inputs that follow."""
+    """Tracks how the linker takes the inputs that follow the words for the linker read so far."""
 
     whole: bool = False  # all members of archives
-    is_lib: bool = False  # objects as if they were members of one
+    is_lib: bool = False  # objects as if they were members of one archive
     outer: list[bool] = field(default_factory=list)
 
     def read(self, word: str) -> None:
-        """Go on behind `word`."""
+        """Take `word` into account."""
         option = word.lstrip("-") if word.startswith("-") else ""
         if option in ("whole-archive", "no-whole-archive"):
             self.whole = option == "whole-archive"
@@ -70,7 +79,7 @@ class _Span:
             self.whole = self.outer.pop()
 
     def is_choosy(self, kind: str) -> bool:
-        """Whether the linker takes only what it needs of a file of that kind."""
+        """Return whether the linker takes only what it needs of a file of that kind."""
         return not self.whole if kind == "archive" else self.is_lib
 
 
@@ -106,7 +115,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
                 archives[path] = None
                 whole.update([path] if span.whole else [])
             elif image and image.is_deferred:
-                if not item.name:  # among the words of an option it may stay: it is empty
+                if not item.name:  # among the words of an option it may stay, since it is empty
                     deferred.add(i)
             elif kind in ("object", "bitcode"):
                 objects[path] = None
@@ -146,8 +155,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     )
 
 
-# The linker's options whose value is a name or an output, whatever file there is of that name: an earlier build's
-# `libx.so` lies where the next one says `-Wl,-soname,libx.so`.
+# These linker options take a name or an output as their value, even if there is a file of that
+# name. An earlier build's `libx.so`, for example, lies where the next one says
+# `-Wl,-soname,libx.so`.
 _NAMED = (
     "-soname --soname -h -e --entry -u --undefined -init -fini -z -m -y --trace-symbol --defsym -Map --Map "
     "--dependency-file --out-implib"
@@ -156,8 +166,8 @@ _NAMES = frozenset(_NAMED.split())
 
 
 def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
-    """`items`, in which words for the linker that cannot be inputs no longer have that role, and those that say how it
-    takes the inputs behind them stand alone."""
+    """Yield `items`, in which words for the linker that cannot be inputs lose that role. Words that
+    say how the linker takes the inputs behind them stand alone."""
     waiting = False
     for item in items:
         if item.role is not Role.LINKER or not item.value:
@@ -179,7 +189,7 @@ def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
-    """The files that an item of a link command names, absolute."""
+    """Return the files that an item of a link command names, as absolute paths."""
     value = item.value or ""
     if item.role is Role.LIBRARY:
         found = find_library(value, directories)
@@ -192,7 +202,8 @@ def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[
 
 
 def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
-    """Where `-l` looks: the command's own -L directories, those of LIBRARY_PATH, and the compiler's own."""
+    """Return where `-l` looks: the command's own -L directories, those of LIBRARY_PATH, and the
+    compiler's own."""
     given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
     return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
@@ -200,21 +211,22 @@ def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
 
 @lru_cache
 def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-    """Where a compiler has the linker look without being told to; none where it does not say, as nvcc does not."""
+    """Return where a compiler has the linker look without being told to. Return none if it does not
+    say, as nvcc does not."""
     shown = proc.run([*driver, "-print-search-dirs"], cwd=cwd).stdout
     listed = next((line.partition("=")[2] for line in shown.splitlines() if line.startswith("libraries:")), "")
     return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))
 
 
 def find_library(name: str, directories: Sequence[str]) -> str | None:
-    """The file that `-l name` takes from `directories`, as the linker looks for it."""
+    """Return the file that `-l name` takes from `directories`, as the linker looks for it."""
     wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
     candidates = (os.path.join(d, w) for d in directories for w in wanted)
     return next((c for c in candidates if os.path.isfile(c)), None)
 
 
 def linker_words(items: Sequence[Item]) -> list[str]:
-    """The words that a driver hands to the linker as they are."""
+    """Return the words that a driver hands to the linker as they are."""
     words: list[str] = []
     for item in items:
         if item.role is Role.LINKER:
@@ -228,7 +240,7 @@ _ASKS = ("-u", "--undefined", "--require-defined", "-e", "--entry", "-init", "-f
 
 
 def wanted_by(items: Iterable[Item]) -> Iterator[str]:
-    """The symbols that the options of a link command ask for; `main` for good measure."""
+    """Yield the symbols that the options of a link command ask for, and always `main`."""
     yield "main"
     words = [w for i in items for w in ((i.value or "").split(",") if i.role is Role.LINKER else i.words)]
     for word, following in pairwise([*words, ""]):
@@ -241,7 +253,7 @@ def wanted_by(items: Iterable[Item]) -> Iterator[str]:
 
 
 def soname_of(items: Sequence[Item]) -> str:
-    """The soname that a link command sets, or ""."""
+    """Return the soname that a link command sets, or an empty string."""
     it = iter(linker_words(items))
     for word in it:
         if word in ("-soname", "--soname", "-h"):
@@ -253,12 +265,14 @@ def soname_of(items: Sequence[Item]) -> str:
 
 
 def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
-    """The soname of a library whose link sets none; `symbols` are those of its blobs.
+    """Return the soname of a library whose link sets none. `symbols` are those of its blobs.
 
-    `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python package may have its
-    `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their library would reach the one that was
-    loaded first. So it gets a tag: of where it was built, as far as that stays the same from build to build, because
-    keys depend on it; and of the first symbol, because many a project is built in a directory of the same name.
+    `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python
+    package may have its `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their
+    library would reach the one that was loaded first. So the soname gets a tag, computed from two
+    things. One is where the library was built, as far as that does not change from build to build,
+    because keys depend on it. The other is the first symbol, because many projects are built in a
+    directory of the same name.
     """
     base = os.path.basename(link.output)
     if base.startswith("lib"):
@@ -272,6 +286,6 @@ def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
 
 
 def library_name(output: str) -> str:
-    """The name by which a library is known: its file name up to `.so`."""
+    """Return the name by which a library is known: its file name up to `.so`."""
     base = os.path.basename(output)
     return base.partition(".so")[0] or base

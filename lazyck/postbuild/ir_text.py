@@ -1,8 +1,8 @@
-"""Reads what a module of textual LLVM IR defines: its top-level entities, exactly; function bodies only for the names
-in them.
+"""Reads what a module of textual LLVM IR defines. Top-level entities are read exactly, function
+bodies only for the names in them.
 
-The text is taken apart into LLVM's own tokens (strings know no escape of `"`, comments run to the line's end), never
-by lines: a module may be written in one.
+The text is split into LLVM's own tokens (strings know no escape of `"`, comments run to the line's
+end), never by lines: a module may be written in one line.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _KINDS: dict[str, Kind] = {"global": "variable", "constant": "variable", "alias"
 
 
 class Unreadable(Exception):
-    """The text is not LLVM IR as this reader knows it."""
+    """Signals that the text is not LLVM IR as this reader knows it."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """A function, variable, alias or ifunc of a module. `names` are those that its body, initializer or aliasee
-    mentions; `symbol` is the name in the object file."""
+    """Describes a function, variable, alias or ifunc of a module. `names` are those that its body,
+    initializer or aliasee mentions. `symbol` is the name in the object file."""
 
     symbol: str
     kind: Kind
@@ -56,23 +56,24 @@ class Entity:
 
 @dataclass
 class _Open:
-    """An entity while it is being read."""
+    """Holds an entity while it is being read."""
 
     keyword: str
     at: str = ""
     words: set[str] = field(default_factory=set)
-    begin: int = 0  # of what may mention names
+    begin: int = 0  # where text begins that may mention names
 
 
 @dataclass(frozen=True)
 class Module:
-    """All entities by the name that they have in the IR, and the statements of assembler outside of functions."""
+    """Holds all entities by the name that they have in the IR, and the statements of assembler
+    outside of functions."""
 
     entities: dict[str, Entity]
     assembler: tuple[str, ...]
 
     def base(self, entity: Entity) -> Entity:
-        """What an alias stands for at the end. Raises `Unreadable`."""
+        """Return what an alias finally stands for. Raises `Unreadable`."""
         seen = 0
         while entity.kind == "alias":
             seen += 1
@@ -84,7 +85,7 @@ class Module:
 
 
 def read_module(text: str) -> Module:
-    """The entities of `text`. Raises `Unreadable`."""
+    """Return the entities of `text`. Raises `Unreadable`."""
     entities: dict[str, Entity] = {}
     assembler: list[str] = []
     for opened, end in _entities(text):
@@ -97,7 +98,7 @@ def read_module(text: str) -> Module:
 
 
 def plain_name(word: str) -> str:
-    r"""`@name` or `@"na\6De"` without the sign, quotes and escapes."""
+    r"""Return `@name` or `@"na\6De"` without the sign, quotes and escapes."""
     name = word[1:]
     if not name.startswith('"'):
         return name
@@ -107,12 +108,13 @@ def plain_name(word: str) -> str:
 
 
 def symbol_of(name: str) -> str:
-    r"""The symbol of a named global: `\01` says "exactly this", which on ELF all names mean anyway."""
+    r"""Return the symbol of a named global. `\01` says "exactly this", which on ELF all names mean
+    anyway."""
     return name.removeprefix("\x01")
 
 
 def _entities(text: str) -> Iterator[tuple[_Open, int]]:
-    """Each entity with the position where it ends: where the next one begins."""
+    """Yield each entity with the position where it ends, which is where the next one begins."""
     opened: _Open | None = None
     at, size = 0, len(text)
     while at < size:
@@ -141,7 +143,7 @@ def _entities(text: str) -> Iterator[tuple[_Open, int]]:
 
 
 def _take(opened: _Open, kind: str, word: str, at: int) -> None:
-    """One more token of an entity's head."""
+    """Read one more token of an entity's head."""
     if opened.keyword in ("define", "declare"):
         if kind == "at" and not opened.at:
             opened.at, opened.begin = word, at
@@ -155,7 +157,8 @@ def _take(opened: _Open, kind: str, word: str, at: int) -> None:
 
 
 def _group_end(text: str, at: int, opener: str) -> int:
-    """Where the bracket that was opened before `at` is closed; brackets of other kinds balance within."""
+    """Return where the bracket that was opened before `at` is closed. Brackets of other kinds
+    balance within."""
     depth = 1
     closer = _GROUP_ENDS[opener]
     for found in _GROUPS[opener].finditer(text, at):
@@ -175,7 +178,7 @@ def _close(opened: _Open, text: str, end: int) -> Entity:
     kind: Kind = "function" if is_function else _KINDS[opened.keyword]
     words = opened.words
     linkage = next(iter(words & _LINKAGES), "")
-    # `external` says "elsewhere" of a variable only
+    # `external` says that the definition is elsewhere only for a variable.
     is_elsewhere = linkage == "extern_weak" or (kind == "variable" and linkage == "external")
     found = dict.fromkeys(plain_name(m["at"]) for m in _NAME.finditer(text, opened.begin, end) if m["at"])
     return Entity(

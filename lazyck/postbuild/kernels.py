@@ -1,14 +1,14 @@
-"""The symbols by which GPU runtimes know a blob's kernels.
+"""Finds the symbols by which GPU runtimes know a blob's kernels.
 
-What a file passes to `cudaFuncSetAttribute(K, ...)`, or launches, is the *address* of the kernel's host symbol: its
-handle, under which the kernel's own object has registered it. No stub may stand under that name, because nobody would
-have registered the stub's address.
+What a file launches, or passes to `cudaFuncSetAttribute(K, ...)`, is the *address* of the kernel's
+host symbol. This address is the kernel's handle, and the kernel's own object has registered it. No
+stub may stand under that name, because nobody would have registered the stub's address.
 
-- clang (HIP): the handle of `K` is a variable `K`; what a launch calls is a function `__device_stub__K`.
-- nvcc: the handle of `K` is the function `K`, which a launch calls too. It calls a function `__device_stub__…` that has
-  all of K's mangled name in its own. By default, handles of templates' instances are local, others hidden; with
-  `-static-global-template-stub=false` and `-device-entity-has-hidden-visibility=false` all are visible, as those of
-  nvcc 12 are.
+- clang (HIP): the handle of `K` is a variable `K`. A launch calls a function `__device_stub__K`.
+- nvcc: the handle of `K` is the function `K`, and a launch calls it too. `K` calls a function
+  `__device_stub__…` whose name contains the whole mangled name of `K`. By default, the handles of
+  template instances are local, and the others are hidden. With `-static-global-template-stub=false`
+  and `-device-entity-has-hidden-visibility=false` all are visible, as those of nvcc 12 are.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of an object. `handles` maps the function that launches each to its handle; `by_nvcc` are those of
-    these functions that no other file calls."""
+    """Holds the kernels of an object. `handles` maps the function that launches each kernel to its
+    handle. `by_nvcc` are those of these functions that no other file calls."""
 
     handles: Mapping[str, str] = field(default_factory=dict)
     by_nvcc: frozenset[str] = frozenset()
 
     def names(self) -> frozenset[str]:
-        """The handles of kernels that other files could mean by these names."""
+        """Return the handles of kernels that other files could mean by these names."""
         return frozenset(h for h in self.handles.values() if not _PRIVATE.match(h))
 
 
 def find(table: Iterable[Symbol]) -> Kernels:
-    """The kernels that an object with these symbols defines."""
+    """Return the kernels that an object with these symbols defines."""
     types = {s.name: s.type for s in table if s.section != 0}
     handles: dict[str, str] = {}
     by_nvcc: set[str] = set()
@@ -56,8 +56,9 @@ def find(table: Iterable[Symbol]) -> Kernels:
 
 
 def _known_to_nvcc(launcher: str) -> str:
-    """The mangled name of the kernel that `launcher` launches; an `extern "C"` kernel has one, too, although its symbol
-    is its plain name."""
+    """Return the mangled name of the kernel that `launcher` launches, or an empty string if nvcc
+    did not name it. An `extern "C"` kernel has a mangled name too, although its symbol is its plain
+    name."""
     m = _OF_NVCC.match(launcher)
     return launcher[m.end() : m.end(1) + int(m[1])] if m else ""
 
@@ -67,5 +68,6 @@ def _known_to_clang(launcher: str) -> str:
 
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
-    """Why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes its address."""
+    """Return why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes
+    its address."""
     return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")

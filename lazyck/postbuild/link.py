@@ -1,4 +1,5 @@
-"""One intercepted link, from its deferred objects to the lazy library: read, probe, decide, write, link."""
+"""Turns one intercepted link into the lazy library: reads its inputs, probes, decides, writes and
+links."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ from lazyck.toolchains import HOST, by_name
 from lazyck.units.build import build_program
 from lazyck.units.build import source_digest as units_digest
 
-# Options by which a clang is a cross compiler: the runtime, too, is compiled with them.
+# These options make clang a cross compiler. The runtime is compiled with them too.
 _CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
 
 
@@ -51,7 +52,8 @@ _SAID = {
 
 @dataclass
 class Clock:
-    """Wall and CPU seconds per step of `library`'s link, the processes that it started included."""
+    """Measures wall and CPU seconds per step of `library`'s link, including those of started
+    processes."""
 
     library: str
     walls: dict[str, float] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class Clock:
 
     @staticmethod
     def cpu_so_far() -> float:
-        """CPU seconds of this process and of all that it waited for."""
+        """Return the CPU seconds of this process and of all children that it has waited for."""
         used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         return sum(u.ru_utime + u.ru_stime for u in used)
 
@@ -76,10 +78,12 @@ class Clock:
 def link_lazily(
     link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
 ) -> summary.LinkSummary:
-    """Do in place of `link` what makes its output a lazy library; `say` hears of work that takes its time.
+    """Make the output of `link` a lazy library, in place of the link itself. `say` is told of work
+    that takes long.
 
-    All is made in a directory of its own, which takes the place of the last build's at the end: while that fails, the
-    library that it made finds its bundle. Raises `LazyckError`.
+    Everything is made in a directory of its own, which replaces the last build's directory at the
+    end. If this link fails, the library of the last build therefore still finds its bundle. Raises
+    `LazyckError`.
     """
     clock = Clock(os.path.basename(link.output))
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
@@ -182,19 +186,21 @@ def link_lazily(
 def runtime_meanwhile(
     inputs: LinkInputs, directory: Path, compiler: Sequence[str], settings: BuildSettings, env: Mapping[str, str]
 ) -> Iterator[None]:
-    """Compile the runtime beside what runs inside, if there is a job for it: a user's first library waits for it. What
-    goes wrong with it, the link says, which needs it."""
+    """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
+    first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
+    reports them."""
     with ThreadPoolExecutor(1) as beside:
         if inputs.blobs and settings.jobs > 1:
             beside.submit(relink.runtime_objects, directory, compiler, runtime_source(), env)
         yield
 
 
-# -- reading ---------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
-    """Where lazyck keeps what belongs to the library that `link` makes: readable, and one per output path."""
+    """Return where lazyck keeps what belongs to the library that `link` makes. The name is
+    readable, and there is one directory per output path."""
     tag = hashlib.sha256(encode(os.path.relpath(link.output, settings.tmp_dir))).hexdigest()[:8]
     return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
@@ -202,7 +208,8 @@ def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
 def probe_blobs(
     inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings, store: Store
 ) -> ProbeResult:
-    """The symbols of the link's blobs; none where blobs cannot be loaded, or what is needed of them is not known."""
+    """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
+    blobs, or if it is not known what real objects need."""
     late = [b for b in inputs.blobs if settings.grade_of(b.source) == "kernels"]
     blobs = [b for b in inputs.blobs if b not in frozenset(late)]
     reason: Reason | None = None
@@ -222,7 +229,8 @@ def probe_blobs(
 def unit_program(
     inputs: LinkInputs, settings: BuildSettings, compiler: Sequence[str], env: Mapping[str, str]
 ) -> Program | None:
-    """What takes the sources of this link apart; None where none of them can be."""
+    """Return the program that takes the sources of this link apart, or None if it can take none of
+    them."""
     if not any(map(can_be, inputs.blobs)):
         return None
     store = own_folder(tools_dir(env), "programs") or settings.tmp / "programs"
@@ -230,7 +238,8 @@ def unit_program(
 
 
 def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
-    """What each of the `units` reads, as far as it is known: what all of the same directory and options do."""
+    """Return what each of the `units` reads, as far as it is known: all files that units of the
+    same directory and options read."""
     files: dict[tuple[object, ...], set[str]] = {}
 
     def shared(unit: HostUnit) -> tuple[object, ...]:
@@ -243,8 +252,9 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
 
 
 def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
-    """Raise the compiler's error of a source whose host code the build compiles, as the build ahead of time has it.
-    Blobs that do not compile are left out as long as nothing needs them: a generator may write some for nobody."""
+    """Raise the compiler's error for a source whose host code the build compiles, as an
+    ahead-of-time build would. A blob that does not compile is left out as long as nothing needs it,
+    since generators may write sources that nobody needs."""
     for failed in settled.failed:
         if failed.error and settings.grade_of(failed.blob.source) == "kernels":
             raise failed.error
@@ -253,8 +263,8 @@ def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
 def runtime_of(
     link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str, demands: Demands
 ) -> cudart.Runtime | None:
-    """The static runtime in `archive` as the blobs of `settled` share it, or the wrappers of a shared one; None where
-    blobs need neither."""
+    """Return the static runtime in `archive` as the blobs of `settled` share it, or the wrappers of
+    a shared one. Return None if the blobs need neither."""
     library = soname_for(link, inputs, settled) or library_name(link.output)
     used = {p.blob.call.toolchain for p in settled.lazy}
     if archive and any(by_name(t).takes_static_runtime(link) for t in used):
@@ -268,7 +278,8 @@ def runtime_of(
 def static_runtime(
     link: LinkCommand, inputs: LinkInputs, probed: ProbeResult, env: Mapping[str, str]
 ) -> tuple[str, ProbeResult]:
-    """The static GPU runtime that `link` puts into the library ("": none), and what of `probed` can share it."""
+    """Return the static GPU runtime that `link` puts into the library, and what of `probed` can
+    share it. The former is an empty string if there is none."""
     takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(link)}
     archive = cudart.find_archive(link, inputs, env) if takers else ""
     if archive or not takers:
@@ -279,7 +290,7 @@ def static_runtime(
 
 
 def warnings(settled: Settled) -> list[str]:
-    """What the user should know although the library links."""
+    """Return what the user should know although the library links."""
     doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
     found = [
         f"{symbol} is defined by a second blob too, {source}: the first one has it" for symbol, source in doubles[:5]
@@ -294,7 +305,7 @@ def warnings(settled: Settled) -> list[str]:
     return found
 
 
-# -- writing ---------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------
 
 
 def described(
@@ -310,7 +321,7 @@ def described(
     runtime: cudart.Runtime | None,
     contents: bundle.Contents,
 ) -> Description:
-    """What the library will hold."""
+    """Describe what the library will hold."""
     root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
     way = cudart.assemble(runtime, directory, compiler) if runtime else None
     target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
@@ -329,7 +340,8 @@ def write(
     runtime: cudart.Runtime | None,
     wrapped: Sequence[str],
 ) -> int:
-    """Lay out the bundle and make the objects that lazyck adds to the link; returns the bundle's size in bytes."""
+    """Lay out the bundle and make the objects that lazyck adds to the link. Return the bundle's
+    size in bytes."""
     data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
     if settled.lazy or settled.units:
@@ -352,8 +364,8 @@ def write(
 
 
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
-    """The functions of GPU runtimes that this link wraps: those that it or its blobs use, where any of its
-    kernels are compiled by themselves."""
+    """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
+    or its blobs use, if any of its kernels are compiled by themselves."""
     if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
@@ -361,14 +373,15 @@ def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | Non
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
-    """The stubs of `names` that are another name of one, and that one: they share its address, as ahead of time."""
+    """Map each stub of `names` that is an alias to the stub that it is another name of. They share
+    an address, as ahead of time."""
     shown = {plain_name(s): s for s in names}
     pairs = ((p, a, t) for p in settled.lazy for a, t in zip(p.aliases[::2], p.aliases[1::2], strict=True))
     return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}
 
 
 def soname_for(link: LinkCommand, inputs: LinkInputs, settled: Settled) -> str:
-    """The soname of the library that `link` makes; "" for an executable."""
+    """Return the soname of the library that `link` makes, or an empty string for an executable."""
     owned = (s for symbols in settled.owned.lazy.values() for s in symbols)
     return (inputs.soname or chosen_soname(link, owned)) if inputs.shared else ""
 
@@ -384,7 +397,8 @@ def link_once(
     compiler: tuple[str, ...],
     env: Mapping[str, str],
 ) -> tuple[state.LinkState, proc.Result]:
-    """Link the library into `directory`: with which words, the state says; and what the linker said."""
+    """Link the library into `directory`. Return the link's state, which has its words, and the
+    linker's result."""
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
@@ -417,7 +431,8 @@ def keep_link(
     directory: Path,
     settings: BuildSettings,
 ) -> None:
-    """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares with that."""
+    """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares
+    with that."""
     eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     ahead = ahead_link.read_link(link, inputs, eager, directory, places_of(link, settings))
@@ -427,13 +442,14 @@ def keep_link(
 
 
 def places_of(link: LinkCommand, settings: BuildSettings) -> bundle.Places:
-    """Where the paths in the words of a link really lead to."""
+    """Return where the paths in the words of a link really lead to."""
     return bundle.Places("", dict(settings.shim_homes), library_name(link.output))
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The C++ compiler for the runtime, never a shim: the host toolchain's, or, where the link is for another machine,
-    the link's own or a cross compiler. Raises `ToolchainError`."""
+    """Return the C++ compiler for the runtime, which is never a shim. It is the host toolchain's
+    or, if the link is for another machine, the link's own or a cross compiler. Raises
+    `ToolchainError`."""
     choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
     own = (*link.call.argv[: link.call.prefix], *choosing)
     return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

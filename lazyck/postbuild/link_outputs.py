@@ -1,5 +1,6 @@
-"""What linkers write besides the library because the project's link asks for it: maps, and rules for make and ninja
-that name all files that were read (`--dependency-file`, which CMake passes since 3.29)."""
+"""Handles what linkers write besides the library because the project's link asks for it: maps, and
+rules for make and ninja that name all files that were read (`--dependency-file`, which CMake passes
+since 3.29)."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ _NAME = re.compile(r"(?:\\.|[^\s\\])+")
 
 
 def names_output(part: str, before: str) -> bool:
-    """Whether `part` of a linker's options, which follows the part `before`, has the name of a file to be written."""
+    """Return whether `part` of a linker's options, which follows the part `before`, has the name of
+    an output file."""
     lead, equals, _ = part.partition("=")
     return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
 
 
 def without(words: Sequence[str]) -> list[str]:
-    """The words of a link without those that have it write more than the library."""
+    """Return the words of a link without those that have it write more than the library."""
     found: list[str] = []
     before = ""
     for word in words:
@@ -42,7 +44,8 @@ def without(words: Sequence[str]) -> list[str]:
 
 
 def rules_file(words: Sequence[str]) -> str:
-    """The file for rules of which the words of a link speak; "" where there is none."""
+    """Return the file for rules that the words of a link name, or an empty string if there is
+    none."""
     before = ""
     name = ""
     for part in _parts(words):
@@ -55,10 +58,11 @@ def rules_file(words: Sequence[str]) -> str:
 
 
 def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
-    """Let the rules at `path` speak of the project's files alone: of `output` instead of the `library` that was linked,
-    of files by `names` instead of their copies, and of nothing else below the directories or of the files `own`.
+    """Let the rules at `path` name the project's files alone. They name `output` instead of the
+    `library` that was linked, and files by `names` instead of their copies. They name nothing else
+    below the directories or among the files `own`.
 
-    Else a build would look for copies that are gone, and link again each time.
+    Otherwise a build would look for copies that are gone, and link again each time.
     """
     lines = []
     for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -68,7 +72,8 @@ def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str],
 
 
 def _mended(line: str, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> str | None:
-    """One line of rules: a name, maybe with `:` or a backslash behind it, or, by mold, a whole rule. None: it goes."""
+    """Return one repaired line of rules, or None if it is to be dropped. A line is a name, maybe
+    with `:` or a backslash behind it. mold writes a whole rule as one line."""
     name, end = line.strip(), ""
     if name.endswith("\\"):
         name, end = name[:-1].rstrip(), " \\"

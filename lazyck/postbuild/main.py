@@ -1,4 +1,5 @@
-"""Entry of the post-build step: a shim starts it with a LINK record in place of the real linker."""
+"""Enters the post-build step: a shim starts this module with a LINK record in place of the real
+linker."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from lazyck.settings import load_settings
 
 
 def main() -> None:
-    """Run the post-build for the record file in argv[1]; exits with the status that the build shall see."""
+    """Run the post-build for the record file in argv[1]. Exits with the status that the build is to
+    see."""
     record = Path(sys.argv[1])
     try:
         run(record)
     except KeyboardInterrupt:
         proc.end_interrupted()
-    except Exception as e:  # it runs inside somebody's build: whatever happened is said in lazyck's own words
+    except Exception as e:  # this runs inside somebody's build: every error is said in lazyck's words
         if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
         said = e if isinstance(e, LazyckError) else of_unexpected(e)
@@ -32,7 +34,7 @@ def main() -> None:
 
 def run(record: Path) -> None:
     """Link lazily what `record` says. Raises `LazyckError`."""
-    from lazyck.postbuild import summary  # after the error handling of main: these import pyelftools
+    from lazyck.postbuild import summary  # imported here, so that main handles their errors: these import pyelftools
     from lazyck.postbuild.link import link_lazily
 
     found = decode_records(record.read_bytes(), str(record))

@@ -1,4 +1,5 @@
-"""By which identifiers a source text can refer to a mangled symbol: as much of the Itanium C++ ABI as that takes."""
+"""Tells by which identifiers a source text can refer to a mangled symbol. It follows the Itanium
+C++ ABI only as far as that takes."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ _UNNAMED = re.compile(r"\d_GLOBAL__N__")
 
 
 class _Unreadable(Exception):
-    """A name of a shape that is not followed here."""
+    """Signals a name whose shape is not followed here."""
 
 
 def identifiers(symbol: str) -> frozenset[str]:
-    """One of these stands in every source text that uses `symbol` by name.
+    """Return identifiers of which one stands in every source text that uses `symbol` by name.
 
-    That is its last name, or its class's where it has none (constructors, operators). Names that are not understood
-    give all the identifiers that they hold.
+    That is its last name or, if it has none (constructors, operators), its class's name. A name
+    that is not understood gives all the identifiers that it holds.
     """
     if not symbol.startswith("_Z"):
         return frozenset({symbol})
@@ -36,8 +37,9 @@ def identifiers(symbol: str) -> frozenset[str]:
 
 
 def scope_of(symbol: str) -> str:
-    """The name of the class or namespace that `symbol` is a member of; "" where there is none, or it is not followed
-    here. That of a class stands in every source text that uses the symbol, as the last name does."""
+    """Return the name of the class or namespace that `symbol` is a member of, or an empty string if
+    there is none or the symbol is not followed here. A class's name stands in every source text
+    that uses the symbol, as the last name does."""
     try:
         return _names(symbol, _start(symbol))[0][-2] if symbol.startswith("_ZN") else ""
     except (_Unreadable, IndexError):
@@ -45,8 +47,9 @@ def scope_of(symbol: str) -> str:
 
 
 def scopes_of(symbol: str) -> frozenset[str]:
-    """The names of all namespaces and classes that `symbol` stands in, without those of unnamed ones: a file that opens
-    them says each. None where the symbol is not followed here."""
+    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones.
+    A file that opens them writes each of these names. Return none if the symbol is not followed
+    here."""
     try:
         start = _start(symbol) if symbol.startswith("_Z") else len(symbol)
         names = _names(symbol, start)[0][:-1] if symbol[start : start + 1] == "N" else []
@@ -56,7 +59,8 @@ def scopes_of(symbol: str) -> frozenset[str]:
 
 
 def class_in(symbol: str) -> str:
-    """The name of a class that `symbol` shows to be one, as constructors and `const` members do; else ""."""
+    """Return the name of a class that `symbol` shows to be one, as constructors and `const` members
+    do. Return an empty string for other symbols."""
     try:
         names, is_structor = _names(symbol, _start(symbol)) if symbol.startswith("_ZN") else ([], False)
         return names[-1] if is_structor else names[-2] if symbol.startswith(("_ZNK", "_ZNV")) else ""
@@ -65,13 +69,14 @@ def class_in(symbol: str) -> str:
 
 
 def is_private(symbol: str) -> bool:
-    """Whether `symbol` stands in a namespace without a name, so that no other file can name it: nvcc gives some such
-    names out of one file, which it makes unique, to the linker."""
+    """Return whether `symbol` stands in an unnamed namespace, so that no other file can name it.
+    nvcc makes some such names unique and gives them to the linker."""
     return "12_GLOBAL__N_1" in symbol or _UNNAMED.search(symbol) is not None
 
 
 def is_of_the_standard_library(symbol: str) -> bool:
-    """Whether `symbol` stands in namespace `std` or belongs to the compiler's own support library."""
+    """Return whether `symbol` stands in namespace `std` or belongs to the compiler's own support
+    library."""
     return (
         re.match(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)", symbol)
         is not None
@@ -79,7 +84,8 @@ def is_of_the_standard_library(symbol: str) -> bool:
 
 
 def last_name(symbol: str) -> str:
-    """The name of a function without its scopes, arguments and parameters; a symbol that is not mangled as it is."""
+    """Return the name of a function without its scopes, arguments and parameters. A symbol that is
+    not mangled is returned as it is."""
     if not symbol.startswith("_Z"):
         return symbol
     try:
@@ -89,8 +95,9 @@ def last_name(symbol: str) -> str:
 
 
 def template_of(symbol: str) -> str:
-    """The name of the outermost template of which a function or variable, or a class with a vtable, is an instance or
-    a member of one; "" where there is none, or the name is not followed here (statics of functions are not)."""
+    """Return the name of the outermost template of which `symbol` (a function, a variable, or a
+    class's vtable) is an instance, or a member of an instance. Return an empty string if there is
+    none, or if the name is not followed here (static variables of functions are not)."""
     m = _PREFIX.match(symbol)
     if m is None:
         return ""
@@ -128,8 +135,8 @@ def _start(symbol: str) -> int:
 
 
 def _names(s: str, i: int) -> tuple[list[str], bool]:
-    """The scopes of a name and the name, from outermost to innermost; without constructors, destructors and
-    operators. Whether it is one of the first two."""
+    """Return the scopes of a name and the name, from outermost to innermost, without constructors,
+    destructors and operators. Return also whether it is a constructor or destructor."""
     is_nested = s[i] == "N"
     if is_nested:
         i += 1
@@ -185,7 +192,8 @@ def _source_name(s: str, i: int) -> tuple[str, int]:
 
 
 def _past_end(s: str, i: int) -> int:
-    """Index behind the `E` that ends the list of types, names or template arguments which goes on at `i`."""
+    """Return the index behind the `E` that ends the list of types, names or template arguments
+    which goes on at `i`."""
     while s[i] != "E":
         i = _past_one(s, i)
     return i + 1

@@ -1,4 +1,5 @@
-"""Which members of static archives a link takes: those that define what is still undefined."""
+"""Finds the members of static archives that a link takes: those that define a symbol that is still
+undefined."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from lazyck.postbuild.symbols import Names, Symbols
 
 @dataclass(frozen=True)
 class Part:
-    """Something that a link may take: what it defines, and what it leaves undefined."""
+    """Describes something that a link may take: what it defines, and what it leaves undefined."""
 
     name: Hashable
     defines: frozenset[str]
@@ -25,8 +26,9 @@ class Part:
 
 
 def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
-    """The names of those `parts`, in link order, that a link takes which wants the symbols `wanted` and has `defined`
-    already: of several that define one, the first."""
+    """Return the names of those `parts`, given in link order, that a link takes if it wants the
+    symbols `wanted` and has `defined` already. Of several parts that define a symbol, the first is
+    taken."""
     first: dict[str, Part] = {}
     for part in parts:
         for symbol in part.defines:
@@ -43,9 +45,11 @@ def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str])
 
 
 class Members:
-    """Tells which blobs of static archives nothing in a link needs: ahead of time they are not in the library.
+    """Tells which blobs of static archives nothing in a link needs. An ahead-of-time library does
+    not contain these.
 
-    What a lazy blob needs, only its compile could tell: what its text may refer to counts.
+    Only its compile could tell exactly what a lazy blob needs, so everything that its text may
+    refer to counts as needed.
     """
 
     def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: Symbols, mentions: Mentions) -> None:
@@ -54,8 +58,8 @@ class Members:
         self._used: tuple[frozenset[str], dict[CompileCommand, frozenset[str]]] = frozenset(), {}
 
     def unneeded(self, compiled: Mapping[CompileCommand, Names], needed: frozenset[str]) -> frozenset[CompileCommand]:
-        """The blobs that are left out if those in `compiled` are real objects and lazy ones need the symbols `needed`
-        besides. Raises `LazyckError` for a damaged library."""
+        """Return the blobs that are left out if those in `compiled` are real objects and lazy blobs
+        need the symbols `needed` besides. Raises `LazyckError` for a damaged library."""
         optional = self._inputs.optional
         if not optional or self._found.unread:
             return frozenset()
@@ -93,7 +97,8 @@ class Members:
         return pulled(parts, wanted, defined)
 
     def _of_interest(self, compiled: Mapping[CompileCommand, Names], taken: set[Hashable]) -> frozenset[str]:
-        """What lazy blobs may need of the parts that nothing else needs, and of what leads to these."""
+        """Return what lazy blobs may need from the parts that nothing else needs, and from the
+        parts that lead to these."""
         found = set(self._offered(compiled, self._inputs.optional - taken))
         left = [n for n in self._found.optional if n not in taken]
         while more := [n for n in left if not n.undefined.isdisjoint(found)]:
@@ -102,7 +107,8 @@ class Members:
         return frozenset(found)
 
     def _offered(self, compiled: Mapping[CompileCommand, Names], blobs: Iterable[CompileCommand]) -> Iterator[str]:
-        """What others leave undefined where they use it: all but inline functions and implicit instances."""
+        """Yield the symbols of `blobs` that stay undefined in files that use them: all but inline
+        functions and implicit instances."""
         for blob in blobs:
             names, p = compiled.get(blob), self._probed.get(blob)
             if names is not None:
@@ -114,13 +120,13 @@ class Members:
 
     @cached_property
     def _given(self) -> Names:
-        """The names of what the link takes anyway, blobs apart."""
+        """Return the names of what the link takes in any case, without blobs."""
         whole = [n for path, n in self._found.files.items() if path in self._inputs.whole]
         defined = self._found.objects.defined.union(*(n.defined for n in whole))
         return Names(defined, self._found.objects.undefined.union(*(n.undefined for n in whole)))
 
     @cached_property
     def _asked_for(self) -> frozenset[str]:
-        """What real objects, shared libraries and the link's options ask for."""
+        """Return what real objects, shared libraries and the link's options ask for."""
         shared = (elf.read_shared(path).undefined for _, path in self._inputs.libraries)
         return self._given.undefined.union(self._inputs.wanted, *shared)

@@ -1,5 +1,6 @@
-"""Which blobs could refer to given names, by their preprocessed text: cheap, never too few but for names that no text
-spells, often too many. What a blob really refers to, a host-only compile of it says."""
+"""Tells which blobs could refer to given names, by their preprocessed text. This is cheap. It often
+finds too many blobs, and never too few, except for names that no text spells. A host-only compile
+says what a blob really refers to."""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard l
 _NAMESPACE = re.compile(r"\bnamespace\s+([\w:\s]+)[{=]")
 _CLASS = re.compile(
     r"\b(?:class|struct|union)\b(?:\s*__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\s*\[\[.*?\]\])*\s+([A-Za-z_]\w*)"
-    r"(?!\w|\s*[,>=])"  # a template's parameter
+    r"(?!\w|\s*[,>=])"  # not a template's parameter
 )
 _CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
 class _Batch:
-    """One preprocessed batch of a group: what its blobs say, and the headers that they share."""
+    """Holds one preprocessed batch of a group: what its blobs say, and the headers that they
+    share."""
 
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
@@ -45,12 +47,13 @@ class _Batch:
 
     @property
     def sources(self) -> Iterable[str]:
-        """The blobs whose text it has."""
+        """Return the sources of the blobs whose text the batch has."""
         return self._in_blobs
 
     def marks(self, of_names: Mapping[str, int], own: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, int]]:
-        """The blobs whose own code uses one of the names that is not its `own`, or something in the headers that does,
-        each with the marks of those names."""
+        """Yield the blobs whose own code uses one of the names, directly or through something in
+        the headers. Names that are the blob's `own` do not count. Each blob comes with the marks of
+        the names that it uses."""
         every = reduce(or_, of_names.values(), 0)
         if not self._in_headers.isdisjoint(of_names):
             if self._code is None:
@@ -67,22 +70,23 @@ class _Batch:
                 yield source, found
 
     def spelled(self, names: Collection[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        """For each blob those of `names` that stand in its own text or in the headers'."""
+        """Yield for each blob those of `names` that stand in its own text or in the headers'."""
         shared = self._in_headers.intersection(names)
         for source, words in self._in_blobs.items():
             yield source, shared.union(words.intersection(names))
 
     def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        """The identifiers in the first group of each match of `pattern`."""
+        """Return the identifiers in the first group of each match of `pattern`."""
         texts = (self._headers, *self._texts.values())
         return frozenset(name for text in texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1]))
 
     def holds(self, names: frozenset[str]) -> bool:
-        """Whether one of `names` stands in its text."""
+        """Return whether one of `names` stands in the batch's text."""
         return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
 
     def declared_instances(self) -> set[str]:
-        """Names of the templates of which an instance is declared, so that it must come from elsewhere."""
+        """Return the names of templates of which an instance is declared, so that it must come from
+        elsewhere."""
         found = set()
         for text in (self._headers, *self._texts.values()):
             for m in _EXTERN_TEMPLATE.finditer(text) if "template" in text else ():
@@ -93,7 +97,7 @@ class _Batch:
 
 
 class Mentions:
-    """Looks through the texts that the probe left."""
+    """Searches the texts that the probe left."""
 
     def __init__(self, texts: Sequence[tuple[Group, tuple[Path, ...]]]) -> None:
         self._texts = texts
@@ -102,8 +106,9 @@ class Mentions:
     def candidates(
         self, symbols: Iterable[str], own: Mapping[str, Iterable[str]] = MappingProxyType({})
     ) -> dict[CompileCommand, Group]:
-        """The blobs that may refer to one of the mangled `symbols`, with their groups. A name counts in a source if
-        it can mean more than what is the source's `own`. Who uses a member of a class says both names, somewhere."""
+        """Return the blobs that may refer to one of the mangled `symbols`, with their groups. A
+        name counts in a source if it can mean more than what is the source's `own`. A source that
+        uses a member of a class must somewhere spell two names: the member's and the class's."""
         wanted = frozenset(symbols)
         found = self._users(wanted, own, identifiers)
         return (
@@ -111,8 +116,9 @@ class Mentions:
         )
 
     def used(self, symbols: Iterable[str]) -> dict[CompileCommand, frozenset[str]]:
-        """Those of the mangled `symbols` that each blob may refer to, by the same rules: any of those that no text can
-        spell. Blobs without a text are left out."""
+        """Return those of the mangled `symbols` that each blob may refer to, by the rules of
+        `candidates`. Symbols that no text can spell count for every blob. Blobs without a text are
+        left out."""
         wanted = frozenset(symbols)
         names = [{s: names_of(s) for s in wanted} for names_of in (identifiers, self._class_or_name(wanted))]
         bits = {n: 1 << i for i, n in enumerate(sorted(frozenset().union(*(v for d in names for v in d.values()))))}
@@ -152,14 +158,15 @@ class Mentions:
         }
 
     def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, str]:
-        """For each blob a digest of those of the mangled `symbols` that its compile can refer to: it reads one of their
-        names, or no text can spell them. Blobs without a text are left out."""
+        """Return for each blob a digest of those of the mangled `symbols` that its compile can
+        refer to: those of which it reads a name, and those that no text can spell. Blobs without a
+        text are left out."""
         by_name: dict[str, list[str]] = {}
         for symbol in sorted(symbols):
             for name in identifiers(symbol):
                 by_name.setdefault(name, []).append(symbol)
         unspelled = digest(*(encode(s) for s in sorted(symbols) if not identifiers(s)))
-        # thousands of blobs may spell the one name of thousands of instances
+        # Thousands of blobs may spell the one name of thousands of instances.
         digests = {name: digest(*map(encode, those)) for name, those in by_name.items()}
         read: dict[CompileCommand, frozenset[str]] = {}
         alike: dict[frozenset[str], frozenset[str]] = {}
@@ -180,17 +187,18 @@ class Mentions:
         return frozenset({""}).union(*(batch.named(_NAMESPACE) for batch in self._all()))
 
     def are_large(self) -> bool:
-        """Whether it takes long to compile one of the texts, whichever blob it is of."""
+        """Return whether one of the texts, of whichever blob, takes long to compile."""
         return any(path.stat().st_size > _LARGE for _, paths in self._texts for path in paths)
 
     def hold(self, symbols: Iterable[str]) -> bool:
-        """Whether the name of one of the mangled `symbols` stands in any text, used or not."""
+        """Return whether the name of one of the mangled `symbols` stands in any text, used or
+        not."""
         names = frozenset().union(*map(identifiers, symbols))
         return any(batch.holds(names) for batch in self._all())
 
     @cached_property
     def declared_instances(self) -> frozenset[str]:
-        """Names of the templates of which some text says `extern template`."""
+        """Return the names of the templates for which some text says `extern template`."""
         return frozenset().union(*(batch.declared_instances() for batch in self._all()))
 
     def _all(self) -> list[_Batch]:
@@ -200,7 +208,8 @@ class Mentions:
 
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
-    """What `source` leaves undefined when it is compiled for the host; None if that fails."""
+    """Return what `source` leaves undefined when it is compiled for the host, or None if that
+    fails."""
     if group.compile(source, output, is_settling=True).status != 0:
         return None
     needs = asked_for(open_image(output).symbols())

@@ -1,4 +1,5 @@
-"""Nothing is silently dropped: after a link without blobs that could not be compiled, is anything undefined?"""
+"""Checks that nothing is silently dropped: whether a link without the blobs that failed to compile
+leaves symbols undefined."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from lazyck.postbuild.state import LinkState
 def check(
     st: LinkState, directory: Path, failed: Sequence[EagerObject], linked: Sequence[str], env: Mapping[str, str]
 ) -> None:
-    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its libraries have, of which
-    its link named `linked`.
+    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its
+    libraries define. `linked` are the libraries that its link named.
 
-    Only C++ names count: blobs define C++ functions nearly always, while C names may come from the program that
-    loads the library (as Python's do for an extension module). A blob's `extern "C"` name counts when the blob's
-    source mentions it.
+    Only C++ names count. Blobs nearly always define C++ functions, while C names may come from the
+    program that loads the library (as Python's do for an extension module). An `extern "C"` name
+    counts if the source of a failed blob mentions it.
     """
     library = directory / st.file_name
     image = elf.read_shared(library)
@@ -48,10 +49,12 @@ def check(
 def needed_libraries(
     library: Path, linked: Sequence[str], compiler: Sequence[str], env: Mapping[str, str]
 ) -> list[Path]:
-    """The files that the loader would take for what `library` needs, and for what those need.
+    """Return the files that the loader would take for what `library` needs, and for what those need
+    in turn.
 
-    Where it is for another machine: those of `linked`, the libraries that its link named, and for others what
-    `compiler`, a cross compiler, would link.
+    If the library is for another machine, these are files of `linked`, the libraries that its link
+    named. For names that `linked` lacks, they are the files that `compiler`, a cross compiler,
+    would link.
     """
     if elf.machine(library) == platform.machine():
         return _as_ldd_finds_them(library, env)

@@ -1,4 +1,4 @@
-"""A blob compiled by the project's own command, as if lazyck were not there."""
+"""Compiles a blob by the project's own command, as if lazyck were not there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lazyck.toolchains.options import Role, join
 
 
 def writing_to(blob: CompileCommand, target: Path) -> list[str]:
-    """The project's own command for `blob`, with another output. The shim wrote the depfile: one of this command would
-    name another target."""
+    """Return the project's own command for `blob`, with another output. It writes no depfile: the
+    shim has written one, and this command's would name another target."""
     call = blob.call
     items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
     kept = join(i for i in items if i.role is not Role.OUTPUT and i.role not in DEPEND_ROLES)

@@ -1,4 +1,4 @@
-"""Which symbols become stubs and which blobs stay eager: pure decisions over symbol names."""
+"""Decides which symbols become stubs and which blobs stay eager, by symbol names alone."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Generic, TypeVar
 
 from lazyck.postbuild.reasons import Kind, Reason
 
-B = TypeVar("B")  # what identifies a blob: its compile command
+B = TypeVar("B")  # identifies a blob: its compile command
 
 
 @dataclass(frozen=True)
 class Offer(Generic[B]):
-    """What a blob would define. `weak`: those of `symbols` that its compiler leaves out where nothing in the blob uses
-    them (inline functions, implicit instantiations): they are there only for somebody who needs them. `merged`: those
-    that it always defines, but that give way to another file's definition (explicit instantiations, weak functions).
-    """
+    """Holds what a blob would define. `weak` are those of `symbols` that its compiler leaves out if
+    nothing in the blob uses them (inline functions, implicit instantiations): they are there only
+    for somebody who needs them. `merged` are those that it always defines, but that give way to
+    another file's definition (explicit instantiations, weak functions)."""
 
     blob: B
     symbols: tuple[str, ...]
@@ -25,15 +25,16 @@ class Offer(Generic[B]):
 
     @property
     def firm(self) -> frozenset[str]:
-        """Those of `symbols` that give way to nothing."""
+        """Return those of `symbols` that give way to nothing."""
         return frozenset(self.symbols) - self.weak - self.merged
 
 
 @dataclass(frozen=True)
 class Ownership(Generic[B]):
-    """`lazy` maps a blob to the symbols that get stubs. `spare` lists those lazy blobs that nothing in the
-    link needs; `unneeded` those that must be eager, with the reason;
-    `doubles` the symbols that a second blob defines as well (the first in link order has them)."""
+    """Holds the decision. `lazy` maps a blob to the symbols that get stubs. `spare` lists the lazy
+    blobs that nothing in the link needs. `unneeded` maps each blob that must be eager to the
+    reason. `doubles` lists the symbols that a second blob defines too (the first in link order owns
+    them)."""
 
     lazy: Mapping[B, tuple[str, ...]]
     spare: tuple[B, ...]
@@ -46,14 +47,15 @@ def assign(
 ) -> Ownership[B]:
     """Give each symbol to the first blob that defines it, in link order.
 
-    `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come from the real
-    objects: what one of them defines needs no stub, unless it does so weakly and a blob does not, as a linker has it.
-    All else that a lazy blob defines gets one, needed or not: other blobs may call it, and the library exports it as
-    it does when it is built ahead of time. What a blob defines weakly gets one only where it is needed.
+    `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come
+    from the real objects. A symbol that a real object defines needs no stub, unless it is weak
+    there and not in a blob: a linker decides alike. All other symbols that a lazy blob defines get
+    a stub, needed or not: other blobs may call them, and the library exports them as it does when
+    it is built ahead of time. A symbol that a blob defines weakly gets a stub only if it is needed.
 
-    A blob of which nothing is needed is lazy too, so that it costs no more than the others; but where a real object
-    defines one of its functions as well, which of the two wins is the linker's business, and the blob must be there
-    for real.
+    A blob of which nothing is needed is lazy too, so that it costs no more than the others. But if
+    a real object also defines one of its functions, the linker decides which of the two wins, and
+    the blob must be a real object.
     """
     firm = frozenset().union(*(o.firm for o in offers))
     taken = set(defined) if strong is None else set(strong) | (set(defined) - firm)
@@ -76,7 +78,8 @@ def assign(
     def rivalled(offer: Offer[B]) -> Reason:
         return Reason(Kind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
 
-    # what is needed first: a blob that merely defines a symbol too must not take it from one that stays
+    # Needed blobs come first: a blob that merely defines a symbol too must not take it from one
+    # that stays.
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
     spare: list[B] = []

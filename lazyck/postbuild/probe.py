@@ -1,7 +1,8 @@
 """Learns which mangled symbols each blob will define, without compiling the blobs.
 
-Blobs with the same flags are probed together: one preprocess, one host-only compile of heads without bodies. What the
-probe cannot settle is settled by a host-only compile of that blob alone, and what that cannot settle is left eager.
+Blobs with equal flags are probed together: one preprocess, and one host-only compile of heads
+without bodies. What the probe cannot settle is settled by a host-only compile of that blob alone.
+What that cannot settle either is left eager.
 """
 
 from __future__ import annotations
@@ -40,16 +41,27 @@ from lazyck.toolchains.gnu import own_library_items
 
 @dataclass(frozen=True)
 class Probed:
-    """A blob whose symbols are known. `headers`: every file besides its source that compiling it reads, absolute.
-    `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones), `kernels`: the handles of its
-    kernels: if anything needs one of these, the blob must be compiled eagerly. `compiled`: by a compile of its own,
-    because of this; "" where the group's probe said it all. `weak`: those of `symbols` that others who use them have
-    too, so that they count only where they are needed; `merged`: those that give way elsewhere. `needs`: what it
-    leaves undefined; None where only a compile of its own could tell. `weak_data`: variables of inline functions and
-    templates that it has a copy of, as far as a compile of its own told. `private`: those of `symbols` that no other
-    library sees ahead of time, because of the build's options. `aliases`: functions that are another name of one, each
-    followed by that one, with which it shares its address. `by_itself`: the project's own command made the object
-    that was looked at."""
+    """Describes a blob whose symbols are known.
+
+    - `headers`: every file besides its source that compiling it reads, as absolute paths.
+    - `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones). If anything
+      needs one of these, the blob must be compiled eagerly.
+    - `kernels`: the handles of its kernels. If anything needs one of these, the blob must be
+      compiled eagerly too.
+    - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
+      everything.
+    - `weak`: those of `symbols` that others who use them have too, so that they count only where
+      they are needed.
+    - `merged`: those of `symbols` that give way to a definition elsewhere.
+    - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
+    - `weak_data`: variables of inline functions and templates that it has a copy of, as far as a
+      compile of its own told.
+    - `private`: those of `symbols` that no other library sees ahead of time, because of the build's
+      options.
+    - `aliases`: functions that are another name of a function, each followed by that function, with
+      which it shares its address.
+    - `by_itself`: whether the project's own command made the object that was judged.
+    """
 
     blob: CompileCommand
     symbols: tuple[str, ...]
@@ -67,14 +79,14 @@ class Probed:
 
     @classmethod
     def of(cls, blob: CompileCommand, a: Answer, headers: frozenset[str]) -> Probed:
-        """`blob`, of which the answer `a` is known."""
+        """Return `blob` as described by its answer `a`."""
         same = {name: getattr(a, name) for name in a.shared_names()}
         return cls(blob=blob, headers=headers, **same)
 
 
 @dataclass(frozen=True)
 class Unprobed:
-    """A blob that must be compiled eagerly, and why."""
+    """Names a blob that must be compiled eagerly, and why."""
 
     blob: CompileCommand
     reason: Reason
@@ -82,9 +94,10 @@ class Unprobed:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """CPU seconds are lazyck's own and its compilers'; the peak is that of the largest single process. `texts` are the
-    preprocessed batches of each group: they stay in the work directory. `keys`: of all that is read when a blob
-    is compiled. `eager_seconds` of CPU went into objects that are linked, and are not in the others."""
+    """Holds the result of a probe. CPU seconds are lazyck's own and its compilers'. The peak is
+    that of the largest single process. `texts` are the preprocessed batches of each group: they
+    stay in the work directory. `keys` cover all that is read when a blob is compiled.
+    `eager_seconds` of CPU went into objects that are linked, and are not in `cpu_seconds`."""
 
     probed: tuple[Probed, ...]
     eager: tuple[Unprobed, ...]
@@ -95,19 +108,21 @@ class ProbeResult:
     eager_seconds: float = 0.0
 
 
-# How many blobs in doubt may stay lazy although their own compile was spent on finding out what they define: so many,
-# or an eighth of a link's blobs, so that with the groups' probes it stays below a quarter of what compiling all costs.
-# The objects of all others are linked, since they are there. It goes by number rather than by CPU seconds: the same
-# sources must give the same library.
+# So many blobs in doubt may stay lazy although their own compile was spent on finding out what they
+# define. The limit is this number, or an eighth of a link's blobs, so that the probe as a whole
+# stays below a quarter of what compiling all costs. The objects of all others are linked, since
+# they are there. The limit counts blobs rather than CPU seconds, since equal sources must give an
+# equal library.
 _ALLOWED = 8
 _ALLOWED_SHARE = 8
 
 
 def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Store | None = None) -> ProbeResult:
-    """Probe `blobs`, with at most `jobs` compilers at a time; writes below `work`, which the caller removes, and into
-    `store`, which has what earlier links found out.
+    """Probe `blobs`, with at most `jobs` compilers at a time. Writes below `work`, which the caller
+    removes, and into `store`, which has what earlier links found out.
 
-    Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot be started.
+    Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot
+    be started.
     """
     blobs = list(dict.fromkeys(blobs))
     groups = groups_of(blobs)
@@ -174,7 +189,7 @@ def _probe_all(
 
 
 def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
-    """The probe that reads what the toolchain's sources are written in."""
+    """Run the probe that reads the language of the toolchain's sources."""
     if group.toolchain.written_in == "llvm-ir":
         return probe_ir(group, work, jobs)
     return probe_group(group, work, store.answers(group.key) if store and group.key else {})
@@ -185,11 +200,11 @@ def _cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
-# -- groups --------------------------------------------------------------------------------------------
+# -- groups --------------------------------------------------------------------------------------
 
 
 def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
-    """Blobs by all that decides how their text is read."""
+    """Group blobs by all that decides how their text is read."""
     env = environment()
     members: dict[tuple[object, ...], dict[str, dict[CompileCommand, None]]] = {}
     for blob in blobs:
@@ -225,7 +240,8 @@ def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
 
 @lru_cache(maxsize=256)
 def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> bool:
-    """Whether a word of the command, or a variable, may name a file relative to the working directory."""
+    """Return whether a word of the command, or a variable, may name a file relative to the working
+    directory."""
     lists = (value for name, value in variables if value and name in (*toolchain.header_env, *toolchain.search_env))
     if any(not directory.startswith("/") for value in lists for directory in value.split(":")):
         return True
@@ -242,15 +258,15 @@ def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tup
     return False
 
 
-# -- blobs in doubt --------------------------------------------------------------------------------------
+# -- blobs in doubt ------------------------------------------------------------------------------
 
 
 def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer:
-    """Compile one blob: what its object says, or the reason why it must be eager.
+    """Compile one blob. Return what its object says, or the reason why it must be eager.
 
-    The project's own command makes an object that can be linked as it is, if the blob must be eager; it stays in
-    `output`. Where that object does not show what is asked (hidden symbols, LTO), and where it would cost a compile for
-    each GPU, the blob is compiled for the host alone.
+    The project's own command makes an object that can be linked as it is, if the blob must be
+    eager. The object stays in `output`. The blob is compiled for the host alone if that object does
+    not show what is asked (hidden symbols, LTO), or if it would cost a compile for each GPU.
     """
     doubt: Doubt = answers.doubts[source]
     own = answers.instances.get(source)
@@ -294,13 +310,15 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
 
 
 def _is_plain(group: Group) -> bool:
-    """Whether objects of the project's own commands show all that the blobs define, and cost one compile."""
+    """Return whether objects of the project's own commands show all that the blobs define, and cost
+    one compile."""
     items = group.toolchain.table.split(group.base[1:])
     return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
 
 
 def _own_text(group: Group, source: str, output: Path) -> str:
-    """The preprocessed text of a blob alone; "" where it does not preprocess."""
+    """Return the preprocessed text of a blob alone, or an empty string if it does not
+    preprocess."""
     batch = output.with_suffix(f".batch{group.suffix}")
     batch.write_text(f'#include "{source}"\n', encoding="utf-8", errors="surrogateescape")
     if group.preprocess(batch, output).status != 0:
@@ -310,7 +328,7 @@ def _own_text(group: Group, source: str, output: Path) -> str:
 
 
 def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
-    """The keys of all that is read when the group's blobs are compiled."""
+    """Return the keys of all that is read when the group's blobs are compiled."""
     if group.toolchain.name == toolchains.HOST.name:
         return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
     chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
@@ -318,11 +336,12 @@ def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict
     return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
 
 
-# -- headers ---------------------------------------------------------------------------------------------
+# -- headers -------------------------------------------------------------------------------------
 
 
 def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str], dict[str, str]]:
-    """(files that the group's blobs read, blobs for which they cannot be listed and the error)."""
+    """Return (files that the group's blobs read, blobs for which they cannot be listed and the
+    error)."""
     readers = answer.readers()
     sources = [s for s in group.sources if s in readers]
     found = set(answer.files)
@@ -349,7 +368,7 @@ def _files_in(output: Path, cwd: str) -> set[str]:
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:
-    """What the device passes read, for all sources at once where that works."""
+    """Return what the device passes read, for all sources at once where that works."""
     if not sources:
         return set()
     batch, output = work / f"device{group.suffix}", work / "device.d"
@@ -374,7 +393,7 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
 
 @lru_cache(maxsize=65536)
 def _plain(path: str) -> str:
-    """`path` without `..` and `.` parts, where that names the same file."""
+    """Return `path` without `..` and `.` parts, if that names the same file."""
     short = os.path.normpath(path)
     if short == path:
         return path

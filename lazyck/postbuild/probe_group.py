@@ -1,4 +1,5 @@
-"""Probes one group of blobs (same toolchain, flags and environment): preprocess, parse, one compile, and retries."""
+"""Probes one group of blobs (same toolchain, flags and environment): preprocess, parse, one
+compile, and retries."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _LAST_NAMES = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why a blob must be compiled to be understood. `own_initializers`: code that runs at load is held against it."""
+    """Says why a blob must be compiled to be understood. If `own_initializers` is true, code that
+    runs at load is held against the blob."""
 
     why: str
     suspects: tuple[str, ...] = ()
@@ -40,10 +42,18 @@ class Doubt:
 
 @dataclass
 class Answers:
-    """What is known of a group's sources: symbols found, reasons to be eager, doubts; `files` that those in
-    `read` read; `texts`: preprocessed batches, which hold each of `read` at least once; `instances`: what they
-    instantiate explicitly; `keys`: of sources by content; `known`: what earlier links found out of sources that are as
-    they were then; `settled`: the answers to `doubts`."""
+    """Holds what is known of a group's sources.
+
+    - `found`: symbols found.
+    - `eager`: reasons to be eager.
+    - `doubts`: reasons to compile the source to learn more.
+    - `files`: what the sources in `read` read.
+    - `texts`: preprocessed batches, which hold each of `read` at least once.
+    - `instances`: what the sources instantiate explicitly.
+    - `keys`: keys of sources by content.
+    - `known`: what earlier links found out of sources that have not changed.
+    - `settled`: the answers to `doubts`.
+    """
 
     found: dict[str, probe_unit.Found] = field(default_factory=dict)
     eager: dict[str, Reason] = field(default_factory=dict)
@@ -57,7 +67,7 @@ class Answers:
     settled: dict[str, Answer] = field(default_factory=dict)
 
     def all(self) -> Iterator[tuple[str, Answer]]:
-        """Each source with what is known of it, once doubts are settled."""
+        """Yield each source with what is known of it, once doubts are settled."""
         yield from self.known.items()
         for source, found in self.found.items():
             yield (
@@ -77,19 +87,21 @@ class Answers:
         yield from self.settled.items()
 
     def readers(self) -> set[str]:
-        """The sources that may be lazy, as far as their text tells."""
+        """Return the sources that may be lazy, as far as their text tells."""
         known = {source for source, answer in self.known.items() if answer.compiled or not answer.eager}
         return known | self.found.keys() | self.doubts.keys()
 
     def learnt(self) -> dict[str, Any]:
-        """For the store: what is new, but for compiles that failed, which may have lacked memory."""
+        """Return for the store what is new. Compiles that failed are left out, since they may have
+        lacked memory."""
         failed = {source for source, answer in self.settled.items() if answer.eager and not answer.compiled}
         passed_over = failed | self.known.keys()
         return {self.keys[s]: a.as_json() for s, a in self.all() if s in self.keys and s not in passed_over}
 
 
 def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = None) -> Answers:
-    """Probe all sources of `group` but those of which `learnt`, by key, has the answer; writes below `work` only."""
+    """Probe all sources of `group` but those of which `learnt`, by key, has the answer. Writes
+    below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers()
     texts = {source: probe_text.read_source(source) for source in group.sources}
@@ -107,13 +119,13 @@ def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = Non
     return answers
 
 
-# -- preprocess ----------------------------------------------------------------------------------------
+# -- preprocess ----------------------------------------------------------------------------------
 
 
 def _preprocess(
     group: Group, work: Path, sources: Sequence[str], macros: Mapping[str, set[str]], answers: Answers
 ) -> probe_text.Split:
-    """Preprocess all sources at once; those at which errors point are put in doubt and left out."""
+    """Preprocess all sources at once. Those at which errors point are put in doubt and left out."""
     batch, output = work / f"batch{group.suffix}", work / "batch.ii"
     left = [s for s in sources if s not in answers.doubts]
     for _ in range(_ROUNDS):
@@ -142,7 +154,8 @@ def _preprocess(
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Sources that read shared headers alike. `forget`: macros to take back after each of them."""
+    """Holds sources that read shared headers alike. `forget` are the macros to take back after each
+    of them."""
 
     sources: list[str]
     forget: dict[str, set[str]]
@@ -152,8 +165,8 @@ class _Cluster:
 def _clusters(
     split: probe_text.Split, directives: Mapping[str, tuple[str, ...]], macros: Mapping[str, set[str]]
 ) -> Iterable[_Cluster]:
-    """Macros that a blob defines may change what shared headers say: blobs that differ in such macros are kept apart,
-    all other macros are taken back after each blob."""
+    """Group sources by macros that may change what shared headers say. Blobs that differ in such
+    macros are kept apart. All other macros are taken back after each blob."""
     sources = list(split.texts)
     inner = {path: probe_text.macros_of(probe_text.read_source(path)) for path in set(split.owned.values())}
     owners: dict[str, set[str]] = {}
@@ -185,7 +198,7 @@ def _clusters(
 
 
 class _Skeletons:
-    """Skeletons of sources, one for all those in a directory that have the same directives."""
+    """Makes skeletons of sources, one for all those in a directory that have equal directives."""
 
     def __init__(self, split: probe_text.Split, directives: Mapping[str, tuple[str, ...]]) -> None:
         self._split, self._directives = split, directives
@@ -198,7 +211,7 @@ class _Skeletons:
         return self._known[key]
 
 
-# -- probe ---------------------------------------------------------------------------------------------
+# -- probe ---------------------------------------------------------------------------------------
 
 
 def _probe_cluster(
@@ -270,13 +283,14 @@ def _recall(group: Group, split: probe_text.Split, answers: Answers, learnt: Map
 
 
 def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
-    """Whether a preprocessed batch declares managed variables that are not in the sources' `own` texts."""
+    """Return whether a preprocessed batch declares managed variables that are not in the sources'
+    `own` texts."""
     text = batch.read_text(encoding="utf-8", errors="surrogateescape")
     return cxx_place.declares_managed(text) > sum(map(cxx_place.declares_managed, own))
 
 
 def _defines_something(header: str) -> bool:
-    """Whether a header, which one blob alone reads, defines what would be the blob's own."""
+    """Return whether a header, which one blob alone reads, defines what would be the blob's own."""
     try:
         return any(d.kind in (Kind.HEAD, Kind.DATA) for d in parse(header))
     except Unsupported as e:
@@ -290,22 +304,23 @@ def _guarded_macros(skeleton: str, forget: set[str]) -> str:
 
 
 class _Declared:
-    """Names that a preprocessed batch declares `extern`: read when it is first asked."""
+    """Finds names that a preprocessed batch declares `extern`. The batch is read when it is first
+    asked."""
 
     def __init__(self, text: Path | None) -> None:
         self._text = text
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The last name of each such declaration of a variable."""
+        """Return the last name of each such declaration of a variable."""
         if self._text is None:
             return frozenset()
         text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
         return frozenset(name for m in _EXTERN.finditer(text) for name in _names(m[1]))
 
     def inline_in(self, declarations: Iterable[Declaration]) -> str:
-        """A function of a C source that is inline, here or in a header: another declaration of it may make it one for
-        other files. "" where there is none."""
+        """Return a function of a C source that is inline, here or in a header: another declaration
+        of it may make it a function for other files. Return an empty string if there is none."""
         repeated = [d for d in declarations if d.kind in (Kind.REPEATABLE, Kind.SUPPORT) and "(" in d.text]
         own = (d for d in repeated if _INLINE.search(d.text) and not _STATIC.search(d.text))
         names = {n for d in repeated for n in d.names if not _STATIC.search(d.text)}
@@ -325,7 +340,8 @@ def _names(declaration: str) -> list[str]:
 
 
 def _understand(source: str, text: str, answers: Answers, declared: _Declared, *, is_c: bool) -> list[Declaration]:
-    """The declarations to probe for one blob; none if the answer is known, or only its object can give it."""
+    """Return the declarations to probe for one blob. There are none if the answer is known, or if
+    only its object can give it."""
     try:
         declarations = parse(text, is_c=is_c)
     except Unsupported as e:
@@ -354,7 +370,7 @@ def _understand(source: str, text: str, answers: Answers, declared: _Declared, *
 
 
 class _Reaches:
-    """Which headers, as far as their names tell, each of the `sources` reads."""
+    """Tells which headers, as far as their names tell, each of the `sources` reads."""
 
     def __init__(self, split: probe_text.Split, sources: Sequence[str]) -> None:
         self._files, self._sources = frozenset(split.shared), sources

@@ -1,5 +1,5 @@
-"""Probes blobs of LLVM IR: what they define stands in their text. Bitcode is turned into text first, many files at a
-time, by the compiler that the project compiles it with."""
+"""Probes blobs of LLVM IR: what they define stands in their text. Bitcode is turned into text
+first, many files at a time, by the compiler that the project compiles it with."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from lazyck.postbuild.reasons import Kind, Reason
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _BATCH = 64  # files for one start of a compiler
 _RUN_AT_LOAD = ("llvm.global_ctors", "llvm.global_dtors")
-# of functions: never in an object under their name, or only if the module itself uses them
+# Functions of these linkages are never in an object under their name, or only if the module itself
+# uses them.
 _LOCAL = frozenset({"private", "internal", "available_externally"})
 _DISCARDABLE = frozenset({"linkonce", "linkonce_odr"})
-# llvm.exp.f32 becomes expf
+# llvm.exp.f32 becomes expf.
 _LIBM = re.compile(r"llvm\.(\w+)\.(f32|f64|f80|f128)")
 _GLOBL = re.compile(r"\.globa?l\s+([\w.$]+)", re.ASCII)
 _LIBM_NAMES = {"maxnum": "fmax", "minnum": "fmin"}
@@ -32,7 +33,8 @@ _WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another de
 
 
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
-    """Probe all sources of `group`, with at most `jobs` compilers at a time; writes below `work` only."""
+    """Probe all sources of `group`, with at most `jobs` compilers at a time. Writes below `work`
+    only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers(read=set(group.sources))
     bitcode = [s for s in group.sources if _is_bitcode(s)]
@@ -56,7 +58,7 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
     return answers
 
 
-# -- bitcode -------------------------------------------------------------------------------------------
+# -- bitcode -------------------------------------------------------------------------------------
 
 
 def _is_bitcode(source: str) -> bool:
@@ -65,11 +67,11 @@ def _is_bitcode(source: str) -> bool:
 
 
 def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -> dict[str, str]:
-    """Source → file with its text; a source that the compiler refuses is missing."""
+    """Map each source to the file with its text. A source that the compiler refuses is missing."""
     names = {source: f"ir{i}" for i, source in enumerate(sources)}
     for source, name in names.items():
         (work / f"{name}.bc").symlink_to(source)
-    # at least as many batches as there are compilers that may run
+    # There are at least as many batches as compilers that may run.
     size = max(1, min(_BATCH, -(-len(sources) // max(1, jobs))))
     batches = [sources[i : i + size] for i in range(0, len(sources), size)]
 
@@ -85,11 +87,12 @@ def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -
     return {source: path for source, path in made.items() if os.path.exists(path)}
 
 
-# -- deciding ------------------------------------------------------------------------------------------
+# -- deciding ------------------------------------------------------------------------------------
 
 
 def functions(module: Module) -> Found:
-    """The functions that the module's object will define, and those of them that no stub can stand for."""
+    """Return the functions that the module's object will define, and those of them that no stub can
+    stand for."""
     symbols: list[str] = []
     unreachable: list[str] = []
     for name, e in module.entities.items():
@@ -102,7 +105,8 @@ def functions(module: Module) -> Found:
 
 
 def _needs(module: Module) -> frozenset[str]:
-    """What the module's object may leave undefined: what its definitions mention and it does not define."""
+    """Return what the module's object may leave undefined: what its definitions mention and it does
+    not define."""
     mentioned = {n for e in module.entities.values() if e.is_defined for n in e.names}
     elsewhere = (e for n, e in module.entities.items() if not e.is_defined and n in mentioned)
     by_ir = {_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol)}
@@ -110,26 +114,27 @@ def _needs(module: Module) -> frozenset[str]:
 
 
 def _only_wanted(module: Module) -> list[str]:
-    """The symbols that assembler outside of functions declares and the module does not define: they become undefined
-    ones of its object. The `<iostream>` of GCC 13 and newer has one.
-    """
+    """Return the symbols that assembler outside of functions declares and the module does not
+    define. They become undefined symbols of its object. The `<iostream>` of GCC 13 and newer has
+    one."""
     own = {e.symbol for e in module.entities.values() if e.is_defined}
     declared = (m[1] for s in module.assembler if (m := _GLOBL.fullmatch(s)))
     return [symbol for symbol in declared if symbol not in own]
 
 
 def _is_inner(symbol: str) -> bool:
-    """Whether `symbol` is an intrinsic that calls nothing."""
+    """Return whether `symbol` is an intrinsic that calls nothing."""
     return symbol.startswith("llvm.") and not _LIBM.fullmatch(symbol)
 
 
 def _libm_name(intrinsic: re.Match[str]) -> str:
-    """The function of libm that an intrinsic may end in."""
+    """Return the function of libm that an intrinsic may end in."""
     return _LIBM_NAMES.get(intrinsic[1], intrinsic[1]) + _LIBM_SUFFIX[intrinsic[2]]
 
 
 def eager_reason(module: Module) -> Reason | None:
-    """Why the module must be compiled eagerly, or None: the rules of C++ blobs, and what only IR can say."""
+    """Return why the module must be compiled eagerly, or None. The rules are those of C++ blobs,
+    and some that only IR needs."""
     if len(_only_wanted(module)) < len(module.assembler):
         return Reason(Kind.IR_ASSEMBLER)
     data = [
@@ -154,7 +159,8 @@ def eager_reason(module: Module) -> Reason | None:
 
 
 def _initializer_calls(module: Module) -> list[str]:
-    """What the module's start-up and tear-down code refers to, apart from what every file's does."""
+    """Return what the module's start-up and tear-down code refers to, apart from what every file's
+    does."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     todo = [n for lead in _RUN_AT_LOAD if lead in module.entities for n in module.entities[lead].names]

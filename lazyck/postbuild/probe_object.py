@@ -1,4 +1,4 @@
-"""What a blob's real host-only object says: its functions, and whether it must be compiled eagerly."""
+"""Reads a blob's real host-only object: its functions, and whether it must be compiled eagerly."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from lazyck.postbuild.mangled import template_of
 from lazyck.postbuild.reasons import Kind, Reason
 from lazyck.postbuild.vtables import is_of_class
 
-# Data that toolchains add to every object with kernels.
+# This is data that toolchains add to every object with kernels.
 _TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
 _START_UP = re.compile(
     r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
 )
-# The toolchain's registration and <iostream>.
+# These names belong to the toolchain's registration and <iostream>.
 _HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
     r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
 )
-# nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's.
+# nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's
+# name.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _REGISTERS_MANAGED = "__hipRegisterManagedVar"
 _NO_INSTANCES = Instances()
@@ -32,17 +33,19 @@ _UNDEFINED, _RESERVED = 0, 0xFF00
 
 
 def is_start_up(name: str) -> bool:
-    """Whether start-up code runs through the function `name`: it is looked into, rather than held against the blob."""
+    """Return whether start-up code runs through the function `name`. Such a function is looked
+    into, rather than held against the blob."""
     return _START_UP.match(name) is not None
 
 
 def is_harmless(name: str) -> bool:
-    """Whether start-up code of every file may refer to `name`."""
+    """Return whether start-up code of every file may refer to `name`."""
     return _HARMLESS.match(name) is not None
 
 
 def defines(data: Sequence[str]) -> Reason:
-    """Why a blob that defines `data` is eager: a slot can stand for a function only, and other files may use these."""
+    """Return why a blob that defines `data` is eager: a slot can stand for a function only, and
+    other files may use these."""
     variables = [name for name in data if not is_of_class(name)]
     if variables:
         return Reason(Kind.DATA, ", ".join(variables[:3]))
@@ -52,12 +55,20 @@ def defines(data: Sequence[str]) -> Reason:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`reason` is None for a blob that may be compiled lazily, if nothing of it must run when the library is loaded
-    (`initializers`). `weak` are those of `symbols` and `kernels` that files which use them have too (inline functions,
-    implicit instantiations), `merged` others that give way to a definition elsewhere (explicit instantiations,
-    `__attribute__((weak))`); `needs` what the blob leaves undefined; `weak_data` variables of inline functions and
-    templates, of which a program has one copy; `private` those of `symbols` that the build's options hide, `kernels`
-    its kernels' handles; `aliases` see `Probed`."""
+    """Holds what an object says of a blob.
+
+    - `reason`: None for a blob that may be compiled lazily, provided that nothing of it must run
+      when the library is loaded (`initializers`).
+    - `weak`: those of `symbols` and `kernels` that files which use them have too (inline functions,
+      implicit instantiations).
+    - `merged`: others that give way to a definition elsewhere (explicit instantiations,
+      `__attribute__((weak))`).
+    - `needs`: what the blob leaves undefined.
+    - `weak_data`: variables of inline functions and templates, of which a program has one copy.
+    - `private`: those of `symbols` that the build's options hide.
+    - `kernels`: the handles of its kernels.
+    - `aliases`: see `Probed`.
+    """
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
@@ -75,8 +86,9 @@ class Judgement:
 def judge(
     image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool, own: Instances = _NO_INSTANCES
 ) -> Judgement:
-    """Judge a blob by its object. `own_initializers`: whether code that runs at load would be the blob's own rather
-    than its headers'; `suspects`: the variables that may be behind it; `own`: what its text instantiates."""
+    """Judge a blob by its object. `own_initializers` is true if code that runs at load would be the
+    blob's own rather than its headers'. `suspects` are the variables that may be behind such code.
+    `own` is what the blob's text instantiates."""
     table = image.symbols()
     symbols: list[str] = []
     unreachable: list[str] = []
@@ -108,7 +120,7 @@ def judge(
             if s.visibility == "protected":
                 private.add(s.name)
             if s.binding == "WEAK":
-                # a function of several versions stands in a group, too, without being inline
+                # A function with several versions stands in a group too, without being inline.
                 is_inline = s.section in image.merged_sections and s.type == "FUNC" and not own.holds(s.name)
                 (weak if is_inline else merged).add(s.name)
         elif not _TOOLCHAIN_DATA.match(s.name):
@@ -138,7 +150,8 @@ def judge(
 
 
 def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
-    """Those of `functions` that are another name of one before them, each with that one behind it."""
+    """Return those of `functions` that are another name of an earlier one, each followed by the
+    earlier one."""
     first: dict[tuple[int, int], str] = {}
     found: list[str] = []
     for s in table:
@@ -149,8 +162,8 @@ def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
 
 
 def _x86_64_calls(code: bytes) -> Iterator[int]:
-    """Where the calls in `code` lead to, counted from its start: `call`, and the jumps that a tail call is. May find
-    some that are none."""
+    """Yield where the calls in `code` lead to, counted from its start. This covers `call`, and the
+    jumps that tail calls are. It may yield some that are no calls."""
     for i, byte in enumerate(code):
         is_conditional = byte & 0xF0 == 0x80 and i > 0 and code[i - 1] == 0x0F
         width = 4 if byte in (0xE8, 0xE9) or is_conditional else 1 if byte == 0xEB else 0
@@ -159,7 +172,8 @@ def _x86_64_calls(code: bytes) -> Iterator[int]:
 
 
 def _aarch64_calls(code: bytes) -> Iterator[int]:
-    """The same for `bl` and `b`, which a tail call is: 26 bits that count instructions."""
+    """Yield where the calls in `code` lead to, counted from its start. This covers `bl`, and `b`,
+    which a tail call is: both have 26 bits that count instructions."""
     for i, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
         if word & 0x7C000000 == 0x14000000:
             distance = word & 0x3FFFFFF
@@ -170,8 +184,9 @@ _CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
 
 
 def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
-    """Names that the object's start-up and tear-down code refers to, apart from what every object's does; and the
-    object's own variables among what it refers to, which are what it is about."""
+    """Return the names that the object's start-up and tear-down code refers to, apart from what
+    every object's does. Return also the object's own variables among what this code refers to:
+    these are what it is about."""
     functions: dict[int, list[Symbol]] = {}
     for s in table:
         if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
@@ -184,7 +199,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         return [(table[s], a) for o, s, a in image.relocations(section) if low <= o < high]
 
     def local_calls(f: Symbol) -> list[tuple[Symbol, int]]:
-        # the assembler settles calls within a section by itself and leaves no relocation
+        # The assembler resolves calls within a section by itself and leaves no relocation.
         code = image.content(image.sections[f.section])[f.value : f.value + f.size]
         starts = {g.value: g for g in functions[f.section]}
         return [(starts[f.value + at], 0) for at in _CALLS[image.machine](code) if f.value + at in starts]
@@ -207,8 +222,8 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         if target.type == "SECTION":
             inside = function_at(target.section, addend)
             if inside is None:
-                # a variable, by its section: only code counts. x86-64's call through .text + addend is off by the
-                # width of its operand
+                # If no function is there, the target is a variable, which is not held against the
+                # blob. But x86-64's call through .text + addend is off by the width of its operand.
                 inside = function_at(target.section, addend + 4) if image.machine == "x86_64" else None
             if inside is None:
                 variables[variable_at(target.section, addend + 4 * (image.machine == "x86_64"))] = None

@@ -1,4 +1,5 @@
-"""Compiles the probe units of a cluster of blobs, apart from those that are at fault where one does not compile."""
+"""Compiles the probe units of a cluster of blobs. If a unit does not compile, the blobs at fault
+are set apart."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from lazyck.postbuild.cxx_variables import Declaration
 from lazyck.postbuild.elf import open_image
 from lazyck.postbuild.group import Group, first_error
 
-_COMPILES = 8  # per cluster, and one for every 8 blobs; what is left then is compiled blob by blob
-_FEW = 8  # a unit that fails a second time falls apart if more than one blob in so many is at fault
+_COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
+_FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
 _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
 
 
 class Headers:
-    """The headers of blobs as one preprocessed text, without the bodies of their functions. `read`: a preprocessed
-    batch of all `sources`."""
+    """Provides the headers of blobs as one preprocessed text, without the bodies of their
+    functions. `read` is a preprocessed batch of all `sources`."""
 
     def __init__(
         self, group: Group, work: Path, sources: Sequence[str], forget: Mapping[str, set[str]], read: Path | None
@@ -29,8 +30,8 @@ class Headers:
         self._group, self._work, self._sources, self._forget, self._read = group, work, sources, forget, read
 
     def text(self, blobs: Collection[int], *, apart: bool) -> str | None:
-        """What the `blobs` (indices of sources) read, with what others do unless they are to be `apart`; None if they
-        do not preprocess."""
+        """Return what the `blobs` (indices of sources) read, or None if they do not preprocess.
+        Unless they are to be `apart`, this includes what the other blobs read."""
         chosen = [s for i, s in enumerate(self._sources) if i in blobs]
         batch = self._preprocessed(chosen) if apart else self._read
         if batch is None:
@@ -49,8 +50,9 @@ class Headers:
 
 @dataclass
 class _Job:
-    """Blobs to compile in one unit. `retries`: how often that may still fail because of many of them. `by_text`: from
-    the preprocessed headers of the whole cluster, or of these blobs alone (`apart`)."""
+    """Describes blobs to compile in one unit. `retries` is how often the unit may still fail
+    because of many of them. `by_text` says that the unit is made from preprocessed headers: those
+    of the whole cluster, or those of these blobs alone (`apart`)."""
 
     blobs: dict[int, list[Declaration]]
     retries: int = 1
@@ -59,8 +61,8 @@ class _Job:
 
 
 class Solver:
-    """Compiles a cluster's probe unit, without the blobs at fault where there are any. `preludes`: per blob, what
-    reads its headers; `reach`: which headers these are."""
+    """Compiles a cluster's probe unit, and sets blobs at fault apart. `preludes` is, per blob, the
+    text that reads its headers. `reach` says which headers these are."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Solver:
                 queue += self._attempt(job)
 
     def _attempt(self, job: _Job) -> list[_Job]:
-        """Compile one unit; gives what to try next."""
+        """Compile one unit, and return what to try next."""
         blobs = job.blobs
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
@@ -113,7 +115,8 @@ class Solver:
         blame = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
         if len(preludes) > 1:
-            # headers that do not go together: what follows from it in blobs says nothing of them
+            # The headers do not go together: errors in blobs that follow from this say nothing of
+            # the blobs.
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
                 return [_Job(family, apart=True) for family in families]
@@ -123,7 +126,8 @@ class Solver:
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
         if instances:
             by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
-            # a pointer to a kernel is to its handle, which says nothing of the function that launches it
+            # A pointer to a kernel is one to its handle, which says nothing of the function that
+            # launches it.
             of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
             self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
             self._by_reference |= by_reference
@@ -134,7 +138,7 @@ class Solver:
             return []
         if bad and not blame.preludes:
             right = {b: d for b, d in blobs.items() if b not in bad}
-            if job.retries and right:  # two that do not go together may, each with others
+            if job.retries and right:  # two that do not go together may each go with others
                 return [
                     replace(job, blobs={b: blobs[b] for b in sorted(bad)}, retries=0),
                     replace(job, blobs=right, retries=0),
@@ -144,8 +148,9 @@ class Solver:
         return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
 
     def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
-        """`blobs` by which of the headers `at_error` they read: those that share one stay together, as do those that
-        read none, which are of the family that the compiler read first."""
+        """Split `blobs` by which of the headers `at_error` they read. Blobs that share one stay
+        together. So do blobs that read none: they are of the family that the compiler read
+        first."""
         families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
         for b, declarations in blobs.items():
             read = self._reach(b) & at_error
@@ -158,7 +163,7 @@ class Solver:
     def _halves(
         self, blobs: dict[int, list[Declaration]], preludes: list[str]
     ) -> tuple[dict[int, list[Declaration]], dict[int, list[Declaration]]]:
-        """Two halves: by headers where these differ."""
+        """Return two halves of `blobs`, split by headers if these differ."""
         if len(preludes) > 1:
             first = set(preludes[: len(preludes) // 2])
             chosen = {b for b in blobs if self._preludes[b] in first}

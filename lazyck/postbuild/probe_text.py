@@ -1,7 +1,9 @@
-"""One host preprocess for all blobs of a group, taken apart again into each blob's own text.
+"""Runs one host preprocess for all blobs of a group, and splits the result into each blob's own
+text.
 
-The unit `#include`s every blob by its path. Text belongs to a blob if it stands in the blob's file, or in a file that
-it includes and that has no include guard (`launcher.inc` after `#define HEAD_DIM 64`); all else is shared headers.
+The unit `#include`s every blob by its path. Text belongs to a blob if it stands in the blob's file,
+or in a file that it includes and that has no include guard (`launcher.inc` after `#define HEAD_DIM
+64`). All other text is shared headers.
 """
 
 from __future__ import annotations
@@ -31,11 +33,17 @@ _SYSTEM = "3"
 
 @dataclass
 class Split:
-    """What a preprocessed batch says. `texts`: own text per blob. `files`: all files read below the blobs, as the
-    compiler spells them. `shared`: shared headers that are no system headers. `owned`: per (file, line) of an
-    `#include`, the file whose text belongs to the including blob. `guarded_code`: files of code that only the first
-    of the blobs that include it gets to read, and that blob. `direct`: text of the shared headers, no system headers,
-    that blobs name themselves, without what these include in turn."""
+    """Holds what a preprocessed batch says.
+
+    - `texts`: each blob's own text.
+    - `files`: all files read below the blobs, as the compiler spells them.
+    - `shared`: shared headers that are no system headers.
+    - `owned`: per (file, line) of an `#include`, the file whose text belongs to the including blob.
+    - `guarded_code`: files of code that only the first of the blobs that include them gets to read,
+      and that blob.
+    - `direct`: text of the shared headers, without system headers, that blobs name themselves. It
+      lacks what these include in turn.
+    """
 
     texts: dict[str, str] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
@@ -46,7 +54,8 @@ class Split:
 
 
 def read_source(path: str) -> str:
-    """A source file's text; "" if it cannot be read, which the compiler will say better."""
+    """Return a source file's text. Return an empty string if it cannot be read, which the compiler
+    will say better."""
     try:
         return Path(path).read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
@@ -54,7 +63,8 @@ def read_source(path: str) -> str:
 
 
 def place_of(name: str, path: str) -> str:
-    """Where in a source file a variable is defined, for people: by its name, or by a macro's whose name it holds."""
+    """Return where in a source file a variable is defined, for people. The place is found by the
+    variable's name, or by the name of a macro that it contains."""
     text, file = read_source(path), os.path.basename(path)
     plain = IDENTIFIER.findall(name.rpartition("::")[2])[:1] or [name]
     if m := re.search(rf"\b{re.escape(plain[0])}\b", text):
@@ -67,7 +77,7 @@ def place_of(name: str, path: str) -> str:
 
 @lru_cache(maxsize=65536)
 def is_guarded(path: str) -> bool:
-    """Whether a second `#include` of this file gives nothing."""
+    """Return whether a second `#include` of this file gives nothing."""
     text = without_comments(read_source(path)).strip()
     if _PRAGMA_ONCE.search(text):
         return True
@@ -83,22 +93,25 @@ def is_guarded(path: str) -> bool:
 
 
 def macros_of(text: str) -> set[str]:
-    """Names that the text defines or undefines, also in branches that are not taken."""
+    """Return the names that the text defines or undefines, also in branches that are not taken."""
     return set(_MACRO.findall(text)) if "#" in text else set()
 
 
 def depends_on_batch(text: str) -> str:
-    """A word by which preprocessing a blob together with others could give another text than alone, or ""."""
+    """Return a word because of which preprocessing a blob together with others could give another
+    text than alone. Return an empty string if there is none."""
     return next((word for word in ("__COUNTER__", "__INCLUDE_LEVEL__", "__BASE_FILE__") if word in text), "")
 
 
 def directives_of(text: str) -> tuple[str, ...]:
-    """The directive lines of a source file, comments and all: equal for blobs that read headers alike."""
+    """Return the directive lines of a source file, with comments. They are equal for blobs that
+    read headers alike."""
     return tuple(_DIRECTIVE_LINE.findall(text)) if "#" in text else ()
 
 
 def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
-    """(unit that includes all blobs and forgets each one's `macros` after it, blob per line of the unit)."""
+    """Return (unit that includes all blobs and forgets each one's `macros` after it, blob per line
+    of the unit)."""
     lines: list[str] = []
     where: dict[int, str] = {}
     for blob in blobs:
@@ -120,8 +133,9 @@ def split(
     headers: list[str] | None = None,
     others: list[str] | None = None,
 ) -> Split:
-    """Take the preprocessed batch apart by its line markers; lines of shared headers that are no system headers are
-    added to `headers`, and to `others` all lines but those of the blobs' own text, with the markers."""
+    """Split the preprocessed batch by its line markers. Lines of shared headers that are no system
+    headers are added to `headers`. All lines but those of the blobs' own text are added to
+    `others`, with the markers."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
@@ -189,15 +203,15 @@ def _is_owned(path: str, flags: list[str]) -> bool:
     suffix = os.path.splitext(path)[1]
     if suffix in _CODE_SUFFIXES:
         return True
-    # a system header without guard, such as <assert.h>, is meant to be read again and again
+    # A system header without guard, such as <assert.h>, is meant to be read again and again.
     return _SYSTEM not in flags and not is_guarded(path)
 
 
-# -- directives ----------------------------------------------------------------------------------------
+# -- directives ----------------------------------------------------------------------------------
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the last physical line, text) of each line, continued lines joined."""
+    """Yield (number of the last physical line, text) of each line, with continued lines joined."""
     pending = ""
     for number, line in enumerate(text.split("\n"), 1):
         if line.endswith("\\"):
@@ -208,8 +222,9 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) -> str:
-    """The file's directives alone, in order, such that compiling them reads the same shared headers under the same
-    macros: owned includes are replaced by their own skeleton, quoted names next to the file made absolute."""
+    """Return the file's directives alone, in order. Compiling them reads the same shared headers
+    under the same macros: owned includes are replaced by their own skeleton, and quoted names next
+    to the file are made absolute."""
     out: list[str] = []
     if depth > 50:
         return ""
@@ -237,7 +252,7 @@ def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) ->
 
 
 def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
-    """Those of `names` that occur in any of the files."""
+    """Return those of `names` that occur in any of the files."""
     found: set[str] = set()
     for path in files:
         if names - found:
@@ -246,8 +261,9 @@ def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
 
 
 def signature(skeleton_text: str, names: set[str]) -> str:
-    """What of a blob's directives can change how shared headers read: all of them once they touch one of `names`,
-    without definitions of macros that headers do not know."""
+    """Return the part of a blob's directives that can change how shared headers read. These are all
+    of them once they touch one of `names`, without definitions of macros that headers do not
+    know."""
     if not names or not names.intersection(IDENTIFIER.findall(skeleton_text)):
         return ""
     lines = []

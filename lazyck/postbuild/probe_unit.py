@@ -1,7 +1,9 @@
-"""The probe unit: one translation unit that defines, with empty bodies, each function that the blobs of a group define.
+"""Makes the probe unit: one translation unit that defines, with empty bodies, each function that
+the blobs of a group define.
 
-Each blob's functions go into a section of the blob's own, so the compiled object says which mangled names belong to
-which blob. A definition needs nothing but the head: no declarator is ever taken apart, no pointer type spelled.
+Each blob's functions go into a section of the blob's own, so the compiled object says which mangled
+names belong to which blob. A definition needs nothing but the head: no declarator is ever taken
+apart, no pointer type spelled.
 """
 
 from __future__ import annotations
@@ -32,10 +34,15 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 @dataclass
 class Unit:
-    """`text` to compile. `heads`: number of functions per blob. `shared`: blobs behind each shared declaration.
-    `renamed`: per blob, the names that were made unique, and what they were. `instances`: sections of functions that
-    several blobs instantiate explicitly. `kernels`: sections of kernels that several blobs define, and whether they are
-    instances."""
+    """Holds the unit.
+
+    - `text`: what to compile.
+    - `heads`: the number of functions per blob.
+    - `shared`: the blobs behind each shared declaration.
+    - `renamed`: per blob, the names that were made unique, and what they were.
+    - `instances`: sections of functions that several blobs instantiate explicitly.
+    - `kernels`: sections of kernels that several blobs define, and whether they are instances.
+    """
 
     text: str = ""
     heads: dict[int, int] = field(default_factory=dict)
@@ -45,7 +52,8 @@ class Unit:
     kernels: dict[str, bool] = field(default_factory=dict)
 
     def kernel_in(self, section: str) -> bool | None:
-        """Whether what stands in `section` are kernels that are instances; None: it is no section of kernels."""
+        """Return whether the kernels in `section` are instances, or None if it is no section of
+        kernels."""
         if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
             return section.startswith(_KERNEL_INSTANCES)
         return self.kernels.get(section)
@@ -53,11 +61,17 @@ class Unit:
 
 @dataclass(frozen=True)
 class Found:
-    """What the compiled unit says of one blob; `unreachable` are names that only an eager compile can provide; `needs`
-    what it leaves undefined, None where only a compile of the blob itself could tell; `data` what else it defines, for
-    which a slot cannot stand: vtables; `merged` those of `symbols` that give way to a definition elsewhere, `weak`
-    those that are inline by a word in their class, `private` those that the build's options hide; `kernels` the handles
-    of its kernels, hidden or not."""
+    """Holds what the compiled unit says of one blob.
+
+    - `unreachable`: names that only an eager compile can provide.
+    - `needs`: what the blob leaves undefined, or None if only a compile of the blob itself could
+      tell.
+    - `data`: vtables that it defines, for which a slot cannot stand.
+    - `merged`: those of `symbols` that give way to a definition elsewhere.
+    - `weak`: those of `symbols` that are inline by a word in their class.
+    - `private`: those of `symbols` that the build's options hide.
+    - `kernels`: the handles of its kernels, hidden or not.
+    """
 
     symbols: tuple[str, ...]
     unreachable: tuple[str, ...]
@@ -70,7 +84,7 @@ class Found:
 
 
 def needed(declarations: Sequence[Declaration]) -> list[int]:
-    """Indices of the heads and of all that they need, in order."""
+    """Return the indices of the heads and of all that they need, in order."""
     by_name: dict[str, list[int]] = {}
     for i, d in enumerate(declarations):
         if d.kind is not Kind.HEAD:
@@ -96,10 +110,11 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
 def render(
     blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
 ) -> Unit:
-    """The unit for `blobs` (index to declarations), which must come from one group; `preludes` read their headers.
+    """Return the unit for `blobs` (index to declarations), which must come from one group.
+    `preludes` read their headers.
 
-    Blobs in `by_reference` have instantiations that their headers declare (`extern template`), so that these cannot
-    be specialized any more: a pointer to each takes the place of its definition.
+    Blobs in `by_reference` have instantiations that their headers declare (`extern template`).
+    These cannot be specialized after that, so a pointer to each takes the place of its definition.
     """
     unit = Unit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}
@@ -142,7 +157,7 @@ def render(
 
 
 def _section(head: Declaration) -> str:
-    """The kind of section of one blob that `head`, with a body, stands in."""
+    """Return the kind of section of one blob in which `head` stands with a body."""
     if _GLOBAL.search(head.text):
         return _KERNEL_INSTANCES if head.is_instance else _KERNELS
     return _INSTANCES if head.is_instance else _OWN
@@ -154,9 +169,10 @@ def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
 
 
 def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
-    """Per blob, the private names that must be made unique: all but those which every blob defines alike."""
+    """Return, per blob, the private names that must be made unique: all but those which every blob
+    defines alike."""
     variants: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
-    apart: set[str] = set()  # of the same text, yet another type in every file
+    apart: set[str] = set()  # equal text, yet a different type in every file
     for b, declarations in kept.items():
         by_name: dict[str, list[int]] = {}
         for i, d in enumerate(declarations):
@@ -208,12 +224,13 @@ def _within(context: tuple[str, ...], text: str) -> str:
 
 
 def instantiates_a_kernel(d: Declaration) -> bool:
-    """Whether `d` is the explicit instantiation of a kernel."""
+    """Return whether `d` is the explicit instantiation of a kernel."""
     return bool(d.reference and _GLOBAL.search(d.text))
 
 
 def _definition(head: str, initializers: str, section: str) -> str:
-    """The head with an empty body, placed in `section`; a constructor's with its member `initializers`."""
+    """Return the head with an empty body, placed in `section`. A constructor's has its member
+    `initializers`."""
     prefixes, rest = template_prefixes(head)
     start = _ATTRIBUTES.match(rest)
     at = start.end() if start else 0
@@ -224,14 +241,15 @@ def _definition(head: str, initializers: str, section: str) -> str:
 
 @dataclass(frozen=True)
 class Blame:
-    """Where a failed compile points: at blobs, and at preludes (by their index)."""
+    """Says where a failed compile points: at blobs, and at preludes (by their index)."""
 
     blobs: frozenset[int]
     preludes: frozenset[int]
 
 
 def blame(unit: Unit, output: str) -> Blame:
-    """Read a compiler's errors: the place of each and how it was included; failing that, all that is mentioned."""
+    """Read a compiler's errors: the place of each and how that was included. If there are none,
+    everything that is mentioned counts."""
     at_error: set[tuple[str, int]] = set()
     mentioned: set[tuple[str, int]] = set()
     included: set[tuple[str, int]] = set()
@@ -251,8 +269,9 @@ def blame(unit: Unit, output: str) -> Blame:
 
 
 def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Found | str]:
-    """Per blob what its section defines; or why that cannot be said, as where it is less than the unit asked for.
-    `how`: the object was made so, rather than by the toolchain's own driver."""
+    """Return, per blob, what its section defines, or why that cannot be said, for example if it is
+    less than the unit asked for. `how` is given if the object was made in that way, rather than by
+    the toolchain's own driver."""
     places: dict[int, Collection[int]] = {}
     for i, section in enumerate(image.sections):
         if section.name.startswith((_OWN, _INSTANCES, _KERNELS, _KERNEL_INSTANCES)):
@@ -336,8 +355,8 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
 
 
 def _original(symbol: str, renamed: Mapping[str, str], blob: int) -> str:
-    """The symbol as it would be had the blob's names kept their own spelling: a mangled name spells each with its
-    length before it."""
+    """Return the symbol as it would be if the blob's names had kept their own spelling. A mangled
+    name has each name's length before it."""
     if f"__lz{blob}_" in symbol:
         for unique, name in sorted(renamed.items(), key=lambda item: -len(item[0])):
             symbol = symbol.replace(f"{len(unique)}{unique}", f"{len(name)}{name}")

@@ -1,9 +1,11 @@
-"""The proof of a bundle: each group of blobs is preprocessed once more out of the bundle alone, by its recipe.
+"""Proves that a bundle is complete: preprocesses each group of blobs again, by its recipe, from the
+bundle alone.
 
-The list of headers that the probe made is the compiler's own, and yet it can lack some: GCC takes two files of equal
-size, time and contents for one where they say `#pragma once`, clang two names of one file, and neither says a word of
-the second; and a header that only `__has_include` asks for is not read at all. What is missing is added and proved
-again; a blob that needs what no bundle can hold is compiled eagerly.
+The probe's list of headers comes from the compiler, but it can lack some. GCC takes two files of
+equal size, time and contents for one file if they say `#pragma once`. Clang takes two names of one
+file for one. Neither reports the second file. A header that only `__has_include` asks for is not
+read at all. A missing header is added to the bundle, which is proved again. A blob that needs what
+no bundle can hold is compiled eagerly.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ _ASKED = re.compile(rb"__has_include(?:_next)?\s*\(\s*[\"<]([^\">\n]+)[\">]")
 
 @dataclass(frozen=True)
 class Finding:
-    """What preprocessing a group out of its bundle showed: files of the build that the bundle lacks for it, and the
-    sources that no bundle can serve, with the reason."""
+    """Records what preprocessing a group from its bundle showed. `lacking` are files of the build
+    that the bundle lacks for the group. `unproved` maps each source that no bundle can serve to the
+    reason."""
 
     lacking: frozenset[str] = frozenset()
     unproved: Mapping[str, Reason] = field(default_factory=dict)
@@ -57,7 +60,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """Blobs of one group in a bundle that is to be proved: `places` maps what it has for them to the build's files."""
+    """Describes the blobs of one group in a bundle that is to be proved. `places` maps the bundle's
+    files for them to the build's files."""
 
     group: Group
     blobs: tuple[tuple[Probed, BlobRecord], ...]
@@ -68,12 +72,14 @@ class Case:
 
     @property
     def tree(self) -> str:
-        """The directory of the bundle that mirrors the build's."""
+        """Return the directory of the bundle that mirrors the build's tree, with a slash at its
+        end."""
         return os.path.join(self.root, self.where.library, "tree") + os.sep
 
     @cached_property
     def directories(self) -> frozenset[str]:
-        """Where the build's own compile may find a header: what its options and variables name, and beside files."""
+        """Return where the build's own compile may find a header: the directories that its options
+        and variables name, and those of the files themselves."""
         group = self.group
         variables = [(name, value) for name, value in group.env.items() if value]
         named = header_directories(group.base[1:], group.cwd, group.toolchain, variables)
@@ -81,12 +87,13 @@ class Case:
 
     @cached_property
     def absolute_names(self) -> frozenset[str]:
-        """The absolute paths that an `#include` of these files names."""
+        """Return the absolute paths that an `#include` in these files names."""
         files = map(read_source, self.places.values())
         return frozenset(n for text in files for n in included_names(text)[0] if n.startswith("/"))
 
     def key(self, contents: Contents) -> str:
-        """A digest of all that the preprocessor is told and given, and of where it is told to look."""
+        """Return a digest of all that the preprocessor is told and given, and of where it is told
+        to look."""
         recipe, group = self.recipe, self.group
         words = [
             *recipe.compile,
@@ -102,8 +109,8 @@ class Case:
 
 
 class Proof:
-    """Proves bundle after bundle of one link, each in `directory`. What was found stays there for the next link, which
-    finds it in `last`."""
+    """Proves the bundles of one link, one after the other, each in `directory`. The findings are
+    written there for the next link, which reads them from `last`."""
 
     def __init__(
         self, groups: Sequence[Group], last: Path, directory: Path, settings: BuildSettings, contents: Contents
@@ -116,17 +123,19 @@ class Proof:
         self._used: dict[str, Finding] = {}
 
     def completed(self, lazy: Sequence[Probed]) -> tuple[Probed, ...]:
-        """The blobs, with the headers that were found to be missing so far."""
+        """Return the blobs, with all headers added that were found missing so far."""
         added = {b: more for i, more in self._added.items() for b in self._blobs_of(i)}
         return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
 
     def cases(self, made: Description) -> dict[int, Case]:
-        """What is to be proved of the bundle that `made` describes."""
+        """Return the cases to prove in the bundle that `made` describes, by the index of their
+        group."""
         return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
-        """What an earlier link found of a bundle like this, or a look would find lacking for sure: before it is
-        written, which spares that."""
+        """Return what can be found before the bundle is written: the findings of an earlier link
+        for an equal bundle, and files that the bundle surely lacks. This saves writing a bundle
+        that would fail."""
         found: dict[int, Finding] = {}
         for i, case in cases.items():
             key = case.key(self._contents)
@@ -137,7 +146,8 @@ class Proof:
         return self._gather(found)
 
     def examine(self, cases: Mapping[int, Case]) -> Finding:
-        """Preprocess the blobs out of the bundle that was written; what it lacked goes to `completed`."""
+        """Preprocess the blobs from the written bundle. `completed` then adds the headers that it
+        lacked."""
         with ThreadPoolExecutor(max(1, self._settings.jobs)) as pool:
             found = dict(zip(cases, pool.map(self._look, cases, cases.values()), strict=True))
         return self._gather(found)
@@ -193,7 +203,7 @@ class Proof:
 
 
 def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord]]) -> Finding:
-    """All `blobs` at once where that works, else fewer of them."""
+    """Preprocess all `blobs` together. If that fails, try each half of them."""
     batch, output = work / f"proof{case.group.suffix}", work / "proof.d"
     sources = [str(case.root / record.source) for _, record in blobs]
     text, _ = render_batch(sources, {source: macros_of(read_source(source)) for source in sources})
@@ -221,7 +231,8 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
 
 
 def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The recipe's compiler and options, and its environment, as the runtime would have them."""
+    """Return the recipe's compiler and options, and its environment, as the runtime would have
+    them."""
     recipe = case.recipe
 
     def expand(word: str) -> str:
@@ -234,7 +245,8 @@ def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | None]:
-    """(files that the bundle lacks, of those that were `read` or not found; why no bundle can hold another one)."""
+    """Judge the files that were `read` or not found. Return those that the bundle lacks, and the
+    reason why no bundle can hold some other file, or None."""
     lacking: set[str] = set()
     held = set(case.places.values())
     for path in sorted(read):
@@ -259,14 +271,15 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | No
 
 
 def _candidates(case: Case, name: str) -> set[str]:
-    """The files that `#include` of `name` may mean in the build: below its directories, or beside one of the files."""
+    """Return the files that `#include` of `name` may mean in the build: those below its
+    directories, or beside one of its files."""
     paths = (absolute(name, directory) for directory in case.directories)
     return {path for path in paths if os.path.isfile(path) and not case.where.is_foreign(path)}
 
 
 def _is_of_the_build(case: Case, path: str) -> bool:
-    """Whether an option of the recipe, or an `#include` of an absolute path, leads to `path`; else it is one of the
-    compiler's own, wherever that is installed."""
+    """Return whether an option of the recipe, or an `#include` of an absolute path, leads to
+    `path`. Any other file belongs to the compiler, wherever that is installed."""
     words, env = _command(case)
     given = "\n".join(words[1:])
     below = [*HEADER_PATH.findall(given), *_MACRO_PATH.findall(given), *case.absolute_names]
@@ -279,8 +292,9 @@ def _bytes(path: str) -> bytes:
 
 
 def _foreseen(case: Case) -> set[str]:
-    """Files of the build that the bundle lacks although one of its files may ask for them by `__has_include`, or
-    includes them, and the compiler took them for one that it had read before; with those that these lead to."""
+    """Return files of the build that the bundle lacks, and the files that these lead to in turn. A
+    file is lacking if one of the bundle's files may ask for it by `__has_include`. It is also
+    lacking if a file includes it and the compiler took it for one that it had read before."""
     held = set(case.places.values())
     texts: dict[str, bytes] = {}
     fresh = held

@@ -1,4 +1,5 @@
-"""`lazyck build quick`: compile the runtime again and link again, with everything else as it was kept."""
+"""Runs `lazyck build quick`: compiles the runtime again and links again, with everything else as it
+was kept."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from lazyck.runtime.build import source_digest
 
 @dataclass(frozen=True)
 class Relinked:
-    """One library after `quick`: where it was delivered to, and whether anything had to be done."""
+    """Describes one library after `quick`: where it was delivered to, and whether anything had to
+    be done."""
 
     library: str
     delivered: tuple[Path, ...]
@@ -23,7 +25,8 @@ class Relinked:
 
 
 def quick(tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[str], None]) -> list[Relinked]:
-    """Bring every library of `tmp` up to date with the runtime's sources; `say` hears of each link command.
+    """Bring every library of `tmp` up to date with the runtime's sources. `say` is told each link
+    command.
 
     Raises `LazyckError`.
     """

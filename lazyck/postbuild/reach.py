@@ -1,8 +1,10 @@
-"""What lazily compiled blobs would not find at run time although an ahead-of-time link has it, and what to do about it.
+"""Finds what lazily compiled blobs would miss at run time although an ahead-of-time link has it,
+and what to do about it.
 
-A blob's library finds what the main library exports and what that depends on. Out of its reach are: names that the
-main library keeps to itself (hidden visibility, version scripts, `--exclude-libs`), members of static archives that
-only blobs would pull in, and shared libraries that only blobs use, which linkers drop under `--as-needed`.
+A blob's library finds what the main library exports and what that depends on. Three things are out
+of its reach: names that the main library keeps to itself (hidden visibility, version scripts,
+`--exclude-libs`), members of static archives that only blobs would pull in, and shared libraries
+that only blobs use, which linkers drop under `--as-needed`.
 """
 
 from __future__ import annotations
@@ -29,18 +31,26 @@ from lazyck.postbuild.symbols import Names
 from lazyck.postbuild.vtables import of_classes_with
 from lazyck.toolchains import CUDA
 
-# How many blobs are compiled at most to learn whether a shared library is needed; one in so many where headers are as
-# large as torch's.
+# At most so many blobs are compiled to learn whether a shared library is needed. If headers are as
+# large as torch's, it is one in `_SHARE` blobs.
 _SAMPLE = 8
 _SHARE = 32
 
 
 @dataclass(frozen=True)
 class Demands:
-    """What a link must do besides for blobs' sake: compile blobs eagerly (with the reason), have stubs for what
-    blobs define weakly, pull members out of archives, keep shared libraries (indices of the command's items), export
-    what objects hide, under private names (`renamed`) too, but for those that cannot get one (`unnamed`); and have
-    blobs compiled `whole`, since they cannot reach the library's wrappers of a GPU runtime."""
+    """Says what a link must do besides for the blobs' sake.
+
+    - `eager`: blobs to compile eagerly, with the reason.
+    - `needed`: symbols that blobs define weakly and that must have stubs.
+    - `pulled`: symbols whose members must be pulled out of archives.
+    - `kept`: shared libraries to keep, as indices of the command's items.
+    - `revealed`: hidden symbols of objects to export.
+    - `renamed`: those to export under private names too.
+    - `unnamed`: those that cannot get a private name.
+    - `whole`: whether blobs are compiled whole, since they cannot reach the library's wrappers of a
+      GPU runtime.
+    """
 
     eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
@@ -54,7 +64,7 @@ class Demands:
 
 
 class Reach:
-    """Looks at one link after the other until nothing is out of reach."""
+    """Examines one link after the other until nothing is out of reach."""
 
     def __init__(
         self,
@@ -79,7 +89,8 @@ class Reach:
     def demands(
         self, library: Path, settled: Settled, real: Names, before: Demands, runtime: cudart.Runtime | None = None
     ) -> Demands:
-        """What the link that made `library` lacks, added to what it was given `before`; `real` are its objects' names.
+        """Return what the link that made `library` lacks, added to what it was given `before`.
+        `real` are its objects' names.
 
         Equal to `before` when nothing is missing. Raises `LazyckError`.
         """
@@ -127,14 +138,16 @@ class Reach:
         return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole)
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
-        """Those of the weak `symbols` that a blob would not define itself: their templates are declared `extern`."""
+        """Return those of the weak `symbols` that a blob would not define itself: their templates
+        are declared `extern`."""
         if not symbols or not self._inputs.blobs:
             return frozenset()
         declared = self._mentions.declared_instances
         return frozenset(s for s in symbols if template_of(s) in declared)
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
-        """The lazy blobs that refer to any of `wanted`, and to which."""
+        """Return the lazy blobs that refer to any of `wanted`, each with the symbols that it refers
+        to."""
         if not wanted:
             return {}
         own: dict[str, set[str]] = {}
@@ -169,7 +182,8 @@ class Reach:
             self._store.keep_answers(f"{key}-needs", found)
 
     def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
-        """The items that name shared libraries which the linker dropped although blobs need them."""
+        """Return the items that name shared libraries which the linker dropped although blobs need
+        them."""
         found = []
         provided: set[str] | None = None
         for index, path in self._inputs.libraries:
@@ -188,8 +202,8 @@ class Reach:
         return found
 
     def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.Runtime) -> bool:
-        """Whether nothing that the library needs has the GPU runtime that its wrappers call: the build links none, as
-        where its HIP sources have no device code."""
+        """Return whether no library that this one needs has the GPU runtime that its wrappers call.
+        The build then links no runtime, for example because its HIP sources have no device code."""
         wanted = image.undefined.intersection(runtime.wrapped, IMAGE_FUNCTIONS)
         if not wanted:
             return False
@@ -198,13 +212,14 @@ class Reach:
         return not any(wanted <= self._offered(str(other)).defined.keys() for other in others)
 
     def _offered(self, library: str) -> elf.SharedSymbols:
-        """The symbols of a library that this link does not make."""
+        """Return the symbols of a library that this link does not make."""
         if library not in self._libraries:
             self._libraries[library] = elf.read_shared(library)
         return self._libraries[library]
 
     def _is_used(self, offered: frozenset[str], settled: Settled) -> bool:
-        """Whether a blob refers to any of the symbols `offered`; taken for granted where that would cost too much."""
+        """Return whether a blob refers to any of the symbols `offered`. This is assumed if finding
+        out would cost too much."""
         lazy = {p.blob for p in settled.lazy}
         if any(self._needs[b] & offered for b in lazy if b in self._needs):
             return True
@@ -222,19 +237,21 @@ class Reach:
 
 
 def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
-    """Those of `symbols` that other files can name, without those of the standard library."""
+    """Return those of `symbols` that other files can name, without those of the standard
+    library."""
     return frozenset(s for s in symbols if not is_of_the_standard_library(s) and not is_private(s))
 
 
 def _is_asked_for(symbol: str, binding: str) -> bool:
-    """Whether code that uses a library's `symbol` leaves it undefined: an inline function or variable, which is no
-    template's instance, it has itself."""
+    """Return whether code that uses a library's `symbol` leaves it undefined. Such code has an
+    inline function or variable itself, unless that is a template's instance."""
     return binding == "GLOBAL" or not symbol.startswith("_Z") or bool(template_of(symbol))
 
 
 def _instances(p: Probed) -> set[str]:
-    """What a blob defines weakly because it instantiates a class explicitly, as far as names tell. What its members'
-    lambdas and templates called with these come to, whoever uses it has it too."""
+    """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
+    tell. Instances that lambdas and templates in its members lead to are not among them: whoever
+    uses these has them too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()

@@ -1,7 +1,8 @@
-"""Why a source is eager: the one table of all reasons, each with what it says of a source and what to change in it.
+"""Lists every reason why a source is eager, each with what it says of the source and what to change
+in it.
 
-A reason is kept as its kind and what it is about, in the manifest too: sentences and advice are made where they are
-shown, so that sources of one kind can be told together.
+A reason is kept as its kind and what it is about, in the manifest too. Sentences and advice are
+made where they are shown, so that sources of one kind can be reported together.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _WRAPPER = (
 
 
 class Kind(Enum):
-    """`says` is what a source does or has, the verb first; what the reason is about may follow. `advice` is what to
-    change so that the source becomes lazy."""
+    """Lists the kinds of reasons. `says` is what a source does or has, with the verb first; what
+    the reason is about may follow. `advice` is what to change so that the source becomes lazy."""
 
     DATA = (
         "defines data that other files can use",
@@ -182,41 +183,44 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a source is eager. `about` are the names, the place or the message that it is about, as one line."""
+    """Says why a source is eager. `about` is one line: the names, the place or the message that the
+    reason is about."""
 
     kind: Kind
     about: str = ""
 
     def __str__(self) -> str:
-        """What there is to say of the source, which is the subject."""
+        """Return what the reason says of the source, which is the subject."""
         return f"{self.kind.says}: {self.about}" if self.about else self.kind.says
 
     def as_line(self) -> str:
-        """For files: the kind, a tab, and what it is about."""
+        """Return the reason as a line for files: the kind, a tab, and what it is about."""
         return f"{self.kind.name}\t" + self.about.replace("\t", " ").replace("\n", " ")
 
     @classmethod
     def of_line(cls, line: str) -> Reason:
-        """What `as_line` made; of anything else, a reason of the kind `OTHER`."""
+        """Return the reason that `as_line` encoded, or one of the kind `OTHER` for any other
+        line."""
         kind, tab, about = line.partition("\t")
         return cls(Kind[kind], about) if tab and kind in Kind.__members__ else cls(Kind.OTHER, line)
 
 
 def sentence(reasons: Iterable[Reason]) -> str:
-    """All that is to be said of one source, which is the subject."""
+    """Return all that the reasons say of one source, which is the subject."""
     return "; it ".join(map(str, reasons))
 
 
 def readable(reasons: Sequence[Reason], env: Mapping[str, str] | None = None) -> list[Reason]:
-    """`reasons` with all names in them demangled, by one start of `c++filt`."""
+    """Return `reasons` with all names in them demangled, by a single start of `c++filt`."""
     shown = demangle.readable_lines([r.about for r in reasons], env)
     return [replace(r, about=about) for r, about in zip(reasons, shown, strict=True)]
 
 
 @dataclass(frozen=True)
 class Unlazy:
-    """A source that is not lazy as it was to be, by its path from where the build was called, and why. A GPU source
-    that is eager may have two reasons: why it is no blob, and why it is not compiled by kernel either."""
+    """Names a source that is less lazy than it was meant to be, and why. `source` is its path from
+    where the build was called. An eager GPU source may have two reasons: why it is no blob, and why
+    it is not compiled by kernel either."""
 
     source: str
     reasons: tuple[Reason, ...]
@@ -226,27 +230,29 @@ class Unlazy:
 
 
 def path_from(source: str, directory: str) -> str:
-    """The path of `source` as a user in `directory` writes it: absolute where the two have no directory in common."""
+    """Return the path of `source` as a user in `directory` writes it. It is absolute if the two
+    have no directory in common."""
     is_apart = not directory or os.path.commonpath([source, directory]) == os.sep
     return source if is_apart else os.path.relpath(source, directory)
 
 
 def to_pair(found: Unlazy) -> tuple[str, str]:
-    """As a manifest has it: the source, and a line for each reason."""
+    """Return a source as a manifest has it: its path, and a line for each reason."""
     return found.source, "\n".join(r.as_line() for r in found.reasons)
 
 
 def of_pair(source: str, text: str) -> Unlazy:
-    """What `to_pair` made."""
+    """Return the source that `to_pair` encoded."""
     return Unlazy(source, tuple(map(Reason.of_line, text.split("\n"))))
 
 
 def to_json(found: Unlazy) -> dict[str, Any]:
-    """For programs."""
+    """Return a source as JSON for programs."""
     reasons = [{"kind": r.kind.name, "about": r.about, "text": str(r), "advice": r.kind.advice} for r in found.reasons]
     return {"source": found.source, "reasons": reasons}
 
 
 def of_json(raw: Any) -> Unlazy:
-    """What `to_json` made. Raises `KeyError` or `TypeError` for anything else."""
+    """Return the source that `to_json` encoded. Raises `KeyError` or `TypeError` for anything
+    else."""
     return Unlazy(raw["source"], tuple(Reason(Kind[r["kind"]], r["about"]) for r in raw["reasons"]))

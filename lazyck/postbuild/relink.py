@@ -1,5 +1,6 @@
-"""The last step, shared by `build full` and `build quick`: runtime objects + kept objects → the lazy library, at the
-place that the build asked for and in the install dir."""
+"""Runs the last step, which `build full` and `build quick` share: it links runtime objects and kept
+objects into the lazy library, and copies that to the place that the build asked for and to the
+install dir."""
 
 from __future__ import annotations
 
@@ -27,13 +28,14 @@ RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 Ki
 ROOT_FIELD = 68  # offset of `root` in the manifest's header (see lazyck.manifest)
 
 
-# What setuptools packs into a wheel: `build/lib.linux-x86_64-cpython-311/...`.
+# This is the directory that setuptools packs into a wheel:
+# `build/lib.linux-x86_64-cpython-311/...`.
 _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
 
 
 def runtime_objects(directory: Path, compiler: Sequence[str], source: Path, env: Mapping[str, str]) -> list[Path]:
-    """The runtime's objects, each compiled once per user, or, where he has no place for them, once per tmp dir;
-    `directory` is one library's."""
+    """Return the runtime's objects, each compiled once per user, or once per tmp dir if there is no
+    place for them in the user's directories. `directory` is one library's."""
     return compile_objects(own_folder(tools_dir(env), OBJECTS) or directory.parent.parent / "runtime", compiler, source)
 
 
@@ -45,7 +47,8 @@ def assemble(directory: Path, name: str, text: str, compiler: Sequence[str]) -> 
 
 
 def is_moved(state: LinkState, directory: Path) -> bool:
-    """Whether the bundle is no longer at the place that the linked library names: the tmp dir has been moved."""
+    """Return whether the bundle has left the place that the linked library names: the tmp dir has
+    been moved."""
     linked = directory / state.file_name
     if not state.runtime or state.keeps_root or state.beside or not linked.is_file():
         return False
@@ -54,7 +57,7 @@ def is_moved(state: LinkState, directory: Path) -> bool:
 
 
 def bake_root(state: LinkState, directory: Path) -> None:
-    """Make stubs.o again, and the bundle's manifest, with the place that the bundle has today."""
+    """Make stubs.o and the bundle's manifest again, with the bundle's present place."""
     kept = directory / "manifest"
     data = manifest.encode(replace(manifest.decode(kept.read_bytes(), str(kept)), root=str(directory / "bundle")))
     for path in (kept, directory / "bundle" / state.library / "manifest"):
@@ -63,7 +66,8 @@ def bake_root(state: LinkState, directory: Path) -> None:
 
 
 def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[str]:
-    """The link command of `state`, as it is run from `directory` of today with the runtime's `objects`."""
+    """Return the link command of `state`, as it is run from the present `directory` with the
+    runtime's `objects`."""
     words: list[str] = []
     for word in state.words:
         words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]
@@ -78,11 +82,12 @@ def relink(
     env: Mapping[str, str],
     originals: Mapping[str, str] | None = None,
 ) -> proc.Result:
-    """Run the link command of `state` in `cwd`, into the library's own directory; returns what the linker left.
+    """Run the link command of `state` in `cwd`, into the library's own directory. Return the
+    linker's result.
 
-    Inside the project's build, `originals` gives the project's names of kept copies, so that the linker says what it
-    would say without lazyck, and the linker writes what else the project asks for. Raises `LinkError` there, else
-    `CommandError`.
+    Inside the project's build, `originals` gives the project's names of kept copies, so that the
+    linker says what it would say without lazyck. The linker then also writes the other files that
+    the project asks for. Raises `LinkError` there, else `CommandError`.
     """
     words = link_outputs.without(state.words) if originals is None else state.words
     rules = link_outputs.rules_file(words)
@@ -118,7 +123,7 @@ def repeat(result: proc.Result) -> None:
         stream.buffer.flush()
 
 
-_COPY = re.compile(re.escape(f"{HERE}/objects/") + "(?!shown-)[^,]+")  # a true copy
+_COPY = re.compile(re.escape(f"{HERE}/objects/") + "(?!shown-)[^,]+")  # a true copy, not an edited one
 
 
 def _with_originals(word: str, originals: Mapping[str, str]) -> str:
@@ -130,24 +135,24 @@ def _response_word(word: str) -> str:
 
 
 def output_path(state: LinkState, directory: Path) -> Path:
-    """Where the build wanted the library."""
+    """Return where the build wanted the library."""
     return Path(os.path.normpath(directory / state.output))
 
 
 def installed_path(state: LinkState, directory: Path) -> Path | None:
-    """Where the install dir has the library, if there is one."""
+    """Return where the install dir has the library, or None if there is no install dir."""
     return Path(os.path.normpath(directory / state.installed)) / state.file_name if state.installed else None
 
 
 def is_delivered(state: LinkState, directory: Path) -> bool:
-    """Whether the linked library is already in all its places, unchanged."""
+    """Return whether the linked library is already in all its places, unchanged."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     is_built = is_copy(output, directory / state.file_name) if output.parent.is_dir() else installed is not None
     return is_built and is_installed(state, directory)
 
 
 def is_installed(state: LinkState, directory: Path) -> bool:
-    """Whether the install dir, if there is one, has the linked library and a bundle."""
+    """Return whether the install dir, if there is one, has the linked library and a bundle."""
     installed = installed_path(state, directory)
     if installed is None:
         return True
@@ -156,18 +161,18 @@ def is_installed(state: LinkState, directory: Path) -> bool:
 
 
 def is_copy(copy: Path, linked: Path) -> bool:
-    """Whether `copy` is one of the library `linked`, and not of an older link."""
+    """Return whether `copy` is one of the library `linked`, and not of an older link."""
     if not copy.is_file() or copy.stat().st_size != linked.stat().st_size:
         return False
-    # copy2 carries the time over: a copy of an older link has an older time, whatever the clock says now
+    # `copy2` keeps the time: a copy of an older link has an older time, whatever the clock says.
     return copy.stat().st_mtime_ns >= linked.stat().st_mtime_ns
 
 
 def deliver(state: LinkState, directory: Path) -> list[Path]:
     """Copy the linked library to where it belongs: the build's output path and the install dir.
 
-    Into a tree that setuptools packs into a wheel goes the bundle too, so that the wheel has it. Raises as
-    `check_places`.
+    If the output path is in a tree that setuptools packs into a wheel, the bundle is copied there
+    too, so that the wheel has it. Raises as `check_places`.
     """
     delivered = []
     check_places(state, directory)
@@ -189,8 +194,8 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
 def install(state: LinkState, directory: Path, installed: Path) -> None:
     """Copy the linked library to `installed`, with its bundle and its links.
 
-    The copy looks for its bundle beside itself (the baked path of the build's own is taken out of it), unless the user
-    gave it a root. Raises as `check_places`.
+    The copy looks for its bundle beside itself, because the baked path of the build's bundle is
+    taken out of it. If the user gave it a root, the copy keeps that. Raises as `check_places`.
     """
     check_places(state, directory)
     installed.parent.mkdir(parents=True, exist_ok=True)
@@ -202,8 +207,9 @@ def install(state: LinkState, directory: Path, installed: Path) -> None:
 
 
 def install_links(state: LinkState, directory: Path, installed: Path) -> None:
-    """Give the library at `installed` the symbolic links that the build has beside it (`libx.so` to `libx.so.3.1`), and
-    that of its soname, by which programs need it: builds make theirs only after the link."""
+    """Give the library at `installed` the symbolic links that the build has beside it (`libx.so` to
+    `libx.so.3.1`), and the link of its soname, by which programs need it: builds make theirs only
+    after the link step."""
     output = output_path(state, directory)
     links = {}
     soname = elf.read_shared(directory / state.file_name).soname
@@ -224,8 +230,9 @@ def install_links(state: LinkState, directory: Path, installed: Path) -> None:
 
 
 def check_places(state: LinkState, directory: Path) -> None:
-    """Raise `BuildError` where `deliver` could not: nowhere to, or an install dir that has another library of the name,
-    as projects have whose modules are in packages."""
+    """Raise `BuildError` if `deliver` could not do its work. Either there is no place to deliver
+    to, or the install dir has another library of that name, as in projects whose modules are in
+    packages."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     if installed is None and not output.parent.is_dir():
         raise BuildError(
@@ -249,7 +256,8 @@ def check_places(state: LinkState, directory: Path) -> None:
 
 
 def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
-    # A running process may have the old file mapped: never write into it, always put a new one in its place.
+    # A running process may have the old file mapped: never write into it, always put a new one in
+    # its place.
     temporary = target.with_name(f".{target.name}.lazyck")
     shutil.copy2(source, temporary)
     if forget_root:
@@ -258,6 +266,6 @@ def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
             times = temporary.stat()
             with temporary.open("r+b") as f:
                 f.seek(at + ROOT_FIELD)
-                f.write(bytes(4))  # offset 0 of the string pool is ""
+                f.write(bytes(4))  # offset 0 of the string pool is an empty string
             os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
     temporary.replace(target)

@@ -1,8 +1,10 @@
-"""Shows blobs what the objects of their library hide: edits the symbol tables of copies of objects and archives.
+"""Shows blobs what the objects of their library hide: edits the symbol tables of copies of objects
+and archives.
 
-Ahead of time all of a library's files see each other's hidden symbols; a blob that is a library of its own does not.
-A symbol that blobs need becomes protected: it is exported, and the library's own code, which was compiled for a hidden
-one, is still bound to it, whatever other libraries define. Blobs use it by another name, which no other library has.
+Ahead of time, all files of a library see each other's hidden symbols. A blob is a library of its
+own, and does not see them. A symbol that blobs need becomes protected. It is then exported, and the
+library's own code, which was compiled for a hidden symbol, is still bound to it, whatever other
+libraries define. Blobs use it by another name, which no other library has.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ from pathlib import Path
 
 from lazyck.postbuild import elf, kernels
 
-# Vtables and type information exist in each file that needs them, also ahead of time, and are compared by their names.
+# Vtables and type information exist in each file that needs them, also ahead of time. They are
+# compared by name.
 _ARTIFICIAL = re.compile(r"_ZT[VITSC]|DW\.ref\.")
 _HIDDEN = ("hidden", "internal")
 _PROTECTED, _WEAK = 3, 2
 
 
 def reveal(source: Path, target: Path, names: Collection[str], aliases: Mapping[str, str]) -> bool:
-    """Make `target` a copy of the object or archive `source` that exports the hidden symbols `names` and hidden state
-    of headers, those that `aliases` has under that name, too. The answer says whether it has any of these: without,
-    there is no copy. Archives with LTO objects, whose names only the compiler knows, get no aliases.
+    """Make `target` a copy of the object or archive `source` that exports the hidden symbols
+    `names` and the hidden state of headers. Symbols that `aliases` maps to another name are
+    exported under that name too. Return whether `source` has any of these; if it has none, no copy
+    is made. Archives with LTO objects get no aliases, because only the compiler knows their names.
 
-    State of headers are variables of which each file has a definition, and the link takes one: inline variables,
-    statics of templates and of inline functions. Blobs have such definitions too, and must use the library's. One that
-    is unique in its process becomes an ordinary weak one: ahead of time, other libraries do not share it. Handles of
-    kernels that headers define are such state, too.
+    State of headers are variables that each file defines and of which the link takes one
+    definition: inline variables, and static variables of templates and of inline functions. Blobs
+    have such definitions too, and must use the library's. One that is unique in its process becomes
+    an ordinary weak symbol: ahead of time, other libraries do not share it. Handles of kernels that
+    headers define are such state too.
     """
     data = bytearray(source.read_bytes())
     changes = [
@@ -56,7 +61,7 @@ def _add_aliases(path: Path, aliases: Mapping[str, str]) -> None:
 
 
 def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """(offset in the file, new byte) for one object, which begins at `base`."""
+    """Yield (offset in the file, new byte) for one object, which begins at `base`."""
     if data[:4] != b"\x7fELF":
         return
     image = elf.ElfImage(data, where)
@@ -72,17 +77,18 @@ def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iter
 
 
 def is_header_state(s: elf.Symbol) -> bool:
-    """Whether `s` is a variable that several files define, of which a link takes one."""
+    """Return whether `s` is a variable that several files define, of which a link takes one
+    definition."""
     return s.binding in ("WEAK", "UNIQUE") and s.type in ("OBJECT", "TLS") and not is_artificial(s.name)
 
 
 def is_artificial(name: str) -> bool:
-    """Whether that names a vtable or type information."""
+    """Return whether `name` is that of a vtable or of type information."""
     return _ARTIFICIAL.match(name) is not None
 
 
 def _objects_in(data: bytearray) -> Iterator[tuple[int, int]]:
-    """(offset, size) of each member of an archive, or of the whole object."""
+    """Yield (offset, size) of each member of an archive, or of the whole object."""
     if not data.startswith(b"!<arch>\n"):
         yield 0, len(data)
         return

@@ -1,4 +1,4 @@
-"""Which blobs of a link stay lazy, and the objects of those that do not."""
+"""Decides which blobs of a link stay lazy, and makes the objects of those that do not."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lazyck.settings import BuildSettings
 
 @dataclass(frozen=True)
 class Settled:
-    """Which blobs own which symbols, the blobs that are lazy, and the objects of those that are eager. `copies` are
-    left out: an earlier blob of the same source defines what they would; and so are the blobs of static archives that
-    are `unneeded`."""
+    """Holds which blobs own which symbols, the blobs that are lazy, and the objects of those that
+    are eager. `copies` are left out, because an earlier blob of the same source defines what they
+    would. `unneeded` are blobs of static archives that are left out too."""
 
     owned: Ownership[CompileCommand]
     lazy: tuple[Probed, ...]
@@ -39,7 +39,7 @@ class Settled:
 
     @property
     def units(self) -> list[HostUnit]:
-        """The host units among the objects."""
+        """Return the host units among the objects."""
         return [made.unit for made in self.objects if made.unit]
 
     @property
@@ -48,7 +48,8 @@ class Settled:
 
 
 class Settler:
-    """Decides about the blobs of one link; what was compiled for one answer is kept for the next."""
+    """Decides about the blobs of one link. What was compiled for one answer is kept for the
+    next."""
 
     def __init__(
         self,
@@ -76,10 +77,12 @@ class Settler:
         self._members = Members(inputs, probed, found, mentions)
 
     def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
-        """What is lazy if those of `eager` (blob to reason) are not, and blobs need the symbols `needed`.
+        """Return what is lazy if the blobs in `eager` (blob to reason) are not, and blobs need the
+        symbols `needed`.
 
-        Eager blobs are real objects: what they leave undefined can make another blob needed, so they are compiled in
-        rounds: those that had to be eager first, then those whose functions real objects define too.
+        Eager blobs are real objects: what they leave undefined can make another blob needed. So
+        they are compiled in rounds. The first round has those that had to be eager, later ones have
+        those whose functions real objects define too.
         """
         by_blob = {p.blob: p for p in self._probed.probed}
         self._compile([(u.blob, u.reason) for u in self._probed.eager])
@@ -120,11 +123,11 @@ class Settler:
                 del self._objects[blob]
 
     def real(self) -> symbols.Names:
-        """The names of the link's objects and of the eager blobs' objects."""
+        """Return the names of the link's objects and of the eager blobs' objects."""
         return symbols.together(self._all_names())
 
     def _launched(self, kernel: str) -> Reason:
-        """The reason of a blob whose `kernel` a real object names."""
+        """Return the reason for a blob whose `kernel` a real object names."""
         by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
         return kernels.launched(kernel, symbols.source_name(by), self._env)
 
@@ -150,8 +153,9 @@ class Settler:
 
 
 def copies_in(blobs: Iterable[tuple[CompileCommand, frozenset[str]]]) -> frozenset[CompileCommand]:
-    """Those of `blobs`, each with what it defines, that define what an earlier one of the same source does: the static
-    and the PIC object of a file in two archives. A linker takes the first of them too."""
+    """Return those of `blobs` that define what an earlier blob of the same source does. `blobs`
+    pairs each with what it defines. Copies are, for example, the static and the PIC object of one
+    file in two archives: a linker takes the first of them too."""
     seen: set[tuple[str, frozenset[str]]] = set()
     found = set()
     for blob, defined in blobs:

@@ -1,8 +1,10 @@
-"""The state that `lazyck build quick` starts from: one small JSON file per library, all paths relative to it.
+"""Keeps the state that `lazyck build quick` starts from: one small JSON file per library, with
+relative paths.
 
-`words` is the link command with the inputs that lazyck keeps copies of written as `HERE/objects/file`, where `HERE`
-stands for the library's directory in the tmp dir, so that the tmp dir can be moved; `output` and `installed` are
-relative to it too. `runtime` is the digest of the runtime sources that the library was linked with.
+`words` is the link command. Inputs that lazyck keeps copies of are written as `HERE/objects/file`,
+where `HERE` stands for the library's directory in the tmp dir, so that the tmp dir can be moved.
+`output` and `installed` are relative to that directory too. `runtime` is the digest of the runtime
+sources that the library was linked with.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ HERE = "\x01D"  # the library's directory in the tmp dir
 
 @dataclass(frozen=True)
 class LinkState:
-    """How to link one library again. `words` is the whole link command; the output is `HERE/<file name>`. `response`
-    is how the driver is given a response file: words, to the last of which the file's name is joined. `keeps_root`:
-    the user chose the bundle's root that is baked in, so an installed copy keeps it. `beside`: the bundle goes beside
-    the library, in the build too."""
+    """Says how to link one library again. `words` is the whole link command; the output is
+    `HERE/<file name>`. `response` is how the driver is given a response file: the file's name is
+    joined to the last of these words. `keeps_root` is true if the user chose the bundle's root that
+    is baked in, so that an installed copy keeps it. `beside` is true if the bundle goes beside the
+    library, in the build too."""
 
     library: str
     file_name: str
@@ -67,7 +70,7 @@ def load(directory: Path) -> LinkState:
 
 
 def library_dirs(tmp: Path) -> list[Path]:
-    """The libraries of a tmp dir."""
+    """Return the directories of the libraries in a tmp dir."""
     return sorted(p.parent for p in tmp.glob("libs/*/state.json") if p.parent.suffix not in (_NEW, _OLD))
 
 
@@ -75,8 +78,8 @@ _NEW, _OLD = ".new", ".old"  # beside a library's directory, whose own name ends
 
 
 def staging(directory: Path) -> Path:
-    """An empty directory, in which a link makes what `commit` puts in the place of `directory`. What paths are relative
-    to `directory` are so to it, too."""
+    """Make an empty directory, in which a link puts what `commit` moves to `directory`. Paths that
+    are relative to `directory` are relative to this one in the same way."""
     new = directory.with_name(directory.name + _NEW)
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -94,10 +97,10 @@ def commit(directory: Path) -> None:
 
 
 def relative(path: str, directory: Path) -> str:
-    """`path` relative to the library's directory; "" stays ""."""
+    """Return `path` relative to the library's directory. An empty path stays empty."""
     return os.path.relpath(path, directory) if path else ""
 
 
 def resolve(word: str, directory: Path) -> str:
-    """A word of the link command with `HERE` replaced by the library's directory of today."""
+    """Return a word of the link command with `HERE` replaced by the library's present directory."""
     return word.replace(HERE, str(directory))

@@ -1,7 +1,9 @@
-"""What compiling taught about blobs, kept in the tmp dir by content and shared by all links of a build and by the next.
+"""Keeps in the tmp dir, by content, what compiling taught about blobs. All links of a build and the
+next build share it.
 
-Links of one build run side by side, and each may write what another writes too: files appear whole, by a rename, and
-losing is success. Nothing here is needed: whatever is gone or damaged is found out again by a compiler.
+Links of one build run in parallel, and two may write one file. So files appear whole, by a rename,
+and losing is success. Nothing here is needed: whatever is gone or damaged is found out again by a
+compiler.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ from typing import Any
 
 from lazyck.files import write_atomic
 
-_MOST_ANSWERS = 100_000  # of one group: what a link did not ask for goes first
-_UNUSED = 14 * 24 * 3600  # seconds after which an object that no link took goes
+_MOST_ANSWERS = 100_000  # of one group; the answers that were learnt first are dropped first
+_UNUSED = 14 * 24 * 3600  # seconds after which an object that no link took is deleted
 
 
 class Store:
-    """Answers about blobs, a file per group, and objects, a file each."""
+    """Stores answers about blobs, one file per group, and objects, one file each."""
 
     def __init__(self, root: Path) -> None:
         self._answers, self._objects, self._locks = root / "answers", root / "objects", root / "locks"
 
     def answers(self, group: str) -> dict[str, Any]:
-        """All that is known of the blobs of `group`, by key."""
+        """Return all that is known of the blobs of `group`, by key."""
         try:
             found = json.loads((self._answers / f"{group}.json").read_bytes())
         except (OSError, ValueError):
@@ -39,7 +41,8 @@ class Store:
         return found if isinstance(found, dict) else {}
 
     def keep_answers(self, group: str, learnt: Mapping[str, Any]) -> None:
-        """Add what was `learnt` of blobs of `group`. What another link writes at this moment may be lost."""
+        """Add what was `learnt` of blobs of `group`. Something that another link writes at this
+        moment may be lost."""
         if learnt:
             merged = {k: v for k, v in self.answers(group).items() if k not in learnt} | dict(learnt)
             kept = dict(list(merged.items())[-_MOST_ANSWERS:])
@@ -48,10 +51,11 @@ class Store:
 
     @contextlib.contextmanager
     def turns(self, names: Iterable[str]) -> Iterator[None]:
-        """Hold the locks `names`: of links side by side that would find out the same, one does and the others wait for
-        it. Where the file system has no locks, all do."""
+        """Hold the locks `names`. If several links in parallel would find out one thing, one of
+        them does and the others wait for it. If the file system has no locks, all do."""
         with contextlib.ExitStack() as held:
-            # in one order, so that no two wait for each other; few files, which nobody can delete safely
+            # Locks are taken in sorted order, so that no two links wait for each other. There are
+            # few lock files, since nobody can delete them safely.
             for name in sorted({name[:3] for name in names}):
                 with contextlib.suppress(OSError):
                     self._locks.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,7 @@ class Store:
             yield
 
     def take_object(self, key: str, target: Path) -> bool:
-        """Put a copy of the object `key` at `target`; False if there is none."""
+        """Put a copy of the object `key` at `target`. Return False if there is none."""
         found = self._objects / f"{key}.o"
         try:
             shutil.copyfile(found, target)
@@ -85,7 +89,8 @@ class Store:
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """A digest of lazyck's own code that decides about blobs: what another lazyck learnt is not believed."""
+    """Return a digest of lazyck's own code that decides about blobs: what another lazyck learnt is
+    not trusted."""
     code = hashlib.sha256()
     for directory in (Path(__file__).parent, Path(__file__).parent.parent / "toolchains"):
         for path in sorted(directory.glob("*.py")):

@@ -1,9 +1,10 @@
-"""Renders the assembler text of a lazy library's stubs, slots and embedded manifest; no I/O here.
+"""Renders the assembler text of a lazy library's stubs, slots and embedded manifest. There is no
+I/O here.
 
-Every stub stands under the mangled name of a blob's function and jumps through its slot. A slot starts out
-pointing at its slow path, which hands the slot's number to the trampoline of the runtime (`stub_<machine>.S`).
-Names are always quoted: any name that an ELF string table can hold assembles. A machine is added by one
-renderer in `_RENDERERS` and one trampoline.
+Every stub stands under the mangled name of a blob's function and jumps through its slot. A slot
+starts out pointing at its slow path, which hands the slot's number to the trampoline of the runtime
+(`stub_<machine>.S`). Names are always quoted, so that any name that an ELF string table can hold
+assembles. To add a machine, add one renderer to `_RENDERERS` and one trampoline.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ def render_stubs(
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
 ) -> str:
-    """Assembler text with one stub per symbol; slot numbers follow the order of `symbols`. Those that `aliases` maps to
-    another are names of that one's stub. Behind theirs are the slots of `device_symbols`, for which nothing stands.
-    `wrapped` are the functions of GPU runtimes that get wrappers.
+    """Return assembler text with one stub per symbol. Slot numbers follow the order of `symbols`. A
+    symbol that `aliases` maps to another is one more name of the other's stub. Behind the slots of
+    `symbols` are those of `device_symbols`, for which nothing stands. `wrapped` are the functions
+    of GPU runtimes that get wrappers.
 
-    A private name stands beside the plain one, which is exported too, since other blobs call it, but protected: what an
-    ahead-of-time build hides, no other library may interpose in the library's own calls. `manifest_file` is embedded by
-    `.incbin` when the text is assembled. Raises `BuildError` for a machine (default: this one) without a renderer, and
-    for a name that no assembler line can hold.
+    A private name stands beside the plain one. The plain name is exported too, since other blobs
+    call it, but it is protected: what an ahead-of-time build hides, no other library may interpose
+    in the library's own calls. `manifest_file` is embedded by `.incbin` when the text is assembled.
+    Raises `BuildError` for a machine (default: this one) without a renderer, and for a name that no
+    assembler line can hold.
     """
     machine = machine or platform.machine()
     renderer = _RENDERERS.get(machine)
@@ -49,8 +52,8 @@ def render_stubs(
 
 
 def render_note(manifest_file: str, machine: str) -> str:
-    """Assembler text with the manifest alone, for a library without lazy blobs: it is never loaded. An empty root keeps
-    GNU ld from throwing it away under --gc-sections."""
+    """Return assembler text with the manifest alone, for a library without lazy blobs. The section
+    is never loaded. An empty root keeps GNU ld from discarding it under --gc-sections."""
     section = f' .section {abi.MANIFEST_SECTION},"",@progbits'
     mark = _render_property(_PROPERTIES[machine]) if machine in _PROPERTIES else []
     root, stack = ' .section .init_array,"aw",@init_array', ' .section .note.GNU-stack,"",@progbits'
@@ -58,7 +61,8 @@ def render_note(manifest_file: str, machine: str) -> str:
 
 
 def render_deferred() -> str:
-    """Assembler text that defines what deferred objects ask for, so that a lazy link may have some among its inputs."""
+    """Return assembler text that defines what deferred objects ask for, so that a lazy link may
+    have some among its inputs."""
     name = abi.DEFERRED_SYMBOL
     return "\n".join(
         [" .data", f" .globl {name}", f" .hidden {name}", f"{name}:", ' .section .note.GNU-stack,"",@progbits', ""]
@@ -80,7 +84,7 @@ def _render_aliases(aliases: Mapping[str, str]) -> list[str]:
     return [line for alias, target in named for line in (f" .globl {alias}", f" .set {alias},{target}")]
 
 
-# kinds of the notes that say which protections of branches and stacks the code keeps to
+# These are the kinds of notes that say which protections of branches and stacks the code supports.
 _PROPERTIES = {"x86_64": 0xC0000002, "aarch64": 0xC0000000}
 
 
@@ -88,9 +92,10 @@ def _hidden(name: str, kind: str) -> list[str]:
     return [f" .globl {name}", f" .hidden {name}", f" .type {name},{kind}"]
 
 
-# Both code areas have rows of 16 bytes, so that one unwind entry each describes all of them: 20,000 stubs add
-# no 20,000 entries. The second is the formula that linkers use for PLTs: the CFA is rsp + 8, and 8 more once the
-# row's push (its first 9 bytes are endbr64 and push) is done.
+# Both code areas have rows of 16 bytes, so that one unwind entry each describes all of them, and
+# 20,000 stubs do not add 20,000 entries. The second entry is the formula that linkers use for PLTs:
+# the CFA is rsp + 8, and 8 more once the row's push is done (its first 9 bytes are endbr64 and
+# push).
 _X86_64_SLOW_PATH_CFA = ".cfi_escape 0x0f,11,0x77,8,0x80,0,0x3f,0x1a,0x39,0x2a,0x33,0x24,0x22"
 
 
@@ -109,10 +114,11 @@ def _render_x86_64(symbols: Sequence[str], aliases: Container[str]) -> list[str]
         ]
     out += [" .p2align 4", " .cfi_endproc", ".Llazyck_slow:", " .cfi_startproc", f" {_X86_64_SLOW_PATH_CFA}"]
     for i in range(len(symbols)):
-        # The long form of push, whatever the number: rows must be alike for the unwind formula.
+        # Push has the long form for every number, since rows must be alike for the unwind formula.
         out += [" .p2align 4", " endbr64", " .byte 0x68", f" .long {i}", f" jmp {abi.SYMBOL_TRAMPOLINE}"]
     out += [" .p2align 4", " .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
-    # Fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds no fault.
+    # The code is fit for IBT and shadow stacks, so that a link with -z ibt or -z cet-report finds
+    # no fault.
     return [*out, *_render_property(_PROPERTIES["x86_64"])]
 
 
@@ -120,8 +126,9 @@ def _render_aarch64(symbols: Sequence[str], aliases: Container[str]) -> list[str
     out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
     for i, symbol in ((i, s) for i, s in enumerate(symbols) if s not in aliases):
         name, slot = _quote(symbol), f"{abi.SYMBOL_SLOTS}+{8 * i}"
-        # ldar: whoever sees the function's address must see what the loader wrote into the blob's data, too, and on
-        # this machine a branch alone does not order that. hint 34 is `bti c`.
+        # `ldar` is needed because whoever sees the function's address must also see what the loader
+        # wrote into the blob's data, and on this machine a branch alone does not order that. `hint
+        # 34` is `bti c`.
         out += [
             f" .globl {name}",
             f" .type {name},@function",
@@ -135,10 +142,10 @@ def _render_aarch64(symbols: Sequence[str], aliases: Container[str]) -> list[str
         ]
     out += [" .cfi_endproc", " .p2align 4", ".Llazyck_slow:", " .cfi_startproc"]
     for i in range(len(symbols)):
-        # w17: a veneer of the linker on the way to the trampoline uses x16.
+        # w17 is used, since a linker's veneer on the way to the trampoline uses x16.
         out += [" hint 34", f" mov w17,{i & 0xFFFF}", f" movk w17,{i >> 16},lsl 16", f" b {abi.SYMBOL_TRAMPOLINE}"]
     out += [" .cfi_endproc", f" .hidden {abi.SYMBOL_TRAMPOLINE}"]
-    # Fit for branch target identification and for signed return addresses.
+    # The code is fit for branch target identification and for signed return addresses.
     return [*out, *_render_property(_PROPERTIES["aarch64"])]
 
 

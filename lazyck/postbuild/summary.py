@@ -1,4 +1,5 @@
-"""What one lazy link did, kept as a small JSON file per library and shown at the end of the build."""
+"""Records what one lazy link did, in a small JSON file per library, and shows it at the end of the
+build."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from lazyck.postbuild.reasons import Unlazy, of_json, to_json
 from lazyck.quantities import show_size
 from lazyck.visible import visible, visible_lines
 
-NAME = "summary.json"  # in the library's directory: what a link of the build that runs, or ran last, did
+NAME = "summary.json"  # in the library's directory: what a link of the running, or the last, build did
 EARLIER = "earlier.json"  # what the last link did, while a build runs that has not linked this library
 
 
 @dataclass(frozen=True)
 class LinkSummary:
-    """Counts, seconds and bytes of one lazy link; `cpu_seconds` and `peak_rss_kib` are lazyck's own share
-    (probe, stubs, bundle, link), without the eager compiles that the project would have paid anyway."""
+    """Holds counts, seconds and bytes of one lazy link. `cpu_seconds` and `peak_rss_kib` are
+    lazyck's own share (probe, stubs, bundle, link), without the eager compiles that the project
+    would have paid anyway."""
 
     library: str
     output: str
@@ -42,10 +44,10 @@ class LinkSummary:
     library_bytes: int
     bundle_bytes: int
     installed: str = ""
-    archives: tuple[str, ...] = ()  # those with deferred members
+    archives: tuple[str, ...] = ()  # archives with deferred members
     unneeded: int = 0  # blobs of archives that are left out
     units: int = 0  # host units, whose kernels are compiled one by one
-    kernels: int = 0  # theirs
+    kernels: int = 0  # those of the host units
     by_kernel: tuple[Unlazy, ...] = ()  # blobs that became host units
 
 
@@ -71,7 +73,7 @@ def load(path: Path) -> LinkSummary:
 
 
 def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked: Sequence[str]) -> str:
-    """The text shown when the build has ended."""
+    """Return the text shown when the build has ended."""
     lines = [line for s in libraries for line in library_lines(s)]
     if libraries:
         lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
@@ -90,13 +92,13 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
 
 
 def unchanged_lines(s: LinkSummary) -> list[str]:
-    """What to say of a library that the build found up to date."""
+    """Return what to say of a library that the build found up to date."""
     counts = f"{s.deferred} blobs, {s.lazy} lazy with {s.symbols} symbols, {len(s.eager)} eager"
     return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
 def library_lines(s: LinkSummary) -> list[str]:
-    """What to say of one link."""
+    """Return what to say of one link."""
     lines = [
         f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
         f"{len(s.eager)} eager"

@@ -1,4 +1,5 @@
-"""What the real objects and archives of a link define and leave undefined; of LTO objects, `nm` tells."""
+"""Reads what the real objects and archives of a link define and leave undefined. LTO objects are
+read by `nm`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 @dataclass(frozen=True)
 class Names:
-    """Global names of some object code. `strong`: those of `defined` that are neither weak nor merged; `state`:
-    hidden variables that several files may define (see `reveal`), as far as no LTO object does."""
+    """Holds the global names of some object code. `strong` are those of `defined` that are neither
+    weak nor merged. `state` are hidden variables that several files may define (see `reveal`). LTO
+    objects contribute none to it."""
 
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
@@ -31,9 +33,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Symbols:
-    """The names of a link's real objects, and of the members of its archives, which are linked only where they are
-    needed. `unread` is the path of an LTO object that cannot be read, or "". `files`: the names of each; `optional`:
-    of each member of archives of which the link takes only what it needs."""
+    """Holds the names of a link's real objects, and of the members of its archives, which are
+    linked only where they are needed. `unread` is the path of an LTO object that cannot be read, or
+    an empty string. `files` has the names of each file. `optional` has those of each member of the
+    archives from which the link takes only what it needs."""
 
     objects: Names
     members: Names
@@ -45,10 +48,11 @@ class Symbols:
 def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
     """Read all objects and archives of a link. Raises `LazyckError` for damaged ones.
 
-    An archive's members count for what they leave undefined (a member that is not pulled in costs a needless stub,
-    no more), but not for what they define: an object always wins over an archive's member. Of archives that blobs link
-    themselves nothing is said: nobody needs the main library for them. Nor is anything for what a compiler's start
-    files define, where a link names them (libtool's do): each library has its own `__dso_handle`.
+    Members of archives count for what they leave undefined, but not for what they define: an object
+    always wins over an archive's member. A member that is not pulled in costs no more than a
+    needless stub. Archives that blobs link themselves are left out, because nobody needs the main
+    library for them. The definitions of a compiler's start files are left out where a link names
+    them (libtool's do), because each library has its own `__dso_handle`.
     """
     own = {name for t in {b.call.toolchain for b in inputs.blobs} for name in by_name(t).own_archives}
     objects = {path: reader.object(path) for path in inputs.objects}
@@ -65,7 +69,7 @@ def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
 
 
 def together(parts: Iterable[Names | None]) -> Names:
-    """All names of `parts`."""
+    """Return all names of `parts`."""
     known = [p for p in parts if p is not None]
     return Names(
         frozenset().union(*(p.defined for p in known)),
@@ -76,20 +80,22 @@ def together(parts: Iterable[Names | None]) -> Names:
 
 
 class Reader:
-    """Reads objects; LTO objects by the `nm` that knows them: GNU's with the link driver's own plugin, or LLVM's."""
+    """Reads objects. LTO objects are read by the `nm` that knows them: GNU's with the link driver's
+    plugin, or LLVM's."""
 
     def __init__(self, driver: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         self._driver, self._cwd, self._env = driver, cwd, env
         self._tools: dict[bool, tuple[str, ...]] = {}
 
     def object(self, path: str) -> Names | None:
-        """The names of an object; None for an LTO object that no tool can read."""
+        """Return the names of an object, or None for an LTO object that no tool can read."""
         found = elf.read_object(path)
         return self._read_lto(path, [found]) if found.is_lto else _names(found)
 
     def archive(self, path: str) -> list[Names] | None:
-        """The names of each of an archive's members, deferred ones left out, or of all together where some are LTO
-        objects; None where some of these cannot be read."""
+        """Return the names of each of an archive's members, without deferred ones. If some members
+        are LTO objects, return the names of all members together, or None if they cannot be
+        read."""
         found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
         if any(m.is_lto for m in found):
             read = self._read_lto(path, found)
@@ -127,7 +133,8 @@ def _names(found: elf.ObjectSymbols) -> Names:
 
 
 def source_name(path: str) -> str:
-    """What to call the object or archive at `path`: the source that an object was made of, where it says so."""
+    """Return what to call the object or archive at `path`: the source that an object was made of,
+    if it says so."""
     if elf.kind(path) == "object":
         sources = [s.name for s in elf.open_image(path).symbols() if s.type == "FILE"]
         if sources:
@@ -137,7 +144,7 @@ def source_name(path: str) -> str:
 
 
 def parse_nm(text: str) -> Names:
-    """The global names of `nm -P` output."""
+    """Return the global names in the output of `nm -P`."""
     rows: Sequence[list[str]] = [line.split() for line in text.splitlines() if not line.endswith(":")]
     kinds = [(row[0], row[1]) for row in rows if len(row) > 1 and len(row[1]) == 1]
     undefined = frozenset(name for name, kind in kinds if kind in "Uwv")

@@ -1,4 +1,5 @@
-"""Libraries that a build found up to date: no link of theirs ran, so nothing has told of them or delivered them."""
+"""Delivers libraries that a build found up to date. None of their links ran, so nothing has
+reported or delivered them."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from lazyck.settings import BuildSettings
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The libraries of earlier builds that are still in their places, and the paths of those in whose places there is
-    now what was built without lazyck."""
+    """Holds the libraries of earlier builds that are still in their places. `replaced` are the
+    paths of those that were replaced by something built without lazyck."""
 
     libraries: tuple[summary.LinkSummary, ...] = ()
     replaced: tuple[Path, ...] = ()
 
 
 def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchanged:
-    """Look at each library of the tmp dir that the build which has just ended did not link, and put those that are
-    still lazy into the install dir, as their links would have done. The others' symbolic links, which the build has
-    made since, go there too, and a tree that was moved is linked again with the bundle's new place. Raises
-    `LazyckError`."""
+    """Deliver the libraries of the tmp dir that the build which has just ended did not link. Those
+    that are still lazy are put into the install dir, as their links would have done. If the tree
+    was moved, they are linked again with the bundle's new place. For libraries that the build did
+    link, the symbolic links that it has made since are installed too. Raises `LazyckError`."""
     kept: list[summary.LinkSummary] = []
     replaced: list[Path] = []
     for directory in state.library_dirs(settings.tmp):
@@ -72,13 +73,14 @@ def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchan
 
 
 def is_lazy(output: Path) -> bool:
-    """Whether `output` is a lazy library or program."""
+    """Return whether `output` is a lazy library or program."""
     return elf.kind(output) in ("shared", "executable") and elf.read_section(output, abi.MANIFEST_SECTION) is not None
 
 
 def is_as_linked(output: Path, linked: Path) -> bool:
-    """Whether `output`, in the build, is what lazyck linked. The build may have stripped it since, or changed its
-    rpath: the manifest says which it is. One whose blobs are all eager has none, and must be the very file."""
+    """Return whether `output`, in the build, is what lazyck linked. The build may have stripped it
+    since, or changed its rpath, so the manifest decides. A library whose blobs are all eager has no
+    manifest, and must be the very file."""
     if not linked.is_file() or elf.kind(output) not in ("shared", "executable"):
         return False
     manifest = elf.read_section(linked, abi.MANIFEST_SECTION)

@@ -1,4 +1,5 @@
-"""Which vtables an object has because a class's first virtual function is defined in it."""
+"""Finds the vtables that an object has because a class's first virtual function is defined in
+it."""
 
 from __future__ import annotations
 
@@ -15,37 +16,41 @@ _MEMBER = re.compile(r"_ZN[rVK]*[RO]?")
 
 
 def is_of_class(symbol: str) -> bool:
-    """Whether `symbol` is a class's vtable, typeinfo, typeinfo name or VTT."""
+    """Return whether `symbol` is a class's vtable, typeinfo, typeinfo name or VTT."""
     return _OF_CLASS.match(symbol) is not None
 
 
 def class_of(symbol: str) -> str:
-    """The mangled name of the class to which a vtable, typeinfo or VTT belongs; demangled, it is the class's."""
+    """Return the mangled name of the class to which a vtable, typeinfo or VTT belongs. Demangled,
+    it is the class's name."""
     return "_Z" + symbol[len(_VTABLE) :]
 
 
 def is_member(function: str, class_name: str) -> bool:
-    """Whether the mangled name of a function, or of a thunk to it, is that of a member of the class."""
+    """Return whether the mangled name of a function, or of a thunk to it, is that of a member of
+    the class."""
     inner, rest = _inside(class_name), _member_part(function)
     return bool(rest) and rest.startswith(inner) and not rest[len(inner) :].startswith("I")
 
 
 def _inside(class_name: str) -> str:
-    """A class's mangled name as its members' begin with it."""
+    """Return a class's mangled name in the form in which its members' names begin with it."""
     inner = class_name[2:]
     return inner[1:-1] if inner.startswith("N") and inner.endswith("E") else inner
 
 
 def _member_part(function: str) -> str:
-    """What of a mangled name, or of a thunk's, names a member; "" for other functions."""
+    """Return the part of a mangled name, or of a thunk's, that names a member. Return an empty
+    string for other functions."""
     thunk = _THUNK.match(function)
     member = _MEMBER.match("_Z" + function[thunk.end() :] if thunk else function)
     return member.string[member.end() :] if member else ""
 
 
 def of_classes_with(functions: Collection[str], symbols: Iterable[str]) -> frozenset[str]:
-    """Those of `symbols` that are a vtable or typeinfo of a class which has a member among `functions`. If these are
-    what objects define and no other file has, each file that uses any other class has such symbols itself."""
+    """Return those of `symbols` that are a vtable or typeinfo of a class which has a member among
+    `functions`. If `functions` are what objects define and no other file has, each file that uses
+    any other class has such symbols itself."""
     classes = {s: class_of(s) for s in symbols if is_of_class(s)}
     inner = {_inside(c) for c in classes.values()}
     lengths = sorted({len(name) for name in inner})
@@ -55,13 +60,15 @@ def of_classes_with(functions: Collection[str], symbols: Iterable[str]) -> froze
 
 
 def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, list[Symbol]]:
-    """The object's vtables that no other object of the program has, each with the functions that may be the reason.
+    """Return the object's vtables that no other object of the program has, each with the functions
+    that may be the reason.
 
-    A compiler writes a class's vtable where its key function is, the first virtual function that is neither pure nor
-    inline; where there is none, or of a template's instance, each object that uses the class has a copy. gcc makes
-    both weak, so the binding does not tell: a vtable that names a function which only this object defines does. That of
-    an abstract class names no destructor; one that only this object defines, with its variant for `delete`, is virtual
-    and not inline, so there is a key function.
+    A compiler writes a class's vtable where its key function is: the first virtual function that is
+    neither pure nor inline. If there is none, or the class is an instance of a template, each
+    object that uses the class has a copy. gcc makes both kinds weak, so the binding does not tell.
+    But a vtable that names a function which only this object defines has a key function. The vtable
+    of an abstract class names no destructor. If only this object defines the destructor, with its
+    variant for `delete`, then the destructor is virtual and not inline, so there is a key function.
     """
     found: dict[str, list[Symbol]] = {}
     deleting = {f.name: f for f in table if f.name.endswith(_DELETING) and _is_strong(f)}
@@ -81,7 +88,7 @@ def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, li
 
 
 def _destructor(class_name: str) -> str:
-    """The mangled name of a class's destructor, in the variant that deletes."""
+    """Return the mangled name of a class's destructor, in the variant that deletes."""
     return f"_ZN{_inside(class_name)}{_DELETING}"
 
 

@@ -1,5 +1,5 @@
-"""The words of the final link: the project's own command without its deferred objects, with stubs and runtime, and
-with every input that `quick` will need again kept as a copy."""
+"""Makes the words of the final link: the project's own command without its deferred objects, with
+stubs and runtime. Every input that `quick` will need again is kept as a copy."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ def link_words(
     demands: Demands | None,
     wrapped: Sequence[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
-    """The command that links the library into `directory`, with stubs, runtime and what lazy blobs demand if any is;
-    and what the project calls the inputs of which the command names kept copies. Calls of `wrapped` go by wrappers.
+    """Return the command that links the library into `directory`, with stubs, and with the runtime
+    and what lazy blobs demand if there are any. Return also the project's names of the inputs of
+    which the command names kept copies. Calls of `wrapped` go through wrappers.
 
-    `eager_objects` are file names in `directory`/eager. Copies the objects and archives into `directory`/objects.
+    `eager_objects` are file names in `directory`/eager. Copies the objects and archives into
+    `directory`/objects.
     """
     shutil.rmtree(directory / "objects", ignore_errors=True)
     keeper = Keeper(link, directory, places, demands, soname)
@@ -45,7 +47,7 @@ def link_words(
     mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
     words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
     for i, item in enumerate(inputs.items):
-        if i == inputs.first:  # before an archive, too, of whose other members eager blobs need some
+        if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
@@ -59,7 +61,8 @@ def link_words(
 
 
 def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str]:
-    """What only blobs need of the link: members of archives, and shared libraries, wanted by no real object."""
+    """Return words for what only blobs need of the link: members of archives, and shared libraries,
+    that no real object wants."""
     words: list[str] = []
     for symbol in sorted(demands.pulled):
         words += ["-Xlinker", "-u", "-Xlinker", symbol]
@@ -72,7 +75,7 @@ def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str
         else:
             kept += keeper.item(item)
     if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
-        kept.append("-lm")  # every machine has it, and blobs in C have it from here only
+        kept.append("-lm")  # every machine has it, and blobs in C get it only from here
     if kept:
         linker = ["-Xlinker", "--push-state", "-Xlinker", "--no-as-needed"]
         words += [*linker, *kept, "-Xlinker", "--pop-state"]
@@ -92,9 +95,11 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
 
 
 class Keeper:
-    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes real ones.
+    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes
+    real ones.
 
-    Copies for a lazy library of that `soname` export what its blobs demand; None: it is not lazy.
+    Copies for a lazy library of that `soname` export what its blobs demand. `demands` is None if it
+    is not lazy.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class Keeper:
         self._objects.mkdir(parents=True, exist_ok=True)
 
     def copy(self, name: str) -> str:
-        """The word that names a kept copy of the file `name`."""
+        """Return the word that names a kept copy of the file `name`."""
         path = self._link.call.path(name)
         tag = hashlib.sha256(encode(path)).hexdigest()[:8]
         target = self._objects / f"{tag}-{os.path.basename(path)}"
@@ -123,7 +128,7 @@ class Keeper:
         return word
 
     def item(self, item: Item) -> list[str]:
-        """The words of an option, or of an input that is neither object nor archive."""
+        """Return the words of an option, or of an input that is neither object nor archive."""
         if not item.name:
             return [self._library_or_script(item.words[0])]
         if item.value is None:
@@ -141,7 +146,7 @@ class Keeper:
         return [item.words[0][: len(item.words[0]) - len(item.value)] + value]
 
     def library(self, path: str) -> str:
-        """The word that names the shared library at `path`."""
+        """Return the word that names the shared library at `path`."""
         return self._places.real(path)
 
     def _library_or_script(self, word: str) -> str:
@@ -149,7 +154,8 @@ class Keeper:
         return self._places.real(path) if os.path.exists(path) else word
 
     def linker_part(self, part: str) -> str:
-        """One of the comma-separated parts of a word for the linker."""
+        """Return one of the comma-separated parts of a word for the linker, independent of the
+        build."""
         lead, equals, value = part.partition("=")
         if not equals:
             lead, value = "", part
