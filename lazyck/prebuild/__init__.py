@@ -1,1 +1,1 @@
-"""Fills and empties the cache ahead of time."""
+"""Fill and empty the cache ahead of time."""

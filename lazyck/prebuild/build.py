@@ -1,7 +1,9 @@
-"""Compiles what a plan says, under ninja, by the runtime's own code: one `lazyck-rt compile` for each entry.
+"""Compile what a plan says, under ninja, by the runtime's own code: one `lazyck-rt compile` for
+each entry.
 
-ninja keeps so many of them running, and goes on after failures. What it prints is for `--verbose`; how far it is stands
-in a journal that the edges write: lines "begin <number>" and "end <number> <status>".
+ninja runs the given number of them at a time, and goes on after failures. Its output is for
+`--verbose`. The progress is read from a journal that the edges write: lines "begin <number>" and
+"end <number> <status>".
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ from lazyck.prebuild.preambles import find_preambles
 from lazyck.prebuild.progress import Reporter, State
 from lazyck.visible import visible
 
-_FIRST_TICK, _TICK = 0.02, 0.2  # seconds between two looks, at the beginning and later
-_MEMORY_INTERVAL = 1.0  # seconds; to know the memory all of /proc is read
+_FIRST_TICK, _TICK = 0.02, 0.2  # seconds between two looks, at first and later
+_MEMORY_INTERVAL = 1.0  # seconds between two measurements of the memory, each of which reads all of /proc
 _LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """So many compiles at a time, whether to go on after a failure, whether to print commands."""
+    """How many compiles run at a time, whether to go on after a failure, and whether to print
+    commands."""
 
     parallel: int
     keeps_going: bool = True
@@ -44,14 +47,15 @@ class BuildOptions:
 def build(
     rt: Path, manifest_file: Path, plan: Plan, options: BuildOptions, env: Mapping[str, str], reporter: Reporter
 ) -> Outcome:
-    """Do the plan. When it is interrupted (Ctrl-C, SIGTERM, SIGHUP), what is compiled stays, and the outcome says so.
+    """Do the plan. If it is interrupted (Ctrl-C, SIGTERM, SIGHUP), what has been compiled stays,
+    and the outcome says so.
 
-    Raises `ToolchainError` when there is no ninja, `BuildError` when it fails for reasons of its own.
+    Raises `ToolchainError` if there is no ninja, and `BuildError` if ninja itself fails.
     """
-    # to compile is what was asked for here, whatever jobs in this environment may do at run time
+    # The user has asked for compiles, even if jobs in this environment may not compile at run time.
     own = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, "NINJA_STATUS")}
     own[abi.ENV_JOBS] = str(options.parallel)
-    own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing of it may go while the rest is being compiled
+    own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing may be evicted while the rest is being compiled
     argv = [str(find_ninja(own)), "-j", str(options.parallel), "-k", "0" if options.keeps_going else "1"]
     start = time.monotonic()
     is_interrupted = False
@@ -78,7 +82,7 @@ def build(
 
 
 class _Watch:
-    """Reads the journal into the state and tells the reporter."""
+    """Update the state from the journal, and tell the reporter."""
 
     def __init__(self, work: Path, state: State, reporter: Reporter) -> None:
         self.state = state
@@ -89,7 +93,7 @@ class _Watch:
         self._used_kib = 0
 
     def follow(self, running: proc.Running) -> None:
-        """Until ninja ends."""
+        """Follow the journal until ninja ends."""
         tick, next_memory = _FIRST_TICK, 0.0
         while running.poll() is None:
             self.look()
@@ -102,7 +106,8 @@ class _Watch:
             tick = min(_TICK, tick * 1.2)
 
     def look(self, is_interrupted: bool = False) -> None:
-        """Take in what the journal says by now; whoever died of an interruption has not failed."""
+        """Process what the journal says so far. A job that an interruption killed has not
+        failed."""
         now = time.monotonic()
         for verb, number, status in self._read():
             job = self.state.plan.jobs[number]
@@ -144,7 +149,7 @@ def _text_of(output: Path) -> str:
 
 
 def failure_of(job: Job, output: str, status: int) -> Failure:
-    """What `lazyck-rt compile` says of a blob that it could not compile."""
+    """Return the failure that `lazyck-rt compile` reports for a blob that it could not compile."""
     lines = output.strip().split("\n")
     log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
     prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
@@ -154,7 +159,8 @@ def failure_of(job: Job, output: str, status: int) -> Failure:
 
 @contextmanager
 def signals_interrupting() -> Iterator[None]:
-    """What ends a job (a batch system, a closed terminal) ends the compilers too, like Ctrl-C."""
+    """Let SIGTERM and SIGHUP (from a batch system or a closed terminal) interrupt like Ctrl-C, so
+    that compilers end too."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -169,10 +175,11 @@ def signals_interrupting() -> Iterator[None]:
 
 
 def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job] = ()) -> str:
-    """A ninja file with one edge per job. The outputs are names that never exist: what is cached is not in here.
+    """Render a ninja file with one edge per job. The outputs are names that never exist, since the
+    file does not describe what is cached.
 
-    The precompiled preambles of `preambles` come first, and nothing waits for them: what is compiled meanwhile does
-    without.
+    The edges for `preambles` come first, and nothing waits for them: what is compiled meanwhile
+    does not use them.
     """
 
     def quoted(words: Sequence[str]) -> str:

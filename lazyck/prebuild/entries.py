@@ -1,4 +1,5 @@
-"""The entries that blobs have, or would have, in a cache; asked of the runtime's own code, by way of `lazyck-rt`."""
+"""Find the entries that blobs have, or would have, in a cache. The runtime's own code tells, by way
+of `lazyck-rt`."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 
 @dataclass(frozen=True)
 class Entry:
-    """One blob for one set of archs: where it is, or would be, in the cache. `archs` is what was asked for
-    (none: the runtime's own choice). `key` and `place` (below `v1/`) are what any cache, near or far, has it under."""
+    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those
+    asked for (empty: the runtime's own choice). Any cache, local or remote, has the entry under
+    `key` and `place` (below `v1/`)."""
 
     name: str
     archs: tuple[str, ...]
@@ -38,28 +40,30 @@ class Entry:
 
     @property
     def root(self) -> Path:
-        """The cache that it is in."""
+        """Return the cache that the entry is in."""
         return self.path.parents[_DEPTH - 1]
 
     @property
     def relative(self) -> Path:
-        """The same place in any cache: `v1/...`."""
+        """Return the entry's place in any cache: `v1/...`."""
         return self.path.relative_to(self.root)
 
     @property
     def cost_key(self) -> tuple[str, str, str]:
-        """Library, blob and archs as `lazyck.costs` has them; the file's own name spells them so."""
+        """Return library, blob and archs as `lazyck.costs` has them, and as the file's own name
+        spells them."""
         return self.path.parents[1].name, self.path.stem.rpartition("-")[0], self.path.parent.name.partition("-")[0]
 
     @property
     def log(self) -> Path:
-        """What the compiler said, of a failure too."""
+        """Return the path of what the compiler printed, which exists after a failure too."""
         return self.path.with_suffix(".log")
 
 
 def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The archs to compile for, one entry each: those asked for; else `LAZYCK_ARCHS`, as the runtime takes it; else
-    each of the build's, since a job's GPU is one of them. Raises `UsageError` for a bad name."""
+    """Return the sets of archs to compile for, one entry each: those asked for; or else
+    `LAZYCK_ARCHS`, as the runtime takes it; or else each arch of the build, since a job's GPU is
+    one of them. Raises `UsageError` for a bad name."""
     if gpu_archs:
         used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in selection.manifest.recipes)]
         found = [f for t in used if (f := t.find(env)) is not None] if "native" in gpu_archs else []
@@ -71,15 +75,16 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
 
 
 def tool(env: Mapping[str, str]) -> Path:
-    """The executable `lazyck-rt`, compiled when it is not there yet."""
-    # of this machine, whatever the library is for: CXX may name a cross compiler
+    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet."""
+    # It is for this machine, whatever the library is for: CXX may name a cross compiler.
     return build_tool(private_directory(tools_dir(env)), HOST.find_for(platform.machine(), env), runtime_source())
 
 
 def entries(
     rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
 ) -> list[Entry]:
-    """What the cache has of the selected blobs for one set of archs. Cached ones have been verified whole."""
+    """Return what the cache has of the selected blobs, for one set of archs. Cached entries have
+    been verified whole."""
     names = [b.name for b in selection.blobs]
     if not names:
         return []
@@ -98,7 +103,8 @@ def entries(
 def known_kernels(
     rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
 ) -> Iterator[tuple[str, BlobRecord]]:
-    """The kernels of the selected blobs, each behind its blob's name, as far as the blobs' host units are cached."""
+    """Yield the kernels of the selected blobs, each with its blob's name, as far as the blobs' host
+    units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
     for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
         with listed(blobs) as words:
@@ -111,8 +117,8 @@ def known_kernels(
 def all_entries(
     rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
 ) -> list[Entry]:
-    """The same for every set of archs that `gpu_archs` means. A host blob, whose entry has no such archs, is there
-    once."""
+    """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
+    not depend on these archs, is there once."""
     found: dict[Path, Entry] = {}
     for archs in arch_sets(selection, gpu_archs, env):
         for entry in entries(rt, manifest_file, selection, archs, env):
@@ -122,7 +128,8 @@ def all_entries(
 
 @contextlib.contextmanager
 def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[str]]:
-    """Words of a `lazyck-rt` command that name many blobs, or what else `option` takes, by way of a file."""
+    """Yield words of a `lazyck-rt` command that give it many values of `option`, such as names of
+    blobs, in a file."""
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
         f.write("".join(f"{line}\n" for line in lines))
         f.flush()
@@ -130,13 +137,14 @@ def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[s
 
 
 def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> list[str]:
-    """The beginning of a `lazyck-rt` command."""
+    """Return the beginning of a `lazyck-rt` command."""
     words = [str(rt), verb, "--from", str(manifest_file.absolute())]
     return words + [w for arch in archs for w in ("--arch", arch)]
 
 
 def cached_archs(entry: Entry) -> dict[str, Path]:
-    """Archs, as directories name them → this entry for them, made by the same toolchain under the same extra key."""
+    """Map archs, as directories name them, to this entry for them, made by the same toolchain with
+    the same extra key."""
     suffix = entry.path.parent.name.partition("-")[2]
     found = {}
     for leaf in _leaves_beside(entry):
@@ -147,8 +155,8 @@ def cached_archs(entry: Entry) -> dict[str, Path]:
 
 
 def _leaves_beside(entry: Entry) -> Iterator[Directory]:
-    """The directories of the entries of its library, each open until the next. Raises `RefusedError` for a refused
-    cache; what is refused below it is passed over."""
+    """Yield the directories with entries of its library, each open until the next. Raises
+    `RefusedError` if the cache is refused. Refused directories below it are passed over."""
     root = find_root(entry.root)
     if root is None:
         return
@@ -163,21 +171,22 @@ def _leaves_beside(entry: Entry) -> Iterator[Directory]:
 
 
 def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
-    """Remove the entries of the selected blobs, with all that stands beside them; returns how many there were.
+    """Remove the entries of the selected blobs, with all their files beside them, and return how
+    many there were.
 
-    A job that has one loaded keeps it: the file is unlinked, not written to.
+    A job that has an entry loaded keeps it: the file is unlinked, not written to.
     """
     rt = tool(env)
     wanted = {abi.archs_in_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
     removed = 0
     for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
-        # whatever toolchain made it: what is to go is the blob's
+        # Entries of all toolchains are removed, since the blob is to go.
         for leaf in _leaves_beside(entry):
             if wanted and leaf.path.name.partition("-")[0] not in wanted:
                 continue
             removed += leaf.remove(entry.path.name)
             leaf.remove(entry.log.name)
-            for name in leaf.names():  # the note of a check, quarantined copies
+            for name in leaf.names():  # notes of checks, quarantined copies
                 if name.startswith(f"{entry.path.name}."):
                     leaf.remove(name)
     return removed

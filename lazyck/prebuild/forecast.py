@@ -1,4 +1,5 @@
-"""How long a build will take on so many workers: from what compiles took before, and a stated guess for the others."""
+"""Forecast how long a build takes on a number of workers, by what compiles took before and a stated
+guess for the rest."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from lazyck.quantities import counted, show_kib, show_seconds
 from lazyck.visible import visible
 
 _DRAWS = 11
-_FEW = 5  # records; what fewer say of the others is taken to be wrong by a factor of two
+_FEW = 5  # records; a guess from fewer is assumed to be wrong by up to a factor of two
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Range:
-    """What is likely, and what it may well be."""
+    """A likely value, and the bounds of what is plausible."""
 
     low: float
     likely: float
@@ -32,7 +33,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Known:
-    """An entry to compile, its seconds (None: never compiled), whether they are of other archs, and its memory."""
+    """An entry to compile, its seconds (None: never compiled), whether they are for other archs,
+    and its memory."""
 
     entry: Entry
     seconds: float | None
@@ -42,8 +44,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Work:
-    """All that there is to compile. `basis` are the recorded seconds that stand for what was never compiled: of the
-    same archs where there are such, else (`is_basis_of_other_archs`) of any."""
+    """All that there is to compile. `basis` are the recorded seconds that stand for what was never
+    compiled: those for the same archs, or, if there are none (`is_basis_of_other_archs`), those for
+    any arch."""
 
     cached: int
     jobs: tuple[Known, ...]
@@ -52,14 +55,14 @@ class Work:
 
     @property
     def guessed(self) -> int:
-        """How many were never compiled."""
+        """Return how many were never compiled."""
         return sum(j.seconds is None for j in self.jobs)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one fleet: the time to the end, the share of the places' time that compiles fill, what no schedule beats, and
-    how many need more memory than a worker has."""
+    """The forecast for one fleet: the time to the end, the share of the places' time that compiles
+    fill, a bound that no schedule beats, and how many jobs need more memory than a worker has."""
 
     fleet: Fleet
     seconds: Range
@@ -69,9 +72,10 @@ class Forecast:
 
 
 def gather(entries: Sequence[Entry], costs: Costs, from_scratch: bool = False) -> Work:
-    """What is to be compiled, with what is known of it. `from_scratch`: as if nothing were cached.
+    """Return what is to be compiled, with what is known of it. With `from_scratch`, nothing counts
+    as cached.
 
-    Raises `UsageError` when a guess is needed and nothing of the library was ever compiled here.
+    Raises `UsageError` if a guess is needed and no compile of the library is recorded here.
     """
     wanted = [e for e in entries if from_scratch or not e.cached]
     jobs = []
@@ -93,8 +97,8 @@ def gather(entries: Sequence[Entry], costs: Costs, from_scratch: bool = False) -
 
 
 def draw(work: Work, number: int) -> list[Task]:
-    """One way in which it may be: for what was never compiled, something out of a resampled basis. Each number always
-    gives the same."""
+    """Return one possible set of tasks. What was never compiled takes a time from a resampled
+    basis. Each number always gives the same set."""
     dice = random.Random(number)
     basis = dice.choices(work.basis, k=len(work.basis)) if work.basis else [0.0]
     scale = dice.uniform(0.5, 2.0) if len(work.basis) < _FEW else 1.0
@@ -102,19 +106,20 @@ def draw(work: Work, number: int) -> list[Task]:
 
 
 def draws(work: Work) -> list[list[Task]]:
-    """So many ways; one if nothing is a guess."""
+    """Return several possible sets of tasks, or one if nothing is a guess."""
     return [draw(work, i) for i in range(_DRAWS if work.guessed else 1)]
 
 
 def spread(values: Sequence[float]) -> Range:
-    """The middle, and all but the outermost on either side."""
+    """Return the median and the bounds of the values. The outermost value on either side is left
+    out if there are more than two."""
     ordered = sorted(values)
     cut = 1 if len(ordered) > 2 else 0
     return Range(ordered[cut], statistics.median(ordered), ordered[-1 - cut])
 
 
 def forecast(work: Work, fleet: Fleet) -> Forecast:
-    """The work on a fleet, longest first."""
+    """Forecast the work on a fleet, longest jobs first."""
     times, shares, bounds = [], [], []
     for tasks in draws(work):
         time = makespan(schedule(tasks, longest_first(tasks), fleet))
@@ -126,25 +131,25 @@ def forecast(work: Work, fleet: Fleet) -> Forecast:
 
 
 def total(work: Work) -> Range:
-    """Compile seconds of all together."""
+    """Return the compile seconds of all jobs together."""
     return spread([sum(t.seconds for t in tasks) for tasks in draws(work)])
 
 
 def longest(work: Work) -> list[Known]:
-    """Those known to take longest."""
+    """Return the jobs that are known to take longest."""
     known = [j for j in work.jobs if j.seconds is not None]
     return sorted(known, key=lambda j: -(j.seconds or 0))[:_SHOWN]
 
 
 def show_range(r: Range) -> str:
-    """`20 m 05 s`, with what it may be in brackets when that is something else."""
+    """Format a range as `20 m 05 s`, with its bounds in brackets unless they are equal."""
     if r.low == r.high:
         return show_seconds(r.likely)
     return f"{show_seconds(r.likely)} ({show_seconds(r.low)} to {show_seconds(r.high)})"
 
 
 def render(work: Work, forecasts: Sequence[Forecast]) -> str:
-    """What `lazyck prebuild plan` prints."""
+    """Render what `lazyck prebuild plan` prints."""
     count = counted(len(work.jobs) + work.cached, "entry", "entries")
     if not work.jobs:
         return f"{count}, all cached already: nothing to compile (--from-scratch: as if nothing were)\n"
@@ -192,7 +197,7 @@ def _title(job: Known) -> str:
 
 
 def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
-    """The same for programs."""
+    """Return the forecasts as one JSON object."""
     whole = total(work)
     return json.dumps({
         "total": len(work.jobs) + work.cached,

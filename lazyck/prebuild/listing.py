@@ -1,4 +1,4 @@
-"""`lazyck prebuild list`: which blobs there are, and for which archs they are cached."""
+"""List which blobs there are, and for which archs they are cached (`lazyck prebuild list`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FORMATS = ("text", "json", "blob-list")
 
 @dataclass(frozen=True)
 class Row:
-    """A blob: archs → its cached entry, and whether it has all that was asked for (any, when nothing was)."""
+    """A blob, its cached entries by archs, and whether it has all that was asked for (or any, if
+    nothing was)."""
 
     blob: BlobRecord
     entries: Mapping[str, Path]
@@ -28,7 +29,8 @@ class Row:
 
 
 def matching(selection: Selection, pattern: str) -> Selection:
-    """The blobs whose name or source fits the shell pattern; all of them if it is empty."""
+    """Return the blobs whose name or source matches the shell pattern, or all blobs if it is
+    empty."""
     if not pattern:
         return selection
     fits = [b for b in selection.blobs if any(fnmatch.fnmatchcase(t, pattern) for t in (b.name, b.source))]
@@ -36,7 +38,8 @@ def matching(selection: Selection, pattern: str) -> Selection:
 
 
 def by_kernel(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> Selection:
-    """The same with the kernels of blobs in their blobs' places, where a cached host unit tells which there are."""
+    """Return the selection with kernels in place of the blobs whose cached host units tell which
+    kernels there are."""
     found: dict[str, dict[str, BlobRecord]] = {}
     for blob, kernel in known_kernels(tool(env), manifest_file, selection, gpu_archs, env):
         found.setdefault(blob, {})[kernel.name] = kernel
@@ -45,7 +48,7 @@ def by_kernel(manifest_file: Path, selection: Selection, gpu_archs: str, env: Ma
 
 
 def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[Row]:
-    """A row for each selected blob."""
+    """Return a row for each selected blob."""
     rt = tool(env)
     have: dict[str, dict[str, Path]] = {b.name: {} for b in selection.blobs}
     whole = dict.fromkeys(have, True)
@@ -57,16 +60,17 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
     else:
         for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
             have[entry.name] = cached_archs(entry)
-            if entry.cached:  # it may lie in another place than that for new ones
+            if entry.cached:  # it may lie elsewhere than new entries would
                 have[entry.name].setdefault(archs_in_name(entry.shown_arch), entry.path)
             whole[entry.name] = bool(have[entry.name])
     return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
 
 
 def render(rows: Sequence[Row], form: str, readable: Mapping[str, str] = MappingProxyType({})) -> str:
-    """As lines `name <tab> archs or -` (and a tab and the kernel), as names alone (a --blob-list), or as JSON.
+    """Render lines `name <tab> archs or -` (and a tab and the kernel), names alone (a --blob-list),
+    or JSON.
 
-    `readable` has kernels' symbols as people write them.
+    `readable` maps kernels' symbols to the form that people read.
     """
 
     def kernel_of(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Memory that a process and its descendants use, out of /proc."""
+"""Measure the memory of a process and its descendants, by /proc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _PROC = Path("/proc")
 
 
 def tree_rss_kib(root: int) -> int:
-    """KiB that are resident of all descendants of process `root`; 0 where /proc does not say."""
+    """Return the resident memory of all descendants of process `root`, in KiB; 0 if /proc does not
+    say."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
     try:
@@ -19,7 +20,7 @@ def tree_rss_kib(root: int) -> int:
         return 0
     for number in numbers:
         try:
-            # the name, in parentheses, may hold anything
+            # The name, in parentheses, may contain anything.
             words = (_PROC / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[number], pages[number] = int(words[1]), int(words[21])
         except (OSError, IndexError, ValueError):

@@ -1,4 +1,5 @@
-"""How users name blobs: bare stem, basename, source path, cached `.so` path, shell pattern, or lists of these."""
+"""Match the names that users give blobs: stem, basename, source path, cached `.so` path, shell
+pattern, or lists."""
 
 from __future__ import annotations
 
@@ -22,19 +23,20 @@ _PART = re.compile(r"(?P<blob>.+)\.(?:host|device|[^.]*-[0-9a-f]{8})")
 
 @dataclass(frozen=True)
 class Selection:
-    """A manifest and the blobs of it that a command is about."""
+    """A manifest, and those of its blobs that a command is about."""
 
     manifest: Manifest
     blobs: tuple[BlobRecord, ...]
 
     @property
     def hosts(self) -> Selection:
-        """The host units among them, which tell what kernels there are: they are to be made first."""
+        """Return the host units among them. They are to be made first, since they tell which
+        kernels there are."""
         return replace(self, blobs=tuple(b for b in self.blobs if b.name.endswith(".host") and b.unit))
 
 
 class UnknownBlobs(LazyckError):
-    """Names that no blob of the manifest answers to."""
+    """Names that match no blob of the manifest."""
 
     def __init__(self, unknown: Sequence[str], library: str, known: Sequence[str]) -> None:
         near = [difflib.get_close_matches(name, known, n=1) for name in unknown[:_MOST_SUGGESTIONS]]
@@ -48,10 +50,11 @@ class UnknownBlobs(LazyckError):
 
 
 def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
-    """The names in a blob list: one a line, `#` begins a comment, columns after the first (a tab ends it) are ignored.
+    """Return the names in a blob list. There is one name per line; `#` begins a comment; columns
+    after the first (a tab ends it) are ignored.
 
-    `-` is stdin. A profile is such a list; its lines that are of another library than `library` are passed over, and
-    so are lines that a crash cut short. Raises `UsageError`, `FormatError`.
+    `-` is stdin. A profile is such a list. Its lines about libraries other than `library` are
+    passed over, as are lines that a crash cut short. Raises `UsageError` and `FormatError`.
     """
     try:
         raw = stdin.read() if name == "-" else Path(name).read_text(errors="surrogateescape")
@@ -62,7 +65,7 @@ def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
 
 
 class Names:
-    """What the blobs of a manifest answer to."""
+    """An index of the names that the blobs of a manifest can be given by."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -76,16 +79,17 @@ class Names:
                 self._index.setdefault(key, set()).add(i)
 
     def part(self, name: str) -> int | None:
-        """The number of the blob of which `name` is a part: its host unit, all its device code, or a kernel."""
+        """Return the number of the blob of which `name` is a part: its host unit, all its device
+        code, or a kernel."""
         found = _PART.fullmatch(name)
         return self._with_parts.get(found["blob"]) if found else None
 
     def has(self, name: str) -> bool:
-        """Whether a blob, a kernel or a part of a blob is called so."""
+        """Return whether a blob, a kernel or a part of a blob has this name."""
         return name in self.own or self.part(name) is not None
 
     def find(self, name: str) -> set[int]:
-        """The numbers of the blobs that `name` may mean, which may be a shell pattern."""
+        """Return the numbers of the blobs that `name`, which may be a shell pattern, can mean."""
         base = os.path.basename(name.rstrip("/"))
         entry = _ENTRY.fullmatch(base)
         index = self._index
@@ -103,11 +107,12 @@ class Names:
 
 
 def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
-    """The blobs that `given` names, each once, in the manifest's order, and behind them parts of blobs. A source of
-    which all kernels are wanted stands for these, unless each of the `kernels` shall. Of a blob of which kernels are
-    named no more is wanted than these: a profile names both.
+    """Return the blobs that `given` names, each once and in the manifest's order, followed by parts
+    of blobs. If all kernels of a source are wanted, the row of the whole source stands for them;
+    with `kernels`, each kernel is listed. If kernels of a blob are named, the blob itself is not
+    selected, since a profile names both.
 
-    Raises `UnknownBlobs` for names that fit none, `UsageError` when nothing was named.
+    Raises `UnknownBlobs` for names that match none, and `UsageError` if nothing was named.
     """
     wanted = list(given)
     if not wanted and not every:
@@ -138,12 +143,12 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
 
 
 def part_of(blob: BlobRecord, name: str) -> BlobRecord:
-    """The part of `blob` that is called `name`, as far as the manifest tells."""
+    """Return the part of `blob` that is called `name`, as far as the manifest tells."""
     return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)
 
 
 def sources_with_kernels(manifest: Manifest) -> dict[int, set[int]]:
-    """The rows that stand for all kernels of a source, and the rows of these."""
+    """Map each row that stands for all kernels of a source to the rows of these kernels."""
     wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
     found: dict[int, set[int]] = {i: set() for i in wholes.values()}
     for i, blob in enumerate(manifest.blobs):

@@ -1,4 +1,4 @@
-"""Finds the program that the Python package `ninja` brings."""
+"""Find the program that the Python package `ninja` contains."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from lazyck.errors import ToolchainError
 
 
 def find_ninja(env: Mapping[str, str]) -> Path:
-    """The absolute path of `ninja`: the package's own program, else the first on the PATH of `env`.
+    """Return the absolute path of `ninja`: the package's own program, or else the first on the PATH
+    of `env`.
 
-    `ninja.BIN_DIR` is empty where the package lies elsewhere than this interpreter's own packages: named by
-    PYTHONPATH, or installed by `pip --target`. Its list of files, and the `bin` beside it, tell in these cases.
-    Raises `ToolchainError` where there is none.
+    `ninja.BIN_DIR` is empty if the package lies outside this interpreter's own packages: named by
+    PYTHONPATH, or installed by `pip --target`. In these cases, its list of files and the `bin`
+    beside it are searched. Raises `ToolchainError` if there is none.
     """
     for program in _of_the_package():
         if program.is_file() and os.access(program, os.X_OK):

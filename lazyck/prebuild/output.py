@@ -1,4 +1,5 @@
-"""`--output DIR`: a cache root that is filled to be shipped, and holds what a deployment needs and nothing else."""
+"""Fill a cache root to be shipped (`--output DIR`), which holds what a deployment needs and nothing
+else."""
 
 from __future__ import annotations
 
@@ -12,21 +13,24 @@ from lazyck.directory import Directory, directory_below, opened_in
 from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 
-# What the runtime keeps at a cache's root for its own work there.
+# What the runtime keeps at a cache's root for its own work.
 _WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote", ".preambles")
 _SOURCES = ".bundles"
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which the runtime's cache is `directory`, and no other, and keeps all that it is given."""
-    # Without the tiers: what is in one would not get into `directory`.
+    """Return the environment in which `directory` is the runtime's only cache, and keeps
+    everything."""
+    # The tiers are left out, since an entry that one of them has would not be written to
+    # `directory`.
     own = {abi.ENV_CACHE_DIR: str(directory), abi.ENV_CACHE_MAXSIZE: "0"}
     return {k: v for k, v in env.items() if k != abi.ENV_CACHE_PATH} | own
 
 
 @contextlib.contextmanager
 def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """`directory`, made if need be, for this process alone: tidying takes locks away that others would be using."""
+    """Make `directory` if need be, and lock it for this process. Tidying removes locks that others
+    would be using."""
     try:
         own = Directory.make(directory)
     except OSError as e:
@@ -38,12 +42,13 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
             say(f"waiting for another prebuild that fills {directory}")
             fcntl.flock(own.fd, fcntl.LOCK_EX)
         except OSError:
-            pass  # a file system that does not lock
+            pass  # the file system does not support locks
         yield
 
 
 def adopt(directory: Path, entries: Iterable[Entry]) -> None:
-    """Copy entries that the runtime found whole in another cache: an entry is good wherever it lies."""
+    """Copy entries that the runtime found whole in another cache. An entry is valid wherever it
+    lies."""
     for entry in entries:
         if not entry.cached or entry.root == directory:
             continue
@@ -54,7 +59,7 @@ def adopt(directory: Path, entries: Iterable[Entry]) -> None:
 
 
 def missing(directory: Path, entries: Iterable[Entry]) -> list[Entry]:
-    """Those that are not in `directory`, whatever they were said to be."""
+    """Return the entries that are not in `directory`, whatever was said of them before."""
 
     def is_there(entry: Entry) -> bool:
         with contextlib.suppress(OSError), directory_below(directory, entry.relative.parent) as own:
@@ -65,8 +70,9 @@ def missing(directory: Path, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
-    """Remove all but the entries: locks, staging, notes of checks (which hold for this machine only), quarantined
-    entries, and logs, unless they are wanted or tell of the failures of just now; the sources that failed stay too."""
+    """Remove everything but the entries: locks, staging, notes of checks (which hold for this
+    machine only), quarantined entries, and logs. Logs stay if they are wanted, and those of the
+    failures just reported always do. After failures, the sources stay too."""
     with Directory.open(directory) as root:
         for name in (*_WORK, ".trimmed", *(() if failed else (_SOURCES,))):
             root.remove_tree(name)

@@ -1,4 +1,5 @@
-"""What a prebuild has to do, decided before it does any of it: which entries, in which order, how long it may take."""
+"""Decide what a prebuild has to do, before any of it is done: which entries, in which order, how
+long it may take."""
 
 from __future__ import annotations
 
@@ -14,44 +15,44 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Job:
-    """An entry to compile, and the seconds that it took before; None: not known."""
+    """An entry to compile, and the seconds that it took before (None: not known)."""
 
     entry: Entry
     seconds: float | None
 
     @property
     def title(self) -> str:
-        """The job as messages name it."""
+        """Return the job's name for messages."""
         return f"{visible(self.entry.name)} ({visible(self.entry.shown_arch)})"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All entries that were asked for, and those of them to compile, in this order."""
+    """All entries that were asked for, and jobs for those that are to be compiled, in order."""
 
     entries: tuple[Entry, ...]
     jobs: tuple[Job, ...]
 
     @property
     def total(self) -> int:
-        """How many entries were asked for."""
+        """Return how many entries were asked for."""
         return len(self.entries)
 
     @property
     def cached(self) -> int:
-        """How many of them the cache has already."""
+        """Return how many of them the cache has already."""
         return len(self.entries) - len(self.jobs)
 
     @property
     def mean(self) -> float | None:
-        """Of the known seconds: the guess for jobs of which nothing is known."""
+        """Return the mean of the known seconds: the guess for jobs of which nothing is known."""
         known = [j.seconds for j in self.jobs if j.seconds is not None]
         return sum(known) / len(known) if known else None
 
 
 def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
-    """Longest first, so that no long one is left alone at the end; a blob of which nothing is known counts as the
-    mean. Equals keep the manifest's order."""
+    """Make a plan, longest jobs first, so that no long one is left alone at the end. A blob of
+    which nothing is known counts as the mean. Equal jobs keep the manifest's order."""
     every = tuple(entries)
     mean = costs.mean or 0.0
 
@@ -63,7 +64,8 @@ def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
 
 
 def estimate(plan: Plan, costs: Costs, parallel: int) -> tuple[float, float] | None:
-    """Compile seconds of all jobs together, and of the whole with so many at a time; None when nothing is known."""
+    """Return the compile seconds of all jobs together, and the seconds of the whole with `parallel`
+    jobs at a time; None if nothing is known."""
     if costs.mean is None:
         return None
     each = [costs.mean if j.seconds is None else j.seconds for j in plan.jobs]
@@ -71,7 +73,8 @@ def estimate(plan: Plan, costs: Costs, parallel: int) -> tuple[float, float] | N
 
 
 def render_plan(plan: Plan, costs: Costs, parallel: int) -> str:
-    """What `--dry-run` prints: `name <tab> arch <tab> about so many seconds`, and a total."""
+    """Render what `--dry-run` prints: lines `name <tab> arch <tab> expected seconds`, and a
+    total."""
     lines = []
     for job in plan.jobs:
         about = "-" if job.seconds is None else f"{job.seconds:.1f}"
@@ -88,7 +91,7 @@ def render_plan(plan: Plan, costs: Costs, parallel: int) -> str:
 
 
 def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
-    """The same for programs."""
+    """Return the plan as one JSON object."""
     guess = estimate(plan, costs, parallel)
     return json.dumps({
         "total": plan.total,
@@ -104,7 +107,8 @@ def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed: its log ("" if there is none) and the compiler's first error."""
+    """A job that failed: the path of its log (empty if there is none) and the compiler's first
+    error."""
 
     job: Job
     log: str
@@ -113,7 +117,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a plan."""
+    """The result of a plan."""
 
     plan: Plan
     compiled: int
@@ -123,12 +127,12 @@ class Outcome:
 
     @property
     def left(self) -> int:
-        """Jobs that were not tried, or not to their end."""
+        """Return how many jobs were not tried, or not finished."""
         return len(self.plan.jobs) - self.compiled - len(self.failures)
 
 
 def outcome_to_json(outcome: Outcome) -> str:
-    """The outcome as one JSON object."""
+    """Return the outcome as one JSON object."""
     failed = [
         {"blob": f.job.entry.name, "arch": f.job.entry.shown_arch, "log": f.log, "error": f.error}
         for f in outcome.failures
@@ -145,7 +149,7 @@ def outcome_to_json(outcome: Outcome) -> str:
 
 
 def render_outcome(outcome: Outcome) -> str:
-    """One line about it all."""
+    """Return the outcome as one line."""
     parts = [f"{outcome.compiled} compiled"]
     parts += [f"{len(outcome.failures)} failed"] if outcome.failures else []
     parts += [f"{outcome.left} left to do"] if outcome.left else []
@@ -154,7 +158,7 @@ def render_outcome(outcome: Outcome) -> str:
 
 
 def render_failures(failures: Sequence[Failure]) -> str:
-    """Each failure with its log."""
+    """List each failure with its log."""
     lines = []
     for f in failures:
         lines.append(f"  {f.job.title}: {visible(f.error)}")

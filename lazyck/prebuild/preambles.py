@@ -1,7 +1,8 @@
-"""Precompiled preambles: the includes that many blobs begin with, compiled once for all of them by clang.
+"""Precompile preambles: the includes that many blobs begin with, compiled once for all of them by
+clang.
 
-Measured on Composable Kernel: they are a quarter to a half of a blob's compile (docs/performance.md). They are made in
-the cache, which keeps the last eight.
+They are a quarter to a half of a blob's compile, as measured on Composable Kernel
+(docs/performance.md). They are made in the cache, which keeps the last eight.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from lazyck.errors import BuildError
 from lazyck.prebuild.entries import listed, rt_words
 from lazyck.prebuild.plan import Job
 
-# What one takes is won back by two or three blobs; those that are compiled meanwhile do without.
+# Two or three blobs win back the time that a preamble takes. Blobs that are compiled meanwhile do
+# not use it.
 _LEAST = 8
 _MOST = 8  # as many as a cache keeps
 _HINT = "only clang can make them; blobs are compiled without them, too"
@@ -25,7 +27,8 @@ _HINT = "only clang can make them; blobs are compiled without them, too"
 def find_preambles(
     rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel: int, env: Mapping[str, str]
 ) -> list[tuple[int, ...]]:
-    """Numbers of jobs that can share a precompiled preamble, where that is worth it: the largest groups first."""
+    """Return groups of jobs, by number, that can share a precompiled preamble if that is worth it,
+    largest groups first."""
     if len(jobs) < max(_LEAST, 2 * parallel) or env.get(abi.ENV_LAUNCHER):
         return []
     by_archs: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -36,7 +39,7 @@ def find_preambles(
         with listed(jobs[n].entry.name for n in numbers) as words:
             done = proc.run([*rt_words(rt, "preambles", manifest_file, archs), *words], env=env)
         if done.status != 0:
-            return []  # what is wrong, the compiles will say
+            return []  # the compiles will report what is wrong
         for number, line in zip(numbers, done.stdout.splitlines(), strict=True):
             if preamble := json.loads(line)["preamble"]:
                 groups[archs, preamble].append(number)
@@ -45,7 +48,8 @@ def find_preambles(
 
 
 def make_preambles(rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel: int, env: Mapping[str, str]) -> int:
-    """Make those of the jobs, and compile nothing else; returns how many there are. Raises `BuildError`."""
+    """Make the preambles of the jobs, and compile nothing else. Returns how many there are. Raises
+    `BuildError`."""
     groups = find_preambles(rt, manifest_file, jobs, parallel, env)
     for number, group in enumerate(groups, 1):
         entry = jobs[group[0]].entry

@@ -1,4 +1,4 @@
-"""How far a prebuild is: the figures (pure), and the two ways in which they are shown."""
+"""Tell how far a prebuild is: the figures (pure), and the two ways in which they are shown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from lazyck.quantities import show_kib, show_seconds
 from lazyck.terminal import is_quiet, width_of
 
 _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
-_BAR_INTERVAL = 1.0  # seconds between two looks of a bar when nothing ends: the figures are those of all jobs
+_BAR_INTERVAL = 1.0  # seconds between two updates of a bar if nothing ends, for the figures of running jobs
 _LEAST_BAR = 8  # columns
-_EARLY = 3.0  # seconds after which what has been done says something of the speed
+_EARLY = 3.0  # seconds after which what has been done tells something about the speed
 
 
 @dataclass
 class State:
-    """Jobs by their number in the plan: since when those run that do, and what the others took, or that they failed.
+    """Jobs by their numbers in the plan: when the running ones began, what those that ended took,
+    and which failed.
 
     Times are seconds of a monotonic clock.
     """
@@ -34,14 +35,16 @@ class State:
 
     @property
     def done(self) -> int:
-        """How many jobs have ended, failed or not."""
+        """Return how many jobs have ended, failed or not."""
         return len(self.took) + len(self.failed)
 
 
 def time_left(state: State, now: float) -> float | None:
-    """Seconds until the end, out of what the jobs took before, and how fast it goes today; None: not known yet.
+    """Return the seconds until the end, by what the jobs took before and how fast they run this
+    time; None if nothing is known yet.
 
-    Of a job that has no record the guess is the mean of those that have one and of those that have ended.
+    The guess for a job without a record is the mean of those with a record and of those that have
+    ended.
     """
     known = [j.seconds for j in state.plan.jobs if j.seconds is not None] + list(state.took.values())
     if not known:
@@ -52,7 +55,7 @@ def time_left(state: State, now: float) -> float | None:
     done = sum(work[i] for i in ended)
     done += sum(min(work[i], now - since) for i, since in state.running.items())
     left = max(0.0, sum(work) - done)
-    # The one that runs longest decides when there are more places than jobs.
+    # The one that runs longest decides if there are more places than jobs.
     longest = max(
         (work[i] - (now - state.running.get(i, now)) for i in range(len(work)) if i not in ended), default=0.0
     )
@@ -63,8 +66,9 @@ def time_left(state: State, now: float) -> float | None:
 
 
 def describe(state: State, now: float, used_kib: int, room: int | None = None) -> str:
-    """`3 failed, 4 m 20 s left, 12 running, 0.8/s, 2.1 GB; fwd_d128 43 s`: as much of it as `room` columns hold, the
-    first parts first. At the end is what runs now, and has for longest."""
+    """Return the status as `3 failed, 4 m 20 s left, 12 running, 0.8/s, 2.1 GB; fwd_d128 43 s`.
+    With `room`, as many parts are shown as fit into these columns, first ones first. The last part
+    names the job that has been running longest, if there is space for it."""
     parts = [f"{len(state.failed)} failed"] if state.failed else []
     left = time_left(state, now)
     parts += [f"{show_seconds(round(left))} left".replace(".0 s", " s")] if left is not None else []
@@ -87,23 +91,23 @@ def describe(state: State, now: float, used_kib: int, room: int | None = None) -
 
 
 class Reporter(Protocol):
-    """Hears what happens, and is asked again and again to show it."""
+    """Receive what happens, and show it whenever asked to."""
 
     def ended(self, state: State, number: int, error: str) -> None:
-        """A job has ended; `error` is "" if it is compiled."""
+        """Report that a job has ended. `error` is an empty string if it succeeded."""
 
     def show(self, state: State, now: float, used_kib: int) -> None:
-        """Time has passed."""
+        """Show the state at the time `now`."""
 
     def note(self, line: str) -> None:
-        """Something to say between."""
+        """Print a line."""
 
     def close(self) -> None:
-        """No more."""
+        """End the display."""
 
 
 class Bar:
-    """A bar at the foot of a terminal; failures scroll past above it."""
+    """A bar at the foot of a terminal. Failures scroll past above it."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
         self._stream = stream
@@ -140,13 +144,14 @@ class Bar:
 
 
 class Lines:
-    """For logs: a line about the blob that ended last, every few seconds at most; each failure at once."""
+    """Lines for logs: one about the blob that ended last, every few seconds at most, and one for
+    each failure at once."""
 
     def __init__(self, stream: TextIO, total: int, *, shows: bool = True) -> None:
         self._stream = stream
         self._shows = shows
         self._next = 0.0
-        self._waiting = ""  # the line about a blob that ended since
+        self._waiting = ""  # a line about a blob, not printed yet
 
     def ended(self, state: State, number: int, error: str) -> None:
         count, job = f"[{state.done}/{len(state.plan.jobs)}]", state.plan.jobs[number]
@@ -174,7 +179,7 @@ class Lines:
 
 
 def reporter(total: int) -> Reporter:
-    """The one that suits stderr."""
+    """Return the reporter that suits stderr."""
     if sys.stderr.isatty() and not is_quiet():
         return Bar(sys.stderr, total)
     return Lines(sys.stderr, total, shows=not is_quiet())

@@ -1,7 +1,9 @@
-"""Which worker compiles what and when: list scheduling on places that share a worker's memory. Pure.
+"""Decide which worker compiles what and when: list scheduling on places that share a worker's
+memory. Pure.
 
-As a farm does it: a task takes the first free place, in the given order; on the worker it begins when the memory that
-it needs is left, or when nothing else runs there (`CompileSlot` of the runtime). Until then it keeps its place.
+The model follows a farm. A task takes the first free place, in the given order. It begins on its
+worker when the memory that it needs is free, or when nothing else runs there (`CompileSlot` of the
+runtime). Until then it keeps its place.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Task:
-    """A compile: how long it takes and how much memory it reserves."""
+    """A compile: its duration in seconds and the memory that it reserves."""
 
     seconds: float
     kib: int = 0
@@ -21,7 +23,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Fleet:
-    """So many workers, each with so many places and so much memory (None: no bound)."""
+    """A number of workers, with the places and the memory (None: no bound) of each."""
 
     workers: int
     places: int
@@ -29,13 +31,13 @@ class Fleet:
 
     @property
     def total_places(self) -> int:
-        """How many compiles can run at the same time."""
+        """Return how many compiles can run at the same time."""
         return self.workers * self.places
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where and when a task runs; `task` is its number."""
+    """Where and when a task runs. `task` is its number."""
 
     task: int
     worker: int
@@ -51,12 +53,12 @@ class _Worker:
 
 
 def longest_first(tasks: Sequence[Task]) -> list[int]:
-    """The numbers of the tasks in the order in which they should be begun."""
+    """Return the numbers of the tasks in the order in which they should begin."""
     return sorted(range(len(tasks)), key=lambda i: -tasks[i].seconds)
 
 
 def schedule(tasks: Sequence[Task], order: Sequence[int], fleet: Fleet) -> list[Placed]:
-    """Every task once, in the order of their beginnings."""
+    """Place every task once, and return the placements in the order in which they begin."""
     workers = [_Worker() for _ in range(fleet.workers)]
     ends: list[tuple[float, int, int]] = []  # (time, worker, task)
     placed: list[Placed] = []
@@ -92,11 +94,12 @@ def schedule(tasks: Sequence[Task], order: Sequence[int], fleet: Fleet) -> list[
 
 
 def makespan(placed: Sequence[Placed]) -> float:
-    """When the last one ends."""
+    """Return when the last task ends."""
     return max((p.end for p in placed), default=0.0)
 
 
 def least(tasks: Sequence[Task], fleet: Fleet) -> float:
-    """What no schedule can beat: the longest task, or all of the work on all places."""
+    """Return a bound that no schedule can beat: the longest task, or all the work spread over all
+    places."""
     longest = max((t.seconds for t in tasks), default=0.0)
     return max(longest, sum(t.seconds for t in tasks) / fleet.total_places)

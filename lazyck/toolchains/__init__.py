@@ -1,4 +1,4 @@
-"""Everything that names a compiler: one module per toolchain."""
+"""Collect everything that names a compiler: one module per toolchain."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ __all__ = [
 
 
 def by_name(name: str) -> Toolchain:
-    """The toolchain called `name`; KeyError for any other."""
+    """Return the toolchain called `name`. Raises KeyError for any other name."""
     return _BY_NAME[name]
 
 
 def parse_archs(text: str, toolchains: Sequence[Toolchain]) -> tuple[Toolchain, tuple[str, ...]]:
-    """The first of `toolchains` that knows every arch of the list `text`, and those archs, normalised.
+    """Return the first of `toolchains` that knows every arch of the list `text`, and those archs,
+    normalised.
 
-    Raises `UsageError`, that of the first toolchain with archs, when none does.
+    Raises `UsageError` if none does: the error of the first toolchain that has archs.
     """
     refusal: UsageError | None = None
     for toolchain in toolchains:
@@ -53,9 +54,10 @@ def parse_archs(text: str, toolchains: Sequence[Toolchain]) -> tuple[Toolchain, 
 
 
 def resolve_native(text: str, found: Sequence[Found], env: Mapping[str, str]) -> str:
-    """The arch list `text` with `native` replaced by the GPUs present, of the first toolchain that sees any.
+    """Return the arch list `text` with `native` replaced by the GPUs here, as the first toolchain
+    that sees any names them.
 
-    Raises `UsageError` when none does.
+    Raises `UsageError` if none does.
     """
     words = [w for w in re.split(r"[;,\s]+", text) if w]
     if "native" not in words:
@@ -69,8 +71,8 @@ def resolve_native(text: str, found: Sequence[Found], env: Mapping[str, str]) ->
 
 
 def archs_of_environment(found: Sequence[Found], env: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Toolchain → the archs that the environment asks builds for (`GPU_ARCHS`…); what makes no sense is the build's
-    business, not ours."""
+    """Return each toolchain's name with the archs that the environment asks builds for
+    (`GPU_ARCHS`…). A list that makes no sense is ignored, since it is the build's to report."""
     asked = []
     for f in found:
         text = next((env[v] for v in f.toolchain.arch_env if env.get(v)), "")

@@ -1,4 +1,4 @@
-"""What lazyck knows of a toolchain, whichever it is."""
+"""Define what lazyck has to know about any toolchain."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ DEPEND_ROLES = frozenset(role for role in Role if role.name.startswith("DEPEND")
 
 @dataclass(frozen=True)
 class Found:
-    """A toolchain on this machine: its home ("" for host) and the argv prefix of its compiler, [0] absolute.
+    """A toolchain on this machine: its home (an empty string for host) and the argv prefix of its
+    compiler, whose first word is absolute.
 
-    `origin` is the home that recipes name, where `home` is a tree of links to it that lacks nothing ("": `home`).
+    If `home` is a tree of links made to complete a home that lacks something, `origin` is that
+    home, which recipes name. Otherwise it is an empty string.
     """
 
     toolchain: Toolchain
@@ -35,8 +37,9 @@ class Found:
 
 @dataclass(frozen=True)
 class TextCompile:
-    """`argv` compiles preprocessed text for the host, with a compiler that takes kernels for functions. In the real
-    object kernels are hidden (`hides_kernels`), or instances of kernel templates local (`hides_instances`)."""
+    """A compile of preprocessed text for the host. The compiler in `argv` takes kernels for
+    functions. In the real object, kernels are hidden (`hides_kernels`), or instances of kernel
+    templates are local (`hides_instances`)."""
 
     argv: tuple[str, ...]
     hides_kernels: bool = False
@@ -44,106 +47,116 @@ class TextCompile:
 
 
 class Toolchain(ABC):
-    """Option tables, arch detection and recipes of one family of compilers. Stateless."""
+    """The option tables, arch detection and recipes of one family of compilers. Stateless."""
 
     name: str
     tools: tuple[str, ...]
     home_env: tuple[str, ...] = ()
     compiler_env: tuple[str, ...] = ()
     flag_env: tuple[str, ...] = ()
-    # those of `flag_env` whose words are options that the driver adds to a compile's own: before them, after them
+    # variables of `flag_env` whose words the driver puts before a compile's own options, or after
+    # them
     prepend_env: tuple[str, ...] = ()
     append_env: tuple[str, ...] = ()
     arch_env: tuple[str, ...] = ()
-    # those of `flag_env` that list directories, with colons between them: of headers; of programs and libraries
+    # variables of `flag_env` with directories, separated by colons: of headers; of programs and
+    # libraries
     header_env = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH")
     search_env = ("COMPILER_PATH", "LIBRARY_PATH")
     path_options: frozenset[str]
     source_suffixes: tuple[str, ...]
-    # language (value of -x) → toolchain whose recipes a compile in it follows ("": this one), or `!` and a reason code:
-    # it has no recipes
+    # language (the value of -x) → toolchain whose recipes its compiles follow (empty: this one), or
+    # `!` and a reason code if there are no recipes
     languages: ClassVar[Mapping[str, str]]
-    # source suffix → toolchain, where it is another one
+    # source suffix → toolchain, if it is another one
+    # source suffix → toolchain, if it is another one
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
-    written_in: Literal["c++", "llvm-ir"] = "c++"  # how its sources are probed
+    written_in: Literal["c++", "llvm-ir"] = "c++"  # what its sources are probed as
     arch_flags: tuple[str, ...] = ()
-    # whether a managed variable works that is registered after kernels were launched
+    # whether a managed variable works if it is registered after kernels were launched
     takes_late_managed = True
     table: OptionTable
-    # whether options that name headers or their directories take several, separated by commas
+    # whether an option that names headers or their directories takes several, separated by commas
     lists_paths = False
-    # how the driver is given a response file: words, to the last of which the file's name is joined
+    # the words that give the driver a response file: its name is joined to the last of them
     response: tuple[str, ...] = ("@",)
-    # file names of static archives that blobs need not find among the main library's exports (see `link_words`)
+    # file names of static archives that blobs need not find among the main library's exports (see
+    # `link_words`)
     own_archives: frozenset[str] = frozenset()
-    # options that make a compile leave out device code, with all else as it was
+    # options that make a compile leave out device code and change nothing else
     host_only: tuple[str, ...] = ()
-    # what a link of such objects needs besides
+    # further options for a link of such objects
     host_only_link: tuple[str, ...] = ()
-    # whether `lazyck-unit` can take its compiles apart; which sources are by kernel unless the user says; and options
-    # with which it cannot, and which change nothing that is made
+    # whether `lazyck-unit` can split its compiles; which sources are deferred by kernel unless the
+    # user says otherwise; and options under which the program fails, although they do not change
+    # the result
     has_units = False
     unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
-    unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # of sources that may have device code
-    unit_verbs = ("host", "kernel")  # by which that program makes the two kinds
-    entry_verb = ""  # and a host unit that is a library of its own; "": blobs are compiled whole
+    unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
+    unit_verbs = ("host", "kernel")  # commands of `lazyck-unit` that make the two kinds of unit
+    entry_verb = ""  # the command that makes a host unit as a library of its own; empty: blobs are compiled whole
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
-    _dropped: frozenset[str] = frozenset()  # options that are no part of how a blob is compiled: archs, temporaries
+    _dropped: frozenset[str] = frozenset()  # options that do not affect how a blob is compiled: archs, temporaries
 
     @abstractmethod
     def find(self, env: Mapping[str, str]) -> Found | None:
-        """The toolchain that a build with `env` would use, or None."""
+        """Return the toolchain that a build with `env` would use, or None."""
 
     def versioned(self, env: Mapping[str, str]) -> list[str]:
-        """Further names under which PATH has the compilers of `tools`."""
+        """Return further names under which PATH has the compilers of `tools`."""
         return []
 
     def home_programs(self) -> dict[str, str]:
-        """Programs that a build may call below this toolchain's home (`bin/nvcc`) → toolchain of their shims."""
+        """Map programs that a build may call below this toolchain's home (`bin/nvcc`) to the
+        toolchain of their shims."""
         return {f"bin/{tool}": self.name for tool in self.tools}
 
     def whole_home(self, home: str) -> tuple[str, str]:
-        """The home that a variable of `home_env` stands for, and where in it the variable points ("": at it)."""
+        """Return the whole home for a directory that a `home_env` variable names, and the place of
+        that directory in it (empty if it is the home itself)."""
         return home, ""
 
     def implied_compilers(self, found: Found, env: Mapping[str, str]) -> dict[str, str]:
-        """Variables that builds may read, unset, → the program that they would find by themselves: its place below the
-        home, or a path."""
+        """Map variables that builds may read, and that are unset, to the program that the builds
+        would find by themselves: its place below the home, or a path."""
         return {}
 
     def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
-        """(variable, value, reason code): while it is so ("": unset), the compiler does not compile for this
-        toolchain, and its compiles are passed on."""
+        """Return rows of variable, value (empty: unset) and reason code. While a variable has such
+        a value, the compiler does not compile for this toolchain, and its compiles are passed
+        on."""
         return ()
 
     @abstractmethod
     def searched(self) -> str:
-        """Where `find` looks, for the user."""
+        """Return where `find` looks, for the user."""
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
-        """Whether `compiler`, one of this toolchain's, takes sources of `kind`: a suffix, or a value of -x."""
+        """Return whether `compiler`, one of this toolchain's, takes sources of `kind`: a suffix, or
+        a value of -x."""
         return True
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
-        """The archs of a list as users write it, normalised. Raises `UsageError`."""
+        """Return the archs of a list as users write it, normalised. Raises `UsageError`."""
         return ()
 
     def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
-        """The variables of `arch_env` that ask a build for `archs`, each in its own spelling."""
+        """Return the variables of `arch_env` that ask a build for `archs`, each in its own
+        spelling."""
         return {variable: ";".join(archs) for variable in self.arch_env}
 
     def names_native(self, words: Sequence[str]) -> bool:
-        """Whether a command line asks for the GPUs of the machine that it runs on."""
+        """Return whether a command line asks for the GPUs of the machine that it runs on."""
         return False
 
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The archs that a command line compiles for, as far as it says them by name."""
+        """Return the archs that a command line compiles for, as far as it names them."""
         return ()
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        """The archs that `cmd` asks for, by name or as what is in the machine."""
+        """Return the archs that `cmd` asks for, by name or as the GPUs of this machine."""
         words = self.all_words(cmd)
         named = self.archs_in(words)
         if any("native" in word for word in words) and self.names_native(words):
@@ -152,32 +165,35 @@ class Toolchain(ABC):
         return tuple(dict.fromkeys(named))
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        """The archs that the compiler takes for `cmd`, which asks for none, as far as it says them."""
+        """Return the archs that the compiler chooses for `cmd`, which asks for none, as far as it
+        says them."""
         return ()
 
     def default_arch(self) -> str:
-        """The arch when nothing says one."""
+        """Return the arch if nothing says one."""
         return ""
 
     @property
     def option_env(self) -> tuple[str, ...]:
-        """Variables whose words count like options of a compile command."""
+        """Return the variables whose words count like options of a compile command."""
         return (*self.prepend_env, *self.append_env)
 
     def split_option_env(self, text: str) -> list[str]:
-        """The words that the driver makes of the value of a variable of `option_env`."""
+        """Return the words that the driver makes of the value of a variable of `option_env`."""
         return text.split()
 
     def all_words(self, cmd: CompileCommand | LinkCommand) -> tuple[str, ...]:
-        """The words after the compiler with those of `option_env` where the driver puts them."""
+        """Return the words after the compiler, with those of `option_env` where the driver puts
+        them."""
         call, env = cmd.call, dict(cmd.call.env)
         before = (w for name in self.prepend_env for w in self.split_option_env(env.get(name, "")))
         after = (w for name in self.append_env for w in self.split_option_env(env.get(name, "")))
         return (*before, *call.argv[call.prefix :], *after)
 
     def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
-        """Compiler and options of `cmd`, those of `option_env` among them: without source, output, `-c`, depfile
-        options and arch flags. `base_env` goes with it."""
+        """Return the compiler and the options of `cmd`, including those of `option_env`, without
+        source, output, `-c`, depfile options and arch flags. They are to be used with
+        `base_env`."""
         call = cmd.call
         kept: list[Item] = []
         past_source = False
@@ -196,13 +212,14 @@ class Toolchain(ABC):
         return item.name in self._dropped
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
-        """The flag-carrying variables that go with `base_words`: those whose words are not in there. A shim of `c++`
-        records those of all toolchains that it may follow, of which this one's own compilers read only some."""
+        """Return the flag-carrying variables to use with `base_words`, which has the words of the
+        others. A shim of `c++` records the variables of all toolchains that it may follow; this
+        toolchain's compilers read only some."""
         return tuple((k, v) for k, v in cmd.call.env if k in self.flag_env and k not in self.option_env)
 
     def tool_env(self, cmd: CompileCommand, env: Mapping[str, str], *, for_base: bool = False) -> dict[str, str]:
-        """`env` with the flag-carrying variables as they were when the build called the compiler; `for_base`: as they
-        go with `base_words`."""
+        """Return `env` with the flag-carrying variables as they were when the build called the
+        compiler, or, with `for_base`, as `base_words` needs them."""
         kept = {k: v for k, v in env.items() if k not in self.flag_env}
         return kept | dict(self.base_env(cmd) if for_base else cmd.call.env)
 
@@ -217,21 +234,26 @@ class Toolchain(ABC):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """argv that preprocesses `source` for the host, with line markers. Raises `LazyckError`."""
+        """Return the argv that preprocesses `source` for the host, with line markers. Raises
+        `LazyckError`."""
 
     @abstractmethod
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        """argv that makes a host-only object of `source`, unoptimized, warnings off.
+        """Return the argv that makes a host-only object of `source`, unoptimized, with warnings
+        off.
 
-        Functions that the options in `base` hide become protected, which tells them from those that the source hides.
+        Functions that the options in `base` hide become protected, which tells them from those that
+        the source hides.
         """
 
     def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        """argv that makes a host-only object of `source` with the symbols that compiling it by the recipe gives."""
+        """Return the argv that makes a host-only object of `source` whose symbols are those that
+        the recipe gives."""
         return self.host_compile(base, source, output, archs)
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
-        """Options with which `compiler` (an argv prefix) does not stop at some number of errors."""
+        """Return options that keep `compiler` (an argv prefix) from stopping after some number of
+        errors."""
         return ()
 
     def device_dependencies(
@@ -244,7 +266,8 @@ class Toolchain(ABC):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        """argvs, each of which leaves in `output` a make rule of all that device passes read; read it each time."""
+        """Return argvs, each of which writes to `output` a make rule of all that device passes
+        read. The caller reads the file after each."""
         return []
 
     @abstractmethod
@@ -258,8 +281,9 @@ class Toolchain(ABC):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        """argvs, for every pass over `source`, each of which leaves in `output` a make rule of all that it reads; read
-        it each time. A header that is not found is no error: the rule names it as `source` does."""
+        """Return an argv for every pass over `source`, each of which writes to `output` a make rule
+        of all that the pass reads. The caller reads the file after each. A header that is not found
+        is no error: the rule names it as `source` does."""
 
     def text_compile(
         self,
@@ -272,60 +296,68 @@ class Toolchain(ABC):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> TextCompile | None:
-        """How to do what `host_compile` does with a `source` that is preprocessed and `readable`; None where only the
-        toolchain's own driver can."""
+        """Return how to do what `host_compile` does for a `source` that is preprocessed and
+        `readable`, or None if only the toolchain's own driver can do it."""
         return None
 
     def readable(self, text: str) -> str:
-        """Preprocessed text as `text_compile` takes it."""
+        """Return preprocessed text in the form that `text_compile` takes."""
         return text
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
-        """Whether what a blob defines stays within its library unless its source says otherwise."""
+        """Return whether what a blob defines stays within its library unless its source says
+        otherwise."""
         values = [i.value for i in self._host_items(base) if i.name == "-fvisibility"]
         return bool(values) and values[-1] != "default"
 
     def _host_items(self, base: Sequence[str]) -> list[Item]:
-        """The options of `base` that reach the compiler of host code."""
+        """Return the options of `base` that reach the compiler of host code."""
         return self.table.split(base[1:])
 
     def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
-        """Commands that, with bitcode files `x.bc` appended, write each `x.ll` into the working directory. Each is for
-        the files that those before it could not read.
-        """
+        """Return commands that write `x.ll` into the working directory for each bitcode file `x.bc`
+        that is appended. Each command is for the files that those before it could not read."""
         return []
 
     @abstractmethod
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
-        """`base` adjusted for a blob that becomes a library of its own."""
+        """Return `base` adjusted for a blob that becomes a library of its own."""
 
     @abstractmethod
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
-        """argv with placeholders that makes the blob's `.so` of its object, next to the library of `link`."""
+        """Return the argv, with placeholders, that links the blob's `.so` from its object, beside
+        the library of `link`."""
 
     def takes_static_runtime(self, link: LinkCommand) -> bool:
-        """Whether `link` puts a static GPU runtime into the library: its blobs must use that one (see cudart.py)."""
+        """Return whether `link` puts a static GPU runtime into the library, which its blobs must
+        then use (see cudart.py)."""
         return False
 
     def identity(self, compiler: Sequence[str], home: str, env: Mapping[str, str] | None = None) -> str:
-        """Short readable name of the compiler with a digest of what its `--version` says; holds no path.
+        """Return a short readable name of the compiler with a digest of its `--version` output. It
+        contains no path.
 
-        In `env`, which can decide what a driver runs. Raises `ToolchainError` if it does not say its version.
+        The output may depend on `env`, which can decide what a driver runs. Raises `ToolchainError`
+        if the compiler does not say its version.
         """
         return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())))
 
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-        """The archs that the compiler says it can compile for; () if it does not say, or there are none."""
+        """Return the archs that the compiler says it can compile for; () if it does not say, or
+        there are none."""
         return ()
 
     def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-        """The archs of the GPUs in this machine, as the toolchain's own tools say; () if they see none."""
+        """Return the archs of the GPUs in this machine, as the toolchain's own tools say; () if
+        they see none."""
         return ()
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
-        """What `lazyck doctor` says of this toolchain; runs compilers, never writes outside a temporary directory.
+        """Return what `lazyck doctor` says about this toolchain. Runs compilers; writes only to a
+        temporary directory.
 
-        A toolchain adds to these: what its compiler needs beside itself, each with the line that installs it.
+        A toolchain adds what its compiler needs besides itself, each part with the line that
+        installs it.
         """
         if found is None:
             detail = f"not found: looked at {self.searched()}"
@@ -348,7 +380,7 @@ def _identity(compiler: tuple[str, ...], env: tuple[tuple[str, str], ...] | None
     return identity_of(shown.stdout)
 
 
-# Lines of `--version` that name places or moments rather than a compiler.
+# Lines of `--version` that tell places or dates rather than a compiler.
 _PLACES = re.compile(r"^(InstalledDir|Configured with|COLLECT_|Configuration file|Built on)|(^|[\s:=])/\S", re.I)
 _KINDS = (
     ("clang", re.compile(r"clang version (\d[\w.]*)")),
@@ -360,7 +392,7 @@ _KINDS = (
 
 
 def identity_of(version_text: str) -> str:
-    """The identity that a `--version` output gives."""
+    """Return the identity that a `--version` output gives."""
     lines = [line.strip() for line in version_text.splitlines()]
     kept = "\n".join(line for line in lines if line and not _PLACES.search(line))
     name = "cc"
@@ -368,31 +400,35 @@ def identity_of(version_text: str) -> str:
         match = pattern.search(kept)
         if match:
             name = kind + match[1]
-            # g++ and c++ are one compiler by two names
+            # g++ and c++ are names of one compiler.
             kept = re.sub(r"^\S+ \(", "gcc (", kept) if kind == "gcc" else kept
             break
     return f"{name}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
 
 
-# First word of a target triple → the machine as ELF readers and `uname -m` name it; little-endian 64-bit ones only.
+# First word of a target triple → the machine as ELF readers and `uname -m` name it. Only
+# little-endian 64-bit machines are listed.
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _TRIPLE = re.compile(r"[a-z][a-z0-9_]*(?:-[\w.+]+)+")
 
 
 def machine_of(triple: str) -> str:
-    """The machine of a target triple (`aarch64-linux-gnu`), or its first word where it is none that lazyck knows."""
+    """Return the machine of a target triple (`aarch64-linux-gnu`), or its first word if lazyck does
+    not know it."""
     first = triple.partition("-")[0]
     return _MACHINES.get(first, first)
 
 
 def machine_for(compiler: Sequence[str]) -> str:
-    """The machine that `compiler` (an argv prefix) makes code for; this one's where it does not say."""
+    """Return the machine that `compiler` (an argv prefix) makes code for, or this machine if it
+    does not say."""
     return machine_of(target(tuple(compiler)) or platform.machine())
 
 
 @lru_cache(maxsize=64)
 def target(compiler: tuple[str, ...]) -> str:
-    """The target triple that a compiler makes code for, by its own account; "" when it does not say."""
+    """Return the target triple that a compiler says it makes code for, or an empty string if it
+    does not say."""
     try:
         shown = proc.run([*compiler, "-dumpmachine"], timeout=20)
     except ToolchainError:
@@ -403,5 +439,5 @@ def target(compiler: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=64)
 def accepts(compiler: tuple[str, ...], flags: tuple[str, ...], language: str) -> bool:
-    """Whether a compiler takes `flags`: asks it, by preprocessing nothing."""
+    """Return whether a compiler accepts `flags`, by letting it preprocess an empty file."""
     return proc.run([*compiler, *flags, "-E", "-x", language, "/dev/null"]).status == 0

@@ -1,4 +1,5 @@
-"""What `lazyck doctor` is told by a toolchain: checks, and the command line that installs what is missing."""
+"""Describe what a toolchain tells `lazyck doctor`: checks, and the command line that installs what
+is missing."""
 
 from __future__ import annotations
 
@@ -11,16 +12,17 @@ from pathlib import Path
 
 
 class State(str, Enum):
-    """How a check came out; the values are words of `lazyck doctor --json`."""
+    """How a check ended. The values are words of `lazyck doctor --json`."""
 
     OK = "ok"
     MISSING = "missing"  # the toolchain cannot compile blobs without it
-    NOTE = "note"  # worth knowing (no GPU here, an optional part is missing): the toolchain works all the same
+    NOTE = "note"  # worth knowing (no GPU here, an optional part is missing), but the toolchain works
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a toolchain needs: its name, how it came out, what was seen, and the line that installs it."""
+    """One thing that a toolchain needs: its name, how the check ended, what was seen, and the line
+    that installs it."""
 
     name: str
     state: State
@@ -28,23 +30,25 @@ class Check:
     install: str = ""
 
 
-# /etc/os-release's ID or ID_LIKE → package manager
+# ID or ID_LIKE in /etc/os-release → package manager
 _MANAGERS = {
     "debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "centos": "dnf", "suse": "zypper",
     "opensuse": "zypper", "arch": "pacman", "alpine": "apk",
 }  # fmt: skip
-ANY = "any"  # key of a line that is good on every distribution (pip, or an address)
+ANY = "any"  # key of a line that works on every distribution (pip, or an address)
 
 
 def install_line(lines: Mapping[str, str], manager: str | None = None) -> str:
-    """Of `lines` (package manager → command line), the one for this machine; "" if none is known."""
+    """Choose from `lines` (package manager → command line) the one for this machine, or an empty
+    string if none is known."""
     own = package_manager() if manager is None else manager
     return lines.get(own) or lines.get(ANY) or ""
 
 
 @lru_cache(maxsize=1)
 def package_manager() -> str:
-    """The package manager of this machine's distribution, or ""."""
+    """Return the package manager of this machine's distribution, or an empty string if it is
+    unknown."""
     for place in ("/etc/os-release", "/usr/lib/os-release"):
         if Path(place).is_file():
             return manager_of(Path(place).read_text(errors="replace"))
@@ -52,7 +56,8 @@ def package_manager() -> str:
 
 
 def manager_of(os_release: str) -> str:
-    """The package manager that the text of an os-release file stands for, or ""."""
+    """Return the package manager for the text of an os-release file, or an empty string if it is
+    unknown."""
     fields = dict(re.findall(r"^(ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.M))
     names = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
     return next((_MANAGERS[n.partition("-")[0]] for n in names if n.partition("-")[0] in _MANAGERS), "")

@@ -1,4 +1,4 @@
-"""CUDA: nvcc, and the host compiler below it."""
+"""Describe CUDA: nvcc, and the host compiler below it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
 
 
 def _both(*shorts: str) -> frozenset[str]:
-    """Short names and the long names of the same options."""
+    """Return short names, together with the long names of those options."""
     return frozenset(shorts) | {long for long, short in nvcc_options.pairs() if short in shorts}
 
 
@@ -44,7 +44,7 @@ _LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "
 
 
 class CudaToolchain(Toolchain):
-    """nvcc. Archs are named by their number: `80`, `90a`."""
+    """nvcc. Archs are named by their numbers: `80`, `90a`."""
 
     name = "cuda"
     install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
@@ -58,13 +58,14 @@ class CudaToolchain(Toolchain):
         "NVCC_PREPEND_FLAGS",
         "NVCC_APPEND_FLAGS",
         "NVCC_CCBIN",
-        # nvcc.profile adds to these, so nvcc hands what a build has set to its host compiler, cudafe++, ptxas and links
+        # nvcc.profile appends to these, so nvcc passes a build's values on to its host compiler,
+        # cudafe++, ptxas and links.
         "INCLUDES",
         "SYSTEM_INCLUDES",
         "CUDAFE_FLAGS",
         "PTXAS_FLAGS",
         "LIBRARIES",
-        # read by a host compiler that is clang
+        # A host compiler that is clang reads these.
         "CCC_OVERRIDE_OPTIONS",
         "CLANG_NO_DEFAULT_CONFIG",
         "CPATH",
@@ -87,7 +88,7 @@ class CudaToolchain(Toolchain):
     has_units = True
     unit_globs = ("*.cu",)
     entry_verb = "entry"
-    # with --threads nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
+    # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.
     hinders_units = _both("-t") | _TEMPORARIES
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
@@ -155,7 +156,8 @@ class CudaToolchain(Toolchain):
         words = super().base_words(cmd)
         kept: list[Item] = []
         for item in self.table.split(words[cmd.call.prefix :]):
-            # nvcc takes lists where others take one path; whoever maps paths expects one
+            # nvcc takes lists where other compilers take one path. Code that maps paths expects
+            # one.
             several = item.value.split(",") if item.name in self.path_options and item.value else []
             if len(several) > 1:
                 kept += [Item((item.name, path), item.name, path) for path in several if path]
@@ -190,7 +192,8 @@ class CudaToolchain(Toolchain):
         return self._ask_for_archs(cmd, env)
 
     def _ask_for_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        """What nvcc says that it would compile for, given those words of `cmd` that say something of archs."""
+        """Return the archs that nvcc says it would compile for, given the words of `cmd` that
+        concern archs."""
         items = self.table.split(self.all_words(cmd))
         kept = join(i for i in items if i.name in _ARCH_OPTIONS or i.name in _both("-ccbin"))
         env = self.tool_env(cmd, env, for_base=True)
@@ -201,7 +204,8 @@ class CudaToolchain(Toolchain):
         return {"TORCH_CUDA_ARCH_LIST": ";".join(dotted), "CUDAARCHS": ";".join(archs)}
 
     def split_option_env(self, text: str) -> list[str]:
-        # as nvcc does: blanks inside "..." do not separate, but the quotes stay; a backslash takes the next character
+        # This follows nvcc: blanks inside "..." do not separate words, but the quotes stay. A
+        # backslash escapes the next character.
         words = re.findall(r'(?:"(?:\\.|[^"\\])*"|\\.|[^\s"\\])+', text, re.S)
         return [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in words]
 
@@ -218,7 +222,7 @@ class CudaToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        # `nvcc -E` is the device's pass; the host's is a step of a compile
+        # `nvcc -E` runs the device pass. The host pass is a step of a compile.
         steps = self._preprocessing(base, source, archs, cwd, env)
         step = next((s for s in steps if not any(word.startswith("-D__CUDA_ARCH__=") for word in s)), None)
         if step is None:
@@ -236,7 +240,7 @@ class CudaToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        # nvcc has no -MG, but its steps are gcc's
+        # nvcc has no -MG, but its steps are those of gcc.
         return [_listing(step, output, "-MG") for step in self._preprocessing(base, source, archs, cwd, env)]
 
     def _preprocessing(
@@ -247,8 +251,10 @@ class CudaToolchain(Toolchain):
         cwd: str | None,
         env: Mapping[str, str] | None,
     ) -> list[list[str]]:
-        """The steps of a compile that preprocess, for the host and for each arch: only --dryrun shows them."""
-        # without --threads, with which nvcc 12.4's --dryrun wants to read what its steps would have said, and fails
+        """Return the preprocessing steps of a compile, for the host and for each arch. Only
+        --dryrun shows them."""
+        # --threads is left out: with it, nvcc 12.4's --dryrun tries to read the output of its own
+        # steps, and fails.
         words = join(i for i in self.table.split(base[1:]) if i.name not in _both("-t"))
         argv = (base[0], *words, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", source + ".o")
         shown = proc.run(argv, cwd=cwd, env=env)
@@ -274,7 +280,7 @@ class CudaToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> TextCompile | None:
-        # the last step of a compile, without cudafe++ before it, which takes most of the time
+        # Runs only the last step of a compile: the cudafe++ before it takes most of the time.
         shown = proc.run([*self.host_compile(base, source, output, archs), "--dryrun"], cwd=cwd, env=env)
         steps = _steps(shown.stderr, env)
         front = next((s for s in steps if os.path.basename(s[0]).startswith("cudafe++")), [])
@@ -324,7 +330,7 @@ class CudaToolchain(Toolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        # of `nvcc -M`, which covers every pass at once, half is the host's
+        # `nvcc -M` covers every pass at once, but half of its work is the host's.
         steps = self._preprocessing(base, source, archs, cwd, env)
         return [_listing(step, output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
 
@@ -347,25 +353,27 @@ class CudaToolchain(Toolchain):
         kept = [i for i in _without_hiding(self.table.split(base[1:])) if i.name in _LINK_OPTIONS]
         kind = self._cudart(link)
         soname = _RUNTIME_SONAMES.get(_release(base[0]), "") if kind == "shared" else ""
-        # by its soname: `-cudart shared` wants libcudart.so, which wheels and machines for running only do not have
+        # The runtime is named by its soname. `-cudart shared` needs libcudart.so, which wheels and
+        # machines that only run programs do not have.
         runtime = ("-Xlinker", f"-l:{soname}") if soname else ()
         return (
             base[0],
             *join(kept),
             "-shared",
-            "-nodlink",  # it would add an image for nvcc's default arch
+            "-nodlink",  # without it, nvcc adds an image for its default arch
             "-Xcompiler",
             "-fPIC",
             "-cudart",
-            "none" if runtime or kind == "static" else kind,  # a static one is the library's own: see cudart.py
+            "none" if runtime or kind == "static" else kind,  # the library has a static one itself: see cudart.py
             "-o",
             abi.PH_OUTPUT,
             abi.PH_INPUT,
             "-Xlinker",
             "--no-as-needed",
             *runtime,
-            # by way of the linker: nvcc refuses files whose suffix it does not know (libx.so.1). In one word, which is
-            # left out where the blob is a program's
+            # The library is given to the linker, since nvcc refuses files with unknown suffixes
+            # (libx.so.1). It is one word, so that it can be left out if the blob belongs to a
+            # program.
             f"-Xlinker={abi.PH_LIBRARY}",
         )
 
@@ -373,7 +381,8 @@ class CudaToolchain(Toolchain):
         return self._cudart(link) == "static"
 
     def _cudart(self, link: LinkCommand) -> str:
-        """Which CUDA runtime the main library links: a blob follows, so that there is one copy of its state."""
+        """Return which CUDA runtime the main library links. A blob follows it, so that there is one
+        copy of its state."""
         if link.call.tool == "nvcc":
             values = [i.value for i in self.table.split(self.all_words(link)) if i.name in _both("-cudart")]
             kind = ("static", *(v.lower() for v in values if v))[-1]
@@ -388,24 +397,25 @@ class CudaToolchain(Toolchain):
 
 
 def _codes(text: str) -> list[str]:
-    """The archs of a list of codes: those with machine code; where there are none, those with PTX."""
+    """Return the archs in a list of codes: those with machine code, or else those with PTX."""
     return re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", text) or re.findall(r"\bcompute_(\d+[a-f]?)", text)
 
 
 def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
-    """The command that lists in `output` what `step`, a preprocessor's, reads."""
+    """Return the command that lists in `output` the files that `step`, a preprocessor's, reads."""
     at = step.index("-o")
     words = [w for w in (*step[:at], *step[at + 2 :]) if w != "-E"]
     return (*words, "-M", *more, "-MF", output)
 
 
 def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
-    """The commands that `nvcc --dryrun` shows, each with its program as it would be found."""
+    """Return the commands that `nvcc --dryrun` shows, each with the path at which its program would
+    be found."""
     path = (environment() if env is None else env).get("PATH", os.defpath)
     steps = []
     for line in shown.splitlines():
         if line.startswith("#$ PATH="):
-            path = line.partition("=")[2]  # Debian's nvcc has host compilers of its own there
+            path = line.partition("=")[2]  # Debian's nvcc finds its own host compilers there
         step = shlex.split(line[3:]) if line.startswith("#$ ") else []
         if step and "/" not in step[0] and "=" not in step[0]:
             step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
@@ -423,13 +433,13 @@ def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) ->
 
 @lru_cache(maxsize=64)
 def _release(nvcc: str) -> str:
-    """The major release of an nvcc, as `13`; "" if it does not say."""
+    """Return the major release of an nvcc, such as `13`, or an empty string if it does not say."""
     match = re.search(r"release (\d+)\.", proc.run([nvcc, "--version"]).stdout)
     return match[1] if match else ""
 
 
 def _without_hiding(items: Iterable[Item]) -> list[Item]:
-    """Without the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
+    """Drop the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
     kept: list[Item] = []
     for item in own_library_items(items):
         if item.name not in _HOST_OPTIONS or item.value is None:

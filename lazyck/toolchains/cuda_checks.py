@@ -1,4 +1,5 @@
-"""What `lazyck doctor` says of CUDA: each part of a toolkit is tried, since wheels and packages come in many parts."""
+"""Check a CUDA toolkit for `lazyck doctor`. Each part is tried, since wheels and packages split
+toolkits into many."""
 
 from __future__ import annotations
 
@@ -27,14 +28,15 @@ _PARTS = {
 
 
 def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Check]:
-    """Headers, device compiler, runtime library and CCCL, by compiling a kernel step by step."""
+    """Check headers, device compiler, runtime library and CCCL, by compiling a kernel step by
+    step."""
     with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
         kernel, cccl = Path(work, "kernel.cu"), Path(work, "cccl.cu")
         kernel.write_text(_KERNEL)
         cccl.write_text(_CCCL)
 
         def fault(*words: str) -> str:
-            """What is wrong with a step, or ""."""
+            """Return what is wrong with a step, or an empty string."""
             try:
                 done = proc.run([*compiler, *words], cwd=work, env=env, timeout=120)
             except ToolchainError as e:
@@ -63,7 +65,7 @@ def _check(name: str, fault: str, detail: str = "", *, needed: bool = True) -> C
 
 
 def driver(env: Mapping[str, str]) -> Check:
-    """NVIDIA's kernel driver: only launching needs it."""
+    """Check NVIDIA's kernel driver, which only launching needs."""
     if _DRIVER.is_file():
         match = re.search(r"\d+\.\d+(?:\.\d+)?", _DRIVER.read_text(errors="replace"))
         return Check("driver", State.OK, match[0] if match else str(_DRIVER))
@@ -74,7 +76,8 @@ def driver(env: Mapping[str, str]) -> Check:
 
 
 def capabilities(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """The archs of the GPUs here, as nvcc's `native` finds them, else as nvidia-smi says."""
+    """Return the archs of the GPUs here, as nvcc's `native` finds them, or else as nvidia-smi
+    says."""
     try:
         shown = proc.run([*compiler, "-arch=native", "--dryrun", "-c", "x.cu", "-o", "x.o"], env=env).stderr
     except ToolchainError:

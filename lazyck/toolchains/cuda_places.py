@@ -1,4 +1,5 @@
-"""Where CUDA is: what the environment names, what PATH has, what was installed beside lazyck, and the default place."""
+"""Find CUDA: by the environment, on PATH, among what was installed beside lazyck, and in the
+default place."""
 
 from __future__ import annotations
 
@@ -20,18 +21,19 @@ _INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/incl
 
 
 def is_nvcc(words: Sequence[str]) -> bool:
-    """Whether a compiler's words name nvcc, or a wrapper of it, rather than clang."""
+    """Return whether a compiler's words name nvcc, or a wrapper of it, rather than clang."""
     return "nvcc" in Path(words[0]).name
 
 
 def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
-    """(home, compiler's words) of the CUDA that a build with `env` would use, or None."""
+    """Return the home and the compiler's words of the CUDA that a build with `env` would use, or
+    None."""
     compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
     if compiler and not is_nvcc(compiler):
         compiler = ()
     homes = [h for h in (env.get(v, "") for v in HOME_ENV) if h]
     for home in homes if compiler else ():
-        if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from the one named
+        if Path(home, "bin", "nvcc").exists():  # the two belong together: builds read headers from this home
             return str(Path(home).absolute()), compiler
     if compiler:
         return _home_of(compiler[0], env), compiler
@@ -42,23 +44,25 @@ def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
     path = lookup.which("nvcc", env) or ""
     if path:
         return _home_of(path, env), (path,)
-    # What was installed for lazyck goes before what merely lies there: the default place is not on PATH.
+    # What was installed for lazyck is preferred to the default place, which is not on PATH.
     home = cuda_wheels.find_home(sys.path) or DEFAULT_HOME
     return (home, (f"{home}/bin/nvcc",)) if lookup.is_program(f"{home}/bin/nvcc") else None
 
 
 def completed(home: str, env: Mapping[str, str]) -> str:
-    """`home`, or one made for builds if it is a tree of wheels that lacks what they look for."""
+    """Return `home`, or a home made for builds if it is a tree of wheels that lacks what they look
+    for."""
     if not cuda_wheels.lacks(home):
         return home
     try:
         return cuda_wheels.compose(home, private_directory(tools_dir(env)))
-    except (OSError, UsageError):  # no place to make it in: most builds work with what the wheels have
+    except (OSError, UsageError):  # it cannot be made anywhere, but most builds work with what the wheels have
         return home
 
 
 def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
-    """The toolkit of an nvcc: where it lies, or, for a wrapper script, where nvcc says that it lies."""
+    """Return the toolkit of an nvcc: the one around it, or, for a wrapper script, the one that nvcc
+    reports."""
     for place in (Path(nvcc), Path(nvcc).resolve()):
         home = place.parent.parent
         if any((home / d / "cuda_runtime.h").is_file() for d in _INCLUDES) or (home / "nvvm").is_dir():

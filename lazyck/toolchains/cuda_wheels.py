@@ -1,8 +1,10 @@
-"""CUDA out of PyPI's wheels (`lazyck[cuda]`): where they lie, and a home in which builds find what they lack.
+"""Use CUDA from PyPI's wheels (`lazyck[cuda]`): find them, and make a home that has what builds
+look for.
 
-The wheels of CUDA 13 unpack into one tree, `site-packages/nvidia/cu13/{bin,include,lib,nvvm}`. It has no `lib64` and no
-`libcudart.so`, only `lib/libcudart.so.13`, so `-L$CUDA_HOME/lib64 -lcudart` and `nvcc -cudart shared` fail. A *composed
-home* is a tree of links to it that has both. (The wheels of CUDA 12 hold ptxas and libraries but no nvcc.)
+The wheels of CUDA 13 unpack into one tree, `site-packages/nvidia/cu13/{bin,include,lib,nvvm}`. It
+has no `lib64` and no `libcudart.so`, only `lib/libcudart.so.13`, so `-L$CUDA_HOME/lib64 -lcudart`
+and `nvcc -cudart shared` fail. A *composed home* is a tree of links to it that has both. (The
+wheels of CUDA 12 hold ptxas and libraries but no nvcc.)
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _VERSIONED = re.compile(r"(lib[\w+-]+\.so)\.[\d.]+")
 
 
 def find_home(path: Sequence[str]) -> str:
-    """The newest CUDA with an nvcc among the wheels that are installed below the directories of `path`, or ""."""
+    """Return the newest CUDA with an nvcc among the wheels below the directories of `path`, or an
+    empty string."""
     found = [nvcc.parent.parent for d in path if d for nvcc in Path(d).glob("nvidia/cu*/bin/nvcc")]
     homes = [home for home in found if os.access(home / "bin" / "nvcc", os.X_OK)]
     return str(max(homes, key=_release, default="")) if homes else ""
@@ -33,7 +36,8 @@ def _release(home: Path) -> int:
 
 
 def lacks(home: str) -> list[str]:
-    """What builds look for in a CUDA home and wheels leave out, as far as `home` is a tree of wheels; else nothing."""
+    """Return the files that builds look for in a CUDA home and that `home` lacks, if `home` is a
+    tree of wheels; else nothing."""
     library = Path(home, "lib")
     runtimes = library.glob("libcudart.so.*") if library.is_dir() else iter(())
     if not Path(home, "nvvm").is_dir() or next(runtimes, None) is None:
@@ -43,9 +47,10 @@ def lacks(home: str) -> list[str]:
 
 
 def compose(home: str, below: Path) -> str:
-    """A home of links to the tree of wheels at `home`, in a directory of `below`, that lacks nothing.
+    """Make a complete home of links to the tree of wheels at `home`, in a directory of `below`.
 
-    Its name covers what it holds, so it is never changed: builds that run side by side may share it.
+    The name of the directory is derived from its contents, so it never changes, and builds that run
+    at the same time can share it.
     """
     links = _links(Path(home))
     tag = hashlib.sha256(b"\0".join(encode(w) for pair in links.items() for w in pair)).hexdigest()[:12]
@@ -57,20 +62,21 @@ def compose(home: str, below: Path) -> str:
     for place, target in links.items():
         (fresh / place).parent.mkdir(parents=True, exist_ok=True)
         (fresh / place).symlink_to(target)
-    shutil.rmtree(composed, ignore_errors=True)  # a damaged one: a link of it leads nowhere
-    with contextlib.suppress(OSError):  # another build was faster
+    shutil.rmtree(composed, ignore_errors=True)  # it exists but is damaged: one of its links leads nowhere
+    with contextlib.suppress(OSError):  # another build may have been faster
         fresh.rename(composed)
     shutil.rmtree(fresh, ignore_errors=True)
     return str(composed)
 
 
 def _links(home: Path) -> dict[str, str]:
-    """Place in the composed home → what the link there names."""
+    """Map each place in the composed home to the target of the link there."""
     links = {}
     for entry in sorted(home.iterdir()):
         if entry.name not in ("bin", "lib", "lib64"):
             links[entry.name] = str(entry)
-    # nvcc takes the directory that it was called in for its own, and looks for its home at `..` of that: `bin` is real
+    # nvcc takes the directory of its call for its own, and looks for its home at `..` of that. So
+    # `bin` is a real directory.
     links |= {f"bin/{entry.name}": str(entry) for entry in sorted((home / "bin").iterdir())}
     for entry in sorted((home / "lib").iterdir()):
         links[f"lib/{entry.name}"] = str(entry)

@@ -1,4 +1,4 @@
-"""Drivers that speak the language of gcc: gcc and clang themselves, and hipcc, which is clang."""
+"""Describe drivers with gcc's options: gcc and clang themselves, and hipcc, which is clang."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATHS = (
     "--include-directory --include-directory-after --include --imacros"
 )
 PATHS = tuple(_PATHS.split())
-# those that the shim follows when it looks for headers
+# Those that the shim follows when it looks for headers.
 _INCLUDES = {
     "-I": Role.INCLUDE,
     "--include-directory": Role.INCLUDE,
@@ -34,9 +34,9 @@ _INCLUDES = {
     "--include": Role.INCLUDE_FILE,
     "-imacros": Role.INCLUDE_FILE,
     "--imacros": Role.INCLUDE_FILE,
-    **dict.fromkeys(("-isysroot", "--sysroot", "-B", "-imultilib"), Role.FLAG),  # where the compiler has its own
+    **dict.fromkeys(("-isysroot", "--sysroot", "-B", "-imultilib"), Role.FLAG),  # where the compiler has headers itself
 }
-# words for another compiler, or a part of this one
+# Options whose value is an option of another compiler, or of a part of this one.
 _FOR_OTHERS = ("-Xclang", "-Xpreprocessor", "-Xarch_device", "-Xarch_host")
 _SEPARATE = (
     "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework -Xclang -Xpreprocessor "
@@ -53,10 +53,10 @@ _QUERIES = (
     "-print-runtime-dir -print-rocm-search-dirs -print-multiarch -print-multi-flags -print-sysroot-headers-suffix "
     "--print-search-dirs --print-libgcc-file-name --print-multi-directory --print-resource-dir --print-targets "
     "--print-target-triple --print-supported-cpus --print-sysroot --help-hidden --autocomplete "
-    # hipcc's own
+    # options of hipcc itself
     "--short-version --cxxflags --ldflags"
 )
-# (texts, reason): the real compiler runs whether or not it is a compile
+# Rows of options and a reason: the real compiler runs whether or not it is a compile.
 _REFUSED = (
     ("-E --preprocess", "preprocess"),
     ("-S --assemble", "assembly"),
@@ -71,13 +71,13 @@ _REFUSED = (
     ("--", "unsupported-option"),
     ("-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
 )
-# counters and notes go beside the object, and profiles are found by its name
+# Counters and notes are written beside the object, and profiles are found by its name.
 PROFILING = (
     "--coverage -coverage -fcoverage-mapping -fcondition-coverage -ftest-coverage -fprofile-arcs -fprofile-generate "
     "-fcs-profile-generate -fprofile-use -fprofile-instr-generate -fprofile-instr-use -fprofile-sample-use "
     "-fauto-profile -fbranch-probabilities -fprofile-values -fvpt"
 )
-# the real compiler runs if it is a compile
+# Rows of options and a reason: the real compiler runs if it is a compile.
 _REFUSED_COMPILE = (
     (PROFILING, "profiling"),
     (
@@ -115,7 +115,7 @@ _REFUSED_COMPILE_SEPARATE = (("-working-directory -wrapper -specs", "unsupported
 
 
 def rules() -> Iterable[Rule]:
-    """The table of gcc-like drivers."""
+    """Yield the rules of gcc-like drivers."""
     for text in PATHS:
         role = _INCLUDES.get(text, Role.INCLUDE_OTHER)
         yield Rule(text, S, role)
@@ -144,14 +144,14 @@ def rules() -> Iterable[Rule]:
     yield from (Rule(text, P, Role.LANGUAGE) for text in ("-x", "--language="))
     for role, texts in _DEPEND:
         yield from (Rule(text, E, role) for text in texts.split())
-    yield Rule("-MG", E, Role.REFUSE_COMPILE, "dependencies")  # goes with -M only: the compiler says so
+    yield Rule("-MG", E, Role.REFUSE_COMPILE, "dependencies")  # the compiler reports an error unless -M is there too
     for text, role in (("-MF", Role.DEPEND_FILE), ("-MT", Role.DEPEND_TARGET), ("-MQ", Role.DEPEND_QUOTED)):
         yield Rule(text, S, role)
         yield Rule(text, P, role)
     yield Rule("-Wp,-MD,", P, Role.DEPEND_WORDS)
     yield Rule("-Wp,-MMD,", P, Role.DEPEND_WORDS_USER)
     yield Rule("-Wp,", P, Role.INCLUDE_OTHER)
-    # options that begin like -l, -L, -x, -o without being them
+    # Options that begin like -l, -L, -x or -o but are others.
     yield from (Rule(text, P) for text in ("-objcmt-", "-object"))
     for text, role in (("-l", Role.LIBRARY), ("-L", Role.LIBRARY_DIR)):
         yield Rule(text, S, role)
@@ -172,14 +172,15 @@ MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 
 
 def own_library_items(items: Iterable[Item]) -> list[Item]:
-    """Without what would hide a blob's functions from `dlsym`, or make its object something else than code."""
+    """Drop options that would hide a blob's functions from `dlsym`, or make its object contain
+    something other than code."""
     hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-fvisibility-ms-compat", "-flto", "-fwhole-program")
     gone = (*hiding, "-flto-jobs", "-ffat-lto-objects", "-fwhole-program-vtables", "-foffload-lto")
     return [i for i in items if i.name not in gone]
 
 
 class GnuToolchain(Toolchain):
-    """What gcc-like drivers share."""
+    """What gcc-like drivers have in common."""
 
     table = TABLE
     path_options = frozenset(PATHS)
@@ -226,7 +227,7 @@ class GnuToolchain(Toolchain):
         return [(*base, *self.host_only, "-w", "-M", "-MG", "-MF", output, source)]
 
     def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        # -flto would leave no symbols to read, sanitizers would only cost time
+        # -flto would leave no symbols to read, and sanitizers would only take time.
         kept = own_library_items(self.table.split(base[1:]))
         return (
             base[0],
@@ -269,8 +270,8 @@ class GnuToolchain(Toolchain):
         return (base[0], *join(kept), "-fPIC", *self._unique_flags(base))
 
     def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
-        """Keeps the state of headers within the library where the build hides it there: without, gcc makes it one for
-        the whole process."""
+        """Return the option that keeps the state of headers within the library if the build hides
+        it there. Without it, gcc shares the state across the whole process."""
         flag = "-fno-gnu-unique"
         return (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
 
@@ -327,7 +328,8 @@ _COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | {
 
 
 def _is_for_compiling_only(item: Item) -> bool:
-    """Whether a link has no use for `item`; `-x hip` above all would make it compile the library as a source."""
+    """Return whether a link has no use for `item`. Above all, `-x hip` would make it compile the
+    library as a source."""
     if item.name in _COMPILE_ONLY:
         return True
     word = item.words[0]

@@ -1,4 +1,4 @@
-"""The host's C and C++ compilers: gcc and clang under whatever name PATH has them."""
+"""Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ bool exists(std::string_view path) { std::call_once(once, [] {}); return std::fi
 
 
 class HostToolchain(GnuToolchain):
-    """`c++` and its kin; a blob is plain C++ and has no arch but the machine's."""
+    """`c++` and its kin. A blob is plain C++ and has no arch but the machine's."""
 
     name = "host"
     tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
@@ -36,10 +36,10 @@ class HostToolchain(GnuToolchain):
         "pacman": "pacman -S gcc",
         "apk": "apk add g++",
     }
-    # CUDAHOSTCXX: nvcc's host compiler, with which CMake links CUDA targets
+    # CUDAHOSTCXX is nvcc's host compiler, with which CMake links CUDA targets.
     compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
-    # clang compiles HIP and LLVM IR by itself: such a blob follows rocm's or llvm's recipes. For CUDA by clang there
-    # are none.
+    # clang itself compiles HIP and LLVM IR; such a blob follows the recipes of rocm or llvm. There
+    # are none for CUDA compiled by clang.
     languages: ClassVar[Mapping[str, str]] = {
         **GnuToolchain.languages,
         "hip": "rocm",
@@ -80,8 +80,9 @@ class HostToolchain(GnuToolchain):
         return names.host_names(env)
 
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
-        """A C++ compiler (argv prefix) that makes code for `machine`: the one that `find` gives if it does, else the
-        first that does among `others` and the compilers that PATH has. Raises `ToolchainError`."""
+        """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
+        gives if it does, else the first that does among `others` and the compilers on PATH. Raises
+        `ToolchainError`."""
         found = self.find(env)
         first = (found.compiler,) if found else ()
         named = (*self.tools[:3], f"{machine}-linux-gnu-g++")
@@ -100,7 +101,8 @@ class HostToolchain(GnuToolchain):
         return "CXX, and c++, g++, clang++ on PATH"
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
-        """The compiler, and a C++17 library made with it, as the runtime of every lazy library is."""
+        """Check the compiler, and a C++17 library made with it, as the runtime of every lazy
+        library is."""
         done = super().checks(found, env)
         return [*done, _try(found, env)] if found and done[0].state is State.OK else done
 

@@ -1,4 +1,4 @@
-"""What lets a host's compiler alone, without nvcc's cudafe++, read preprocessed text, and fast."""
+"""Let a host compiler read preprocessed CUDA text without nvcc's cudafe++, and fast."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import re
 
 from lazyck.toolchains.base import accepts
 
-# gcc collects garbage all the time with its defaults, a fifth of what it does with large headers. Not taken by clang.
+# With its defaults, gcc collects garbage all the time, which is a fifth of its work on large
+# headers. clang has no such option.
 _FEWER_COLLECTIONS = ("--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize=1000000")
-# Attributes of device code that mean nothing to a host's compiler and yet are errors: before deduction guides; with
-# arguments that depend on a template's parameters.
+# Attributes of device code that mean nothing to a host compiler but are errors for it: before
+# deduction guides, and with arguments that depend on a template's parameters.
 _WHERE = ("__attribute__((device))", "__attribute__((host))")
 _BOUNDS = re.compile(r"__attribute__\(\((?:launch_bounds|maxnreg|cluster_dims|block_size)\(")
-# Questions that cudafe++ answers; of a type that is no lambda, with no.
+# Queries that cudafe++ answers. For a type that is not a lambda, the answer is no.
 _OF_LAMBDAS = re.compile(r"\b__nv_is_extended_\w+\s*\(")
-# On what CUDA's headers declare again that the C++ library has: not `constexpr`, which cudafe++ alone lets pass.
+# The attributes with which CUDA's headers redeclare functions of the C++ library. The
+# redeclarations lack `constexpr`, which only cudafe++ accepts.
 _REPEATED = "__attribute__((host)) __attribute__((device)) __attribute__((cudart_builtin))"
 _PAREN = re.compile(r"[()]")
 _END = re.compile(r"[;{}]")
 
 
 def fewer_collections(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    """Options with which a gcc takes more memory and less time; none for other compilers."""
+    """Return options with which gcc uses more memory and less time, or none for other compilers."""
     return _FEWER_COLLECTIONS if accepts(compiler, (*_FEWER_COLLECTIONS, "-Werror"), "c++") else ()
 
 
 def language(*, is_c: bool) -> tuple[str, ...]:
-    """Options by which a compiler takes the next file for preprocessed text."""
+    """Return the options that make a compiler take the next file for preprocessed text."""
     return ("-x", "cpp-output" if is_c else "c++-cpp-output")
 
 
 def readable_by_host(text: str) -> str:
-    """Preprocessed CUDA as a host's compiler can read it, but for launches."""
+    """Return preprocessed CUDA in a form that a host compiler can read, except for launches."""
     out: list[str] = []
     done = 0
     for mark in re.finditer(re.escape(_REPEATED), text):
@@ -47,7 +49,7 @@ def readable_by_host(text: str) -> str:
 
 
 def _replaced(text: str, call: re.Pattern[str], by: str) -> str:
-    """`text` with `by` in the place of each `call`, up to the end of its parentheses."""
+    """Return `text` with `by` in place of each `call`, up to the end of its parentheses."""
     out: list[str] = []
     done = 0
     for mark in call.finditer(text):
@@ -58,7 +60,7 @@ def _replaced(text: str, call: re.Pattern[str], by: str) -> str:
 
 
 def _behind_parens(text: str, at: int) -> int:
-    """The index behind the parentheses that open first at or after `at`."""
+    """Return the index behind the parentheses that open first at or after `at`."""
     depth = 0
     for paren in _PAREN.finditer(text, at):
         depth += 1 if paren[0] == "(" else -1

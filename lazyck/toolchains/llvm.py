@@ -1,4 +1,5 @@
-"""LLVM IR, textual (.ll) and bitcode (.bc): compiled by clang, or where that is missing by lazyck-irc (llvmlite)."""
+"""Describe LLVM IR, as text (.ll) and bitcode (.bc). clang compiles it, or lazyck-irc (llvmlite) if
+clang is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ IRC = "lazyck-irc"
 
 
 class LlvmToolchain(GnuToolchain):
-    """clang as a compiler of IR, and lazyck-irc, which takes the same options; a blob has no arch but the machine's."""
+    """clang as a compiler of IR, and lazyck-irc, which takes the same options. A blob has no arch
+    but the machine's."""
 
     name = "llvm"
     tools = (IRC,)
@@ -29,7 +31,7 @@ class LlvmToolchain(GnuToolchain):
     install = llvm_checks.INSTALL
     written_in = "llvm-ir"
     source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
-    # what else $CLANG compiles
+    # Other sources that $CLANG compiles.
     foreign_suffixes: ClassVar[Mapping[str, str]] = {
         **{s: "host" for s in SOURCES if s not in (".cu", ".hip")},
         ".hip": "rocm",
@@ -46,7 +48,7 @@ class LlvmToolchain(GnuToolchain):
         return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
-        """The compiler, a module compiled and linked by it, and lazyck-irc."""
+        """Check the compiler, a module that it compiles and links, and lazyck-irc."""
         done = super().checks(found, env)
         if found is None or done[0].state is not State.OK:
             return done
@@ -60,20 +62,20 @@ class LlvmToolchain(GnuToolchain):
         return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
-        return False  # IR says itself what is hidden, whatever the command line says
+        return False  # IR itself says what is hidden, whatever the command line says
 
     def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
         kept = join(own_library_items(self.table.split(base[1:])))
         itself = (base[0], *kept, "-w", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm")
-        # clang starts itself once more for each file; LLVM's own tool reads them all in one process, but stops at
-        # the first that it cannot read
+        # clang starts itself again for each file. LLVM's own tool reads all files in one process,
+        # but stops at the first that it cannot read.
         beside = str(Path(base[0]).resolve().parent / "llvm-dis")
         return [(beside,), itself] if lookup.is_program(beside) else [itself]
 
 
 def reads_ir(compiler: str) -> bool:
-    """Whether a driver compiles LLVM IR, as clang does and gcc does not: asks it, without compiling anything; one that
-    is not there is judged by its name."""
+    """Return whether a driver compiles LLVM IR, as clang does and gcc does not. The driver is
+    run for this, without compiling anything. If it does not exist, its name decides."""
     if not lookup.is_program(compiler):
         return "clang" in Path(compiler).name or Path(compiler).name == IRC
     return _takes_ir(str(Path(compiler).resolve()))  # clang and clang++ are one program
@@ -85,7 +87,7 @@ def _takes_ir(compiler: str) -> bool:
 
 
 def irc(env: Mapping[str, str]) -> str | None:
-    """lazyck-irc: on PATH, or where this Python's programs are."""
+    """Return lazyck-irc from PATH, or from the directory of this Python's programs."""
     beside = str(Path(sys.executable).parent / IRC)
     return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
 

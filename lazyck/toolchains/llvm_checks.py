@@ -1,4 +1,5 @@
-"""What doctor says of LLVM IR: a module of three lines, compiled and linked, and the compiler that could stand in."""
+"""Check LLVM IR for doctor: compile and link a module of three lines, and try the compiler that
+could stand in."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def try_module(compiler: Sequence[str], env: Mapping[str, str]) -> Check:
 
 
 def irc_check(program: str | None, env: Mapping[str, str]) -> Check:
-    """Whether lazyck's own compiler of IR works, which is wanted where clang is missing."""
+    """Check whether lazyck's own IR compiler works, which is needed only if clang is missing."""
     name = "lazyck-irc"
     if program is None:
         return Check(name, State.NOTE, "not on PATH: only needed where clang is missing", PIP)

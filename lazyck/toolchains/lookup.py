@@ -1,4 +1,5 @@
-"""Finding real compilers: by a variable's words or on PATH, never one of our shims or a compiler cache's stand-in."""
+"""Find real compilers, by a variable's words or on PATH. Shims of lazyck and stand-ins of compiler
+caches do not count."""
 
 from __future__ import annotations
 
@@ -13,29 +14,30 @@ from lazyck import proc
 from lazyck.errors import UsageError
 from lazyck.proc import is_program as is_program
 
-# Programs that stand in for a compiler under its name, or are written before it.
+# Programs that stand in for a compiler under its name, or that are written before it.
 LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
-CONF_DIR = ".lazyck"  # a directory of shims has this beside them
+CONF_DIR = ".lazyck"  # a directory beside shims
 
 
 def conf_of(program: str) -> Path:
-    """Where the configuration of `program` lies if it is a shim."""
+    """Return the path of the configuration of `program` if it is a shim."""
     return Path(program).parent / CONF_DIR / f"{Path(program).name}.conf"
 
 
 def is_shim(program: str) -> bool:
-    """Whether `program` is a shim of lazyck: this set-up's or another's; also through links."""
+    """Return whether `program` is a shim of lazyck, directly or through links, of any set-up."""
     return conf_of(program).exists() or conf_of(str(Path(program).resolve())).exists()
 
 
 def is_launcher(program: str) -> bool:
-    """Whether `program` is a compiler cache or distributor, by its name or by what its name links to."""
+    """Return whether `program` is a compiler cache or distributor, by its name or by what its name
+    links to."""
     return Path(program).name in LAUNCHERS or Path(program).resolve().name in LAUNCHERS
 
 
 def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str | None:
-    """The absolute path that `name` stands for in the absolute parts of PATH (see `lazyck.proc`); shims are passed
-    over, and launchers unless wanted."""
+    """Return the absolute path of `name` in the absolute parts of PATH (see `lazyck.proc`). Shims
+    are passed over, and launchers too unless they are wanted."""
     for directory in proc.search_path(env):
         path = str(Path(directory) / name)
         if is_program(path) and not is_shim(path) and (launchers or not is_launcher(path)):
@@ -44,7 +46,8 @@ def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str 
 
 
 def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
-    """`names`, and those on PATH that are one of them with a version, as `clang-19`: the newest first."""
+    """Return `names`, and names on PATH that are one of them with a version, such as `clang-19`,
+    newest first."""
     pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
     found: dict[str, int] = {}
     for directory in proc.search_path(env):
@@ -55,14 +58,16 @@ def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
 
 
 def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a variable such as `CXX`, its programs as absolute paths; () if unset, missing, or a shim.
+    """Return the words of a variable such as `CXX`, its programs as absolute paths; () if it is
+    unset, if a program is missing, or if it is a shim.
 
-    `ccache g++ -m64` becomes `/usr/bin/ccache /usr/bin/g++ -m64`; a masquerading g++ becomes the real one.
+    `ccache g++ -m64` becomes `/usr/bin/ccache /usr/bin/g++ -m64`; a masquerading g++ becomes the
+    real one.
     """
     text = env.get(variable, "").strip()
     if not text:
         return ()
-    # A path with spaces that exists as it stands is one word, as CMake and most builds see it.
+    # A path with spaces that exists as a whole is one word, as CMake and most builds see it.
     try:
         words = [text] if is_program(text) else shlex.split(text)
     except ValueError as e:
@@ -82,16 +87,16 @@ def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:
 def _program(word: str, env: Mapping[str, str], launcher: bool) -> str | None:
     if "/" not in word:
         return which(word, env, launchers=launcher)
-    path = str(Path(word).absolute())  # no symlinks resolved: drivers know themselves by their name
+    path = str(Path(word).absolute())  # symlinks stay: drivers know themselves by their name
     if not is_program(path) or is_shim(path):
         return None
-    if not launcher and is_launcher(path):  # a masquerade named by its path
+    if not launcher and is_launcher(path):  # a masquerade that is named by its path
         return which(Path(path).name, env)
     return path
 
 
 def without_launchers(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`words` from the compiler on."""
+    """Return `words` from the compiler on."""
     for i, word in enumerate(words):
         if not is_launcher(word):
             return words[i:]

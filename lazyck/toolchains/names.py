@@ -1,4 +1,5 @@
-"""Names of compilers as PATH and build scripts have them: `g++-12`, `clang++-19`, `x86_64-linux-gnu-g++`."""
+"""Recognise names of compilers on PATH and in build scripts: `g++-12`, `clang++-19`,
+`x86_64-linux-gnu-g++`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _NAME = re.compile(rf"(?P<target>[a-z0-9_]+-(?:[a-z0-9_.]+-){{1,2}})?(?P<family>
 
 
 def host_names(env: Mapping[str, str]) -> list[str]:
-    """The names on PATH that are those of a gcc or clang with its version or target."""
+    """Return the names on PATH that are those of a gcc or clang, also with a version or target."""
     found: set[str] = set()
     for directory in proc.search_path(env):
         try:
@@ -27,19 +28,21 @@ def host_names(env: Mapping[str, str]) -> list[str]:
 
 
 def target_of(name: str) -> str:
-    """The target triple that a compiler's name begins with; "" where it has none."""
+    """Return the target triple that a compiler's name begins with, or an empty string if it has
+    none."""
     match = _NAME.fullmatch(name)
     return (match["target"] or "").rstrip("-") if match else ""
 
 
 def is_c_driver(name: str) -> bool:
-    """Whether a driver links without C++'s library."""
+    """Return whether a driver links without the C++ library."""
     match = _NAME.fullmatch(name)
     return match is not None and match["family"] in ("cc", "gcc", "clang")
 
 
 def patterns(toolchain: Toolchain) -> tuple[list[str], list[str]]:
-    """Shell patterns for the names of `toolchain`'s compilers: for this machine; with the target before them."""
+    """Return shell patterns for the names of `toolchain`'s compilers: those for this machine, and
+    those with a target before the name."""
     prefixed = _versioned(f"*-*-{family}" for family in _FAMILIES) if toolchain.name == "host" else []
     return _versioned(toolchain.tools), prefixed
 
@@ -49,7 +52,8 @@ def _versioned(names: Iterable[str]) -> list[str]:
 
 
 def toolchain_of(compiler: str, toolchains: Sequence[Toolchain]) -> Toolchain:
-    """The toolchain whose options a compiler takes, by its name; the last for an unknown one."""
+    """Return the toolchain whose options a compiler takes, judged by its name, or the last one if
+    it is unknown."""
     name = Path(compiler).name
     found = (t for t in toolchains if any(name == tool or name.startswith(f"{tool}-") for tool in t.tools))
     return next(found, toolchains[-1])

@@ -1,4 +1,5 @@
-"""nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, values after a blank or `=`."""
+"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after a blank or
+`=`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from lazyck.toolchains.options import Mode, OptionTable, Role, Rule
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
-# long name, short name, for options that take a value
+# Long and short names of the options that take a value.
 _VALUES = (
     "--pre-include -include;--library -l;--define-macro -D;--undefine-macro -U;--include-path -I;"
     "--system-include -isystem;--library-path -L;--output-directory -odir;--compiler-bindir -ccbin;"
@@ -76,14 +77,14 @@ _DEPEND = (
 
 
 def pairs() -> Iterable[tuple[str, str]]:
-    """(long, short) of every option that takes a value."""
+    """Yield the long and the short name of every option that takes a value."""
     for pair in _VALUES.split(";"):
         long, short = pair.split()
         yield long, short
 
 
 def rules() -> Iterable[Rule]:
-    """The table of nvcc."""
+    """Yield the rules of nvcc's table."""
     for long, short in pairs():
         role = _ROLES.get(short, Role.FLAG)
         reason = "relocatable-device-code" if role is Role.REFUSE_IF_TRUE else ""
@@ -99,11 +100,12 @@ def rules() -> Iterable[Rule]:
     for role, texts in _DEPEND:
         yield from (Rule(text, E, role) for text in texts.split())
     for text in PROFILING.split():
-        # as it is where unknown options are forwarded; the shim puts words for the host compiler behind -Xcompiler
+        # The bare spelling is used where unknown options are forwarded. The shim puts words for the
+        # host compiler behind -Xcompiler.
         for spelled in (text, f"-Xcompiler,{text}"):
             yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
             yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
-    # long names that begin like a one-character option with its value joined to it
+    # These names begin like a one-character option with its value joined to it.
     yield from (Rule(text, E) for text in ("-lineinfo", "-link", "-Ofast", "-Dryrun"))
 
 

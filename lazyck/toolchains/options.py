@@ -1,7 +1,8 @@
-"""Options of compiler drivers as a table: what the shim (C) and the recipes (Python) both read, written once.
+"""Describe the options of compiler drivers as a table, which both the shim (C) and the recipes
+(Python) read.
 
-A word is matched exactly first, then by its longest known beginning; a word that starts with `-` and matches no
-rule is a flag without a separate value.
+A word is matched exactly first, then by its longest known beginning. A word that starts with `-`
+and matches no rule is a flag without a separate value.
 """
 
 from __future__ import annotations
@@ -13,29 +14,30 @@ from functools import lru_cache
 
 
 class Mode(str, Enum):
-    """How a rule's text meets a word."""
+    """How a rule's text matches a word."""
 
     EXACT = "e"  # the word, without a value
-    SEPARATE = "s"  # the word; its value is the next word
+    SEPARATE = "s"  # the word, with the next word as its value
     PREFIX = "p"  # the word begins with the text; the rest is its value
 
 
 class Role(str, Enum):
-    """What an option means to lazyck. The letters are the shim's, see `interceptor/shim.h`."""
+    """What an option means to lazyck. The letters are those of the shim (see
+    `interceptor/shim.h`)."""
 
-    FLAG = "f"  # nothing
+    FLAG = "f"  # of no interest
     COMPILE = "c"  # compile to an object
     OUTPUT = "o"
     LANGUAGE = "x"
     DEPEND = "d"  # write a depfile beside compiling
-    DEPEND_USER = "u"  # the same, without system headers
-    DEPEND_PHONY = "P"  # a rule without prerequisites for each header
+    DEPEND_USER = "u"  # write a depfile without system headers
+    DEPEND_PHONY = "P"  # add a rule without prerequisites for each header
     DEPEND_FILE = "D"
     DEPEND_TARGET = "t"
     DEPEND_QUOTED = "q"
     DEPEND_WORDS = "w"  # -Wp, with a depfile in its value
     DEPEND_WORDS_USER = "W"
-    INCLUDE = "I"  # a directory of headers; the order in which the letters are searched: Q, I, Y, A
+    INCLUDE = "I"  # a directory of headers; directories are searched in the order Q, I, Y, A
     INCLUDE_QUOTED = "Q"  # for #include "x" only
     INCLUDE_SYSTEM = "Y"
     INCLUDE_AFTER = "A"
@@ -51,12 +53,12 @@ class Role(str, Enum):
     TARGET = "m"  # the value is the triple of the machine that code is made for
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
-    REFUSE_IF_TRUE = "T"  # the same, for the value `true`
+    REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of a table; `reason` is the code that the log gives where the role is a refusal."""
+    """One line of a table. If the role is a refusal, `reason` is the code that the log gives."""
 
     text: str
     mode: Mode
@@ -66,7 +68,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Item:
-    """One option or input of a command line: all its words, its name ("" for an input), its value, if any."""
+    """One option or input of a command line: all its words, its name (empty for an input), and its
+    value if any."""
 
     words: tuple[str, ...]
     name: str
@@ -75,18 +78,18 @@ class Item:
 
 
 class OptionTable:
-    """Rules, ready to take command lines apart."""
+    """A list of rules, ready to split command lines."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._exact = {r.text: r for r in self.rules if r.mode is not Mode.PREFIX}
         prefixes = [r for r in self.rules if r.mode is Mode.PREFIX]
         self._prefixes = sorted(prefixes, key=lambda r: len(r.text), reverse=True)
-        # thousands of commands of one build differ in their source and output only
+        # The commands of a build are often thousands that differ only in source and output.
         self._joined = lru_cache(maxsize=4096)(self._take_apart)
 
     def split(self, words: Sequence[str]) -> list[Item]:
-        """The options and inputs of a command line, without its compiler, in order."""
+        """Return the options and inputs of a command line, without its compiler, in order."""
         items = []
         it = iter(words)
         for word in it:
@@ -113,5 +116,5 @@ class OptionTable:
 
 
 def join(items: Iterable[Item]) -> tuple[str, ...]:
-    """The words of `items`, in order."""
+    """Return the words of `items`, in order."""
     return tuple(word for item in items for word in item.words)

@@ -1,4 +1,4 @@
-"""ROCm: hipcc, and clang compiling HIP."""
+"""Describe ROCm: hipcc, and clang compiling HIP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NVIDIA = ("nvidia", "nvcc")  # values of HIP_PLATFORM
 
 
 class RocmToolchain(GnuToolchain):
-    """hipcc; options are clang's."""
+    """hipcc, which takes clang's options."""
 
     name = "rocm"
     tools = ("hipcc",)
@@ -43,10 +43,10 @@ class RocmToolchain(GnuToolchain):
         "HSA_PATH",
         "HIP_DEVICE_LIB_PATH",
         "DEVICE_LIB_PATH",
-        # clang looks for HIP's headers and device libraries here
+        # clang looks for HIP's headers and device libraries here.
         "ROCM_PATH",
         "HIP_PATH",
-        # read by clang-offload-bundler
+        # clang-offload-bundler reads these.
         "OFFLOAD_BUNDLER_COMPRESS",
         "OFFLOAD_BUNDLER_COMPRESSION_LEVEL",
         "OFFLOAD_BUNDLER_IGNORE_ENV_VAR",
@@ -57,15 +57,16 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = rocm_checks.INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
-    takes_late_managed = False  # HIP gives a device their addresses once, at the first launch on it
+    takes_late_managed = False  # HIP gives a device the variables' addresses once, at the first launch on it
     has_units = True
     unit_globs = ("*.hip", "*.cu")
-    hinders_units = frozenset({"-save-temps", "--save-temps"})  # for these, clang has a step for each temporary
+    hinders_units = frozenset({"-save-temps", "--save-temps"})  # with these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = ("hip-host", "hip-kernel")
     entry_verb = "hip-entry"
     host_only = ("--cuda-host-only",)
-    # without device code, all files have the same identity (`__hip_cuid_`), and none the handle of that code
+    # Without device code, all files have the same identity (`__hip_cuid_`), and none has a handle
+    # of device code.
     host_only_link = ("-Xlinker", "-z", "-Xlinker", "muldefs", "-Xlinker", "--defsym=__hip_gpubin_handle_=0")
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 
@@ -79,7 +80,7 @@ class RocmToolchain(GnuToolchain):
         words = named or self._on_path(env)
         if words:
             home = places.home_of_program(words[0], env)
-            # a console script of pip's packages: the compiler that it starts
+            # For a console script of pip's packages, use the compiler that it starts.
             real = places.hipcc_in(home) if "/_rocm_sdk_" in home and not named else ""
             return Found(self, home, (real,) if real else words)
         return self._at(places.DEFAULT_HOME, ()) or self._by_clang(env)
@@ -102,7 +103,8 @@ class RocmToolchain(GnuToolchain):
         return f"HIPCC, {', '.join(self.home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
 
     def home_programs(self) -> dict[str, str]:
-        """hipcc wherever a ROCm has it, and its clangs: CMake's HIP language calls these, and others do."""
+        """Return hipcc wherever a ROCm has it, and its clangs, which CMake's HIP language and
+        others call."""
         hipccs = {f"{d}/hipcc": self.name for d in ("bin", "hip/bin", "llvm/bin", "lib/llvm/bin")}
         return hipccs | {f"{d}/{name}": "host" for d in places.CLANG_DIRS for name in places.CLANGS}
 
@@ -110,7 +112,8 @@ class RocmToolchain(GnuToolchain):
         return places.whole_home(home)
 
     def implied_compilers(self, found: Found, env: Mapping[str, str]) -> dict[str, str]:
-        """CMake looks for HIP's compiler where hipconfig says, which need not be below the home that a build sees."""
+        """Return HIPCXX: CMake looks for HIP's compiler where hipconfig says, which may be outside
+        the home that a build sees."""
         if env.get("HIP_PLATFORM") in _NVIDIA:
             return {}
         path = "llvm/bin/clang++" if places.clang_in(found.home) else places.clang_of_hipconfig(found.home, env)
@@ -123,7 +126,8 @@ class RocmToolchain(GnuToolchain):
         return tuple(rows)
 
     def is_nvcc(self, found: Found, env: Mapping[str, str]) -> bool:
-        """Whether this hipcc, in `env`, would run nvcc: it does where it finds no clang of its own but an nvcc."""
+        """Return whether this hipcc, in `env`, would run nvcc, as it does if it finds an nvcc but
+        no clang of its own."""
         if env.get("HIP_PLATFORM"):
             return env["HIP_PLATFORM"] in _NVIDIA
         nvccs = (f"{env.get('CUDA_PATH') or '/usr/local/cuda'}/bin/nvcc", lookup.which("nvcc", env) or "")
@@ -146,7 +150,7 @@ class RocmToolchain(GnuToolchain):
         return tuple(dict.fromkeys(archs))
 
     def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
-        # hipcc puts this one into a shell's command line as it is: no semicolons
+        # hipcc puts this into a shell's command line as it is, so it must not contain semicolons.
         return {**super().arch_settings(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
 
     def names_native(self, words: Sequence[str]) -> bool:
@@ -187,7 +191,8 @@ class RocmToolchain(GnuToolchain):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> list[tuple[str, ...]]:
-        # since clang 20 the driver takes the file of a device-only rule for a temporary one: named past it too
+        # Since clang 20, the driver takes the file of a device-only rule for a temporary one, so
+        # the file is also named directly to the compiler proper.
         named = ("-MF", output, "-Xclang", "-dependency-file", "-Xclang", output)
         common = (*base, "--cuda-device-only", "-w", "-M", *named, source)
         return [(*common, f"--offload-arch={arch}") for arch in archs] or [common]
@@ -206,7 +211,7 @@ class RocmToolchain(GnuToolchain):
         return [*host, *((*argv, "-MG") for argv in self.device_dependencies(base, source, output, archs))]
 
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
-        # hipcc says this by itself; clang needs it to add HIP's runtime library
+        # hipcc passes this itself. clang needs it to add HIP's runtime library.
         return () if Path(base[0]).name.startswith("hipcc") else ("--hip-link",)
 
 

@@ -1,4 +1,5 @@
-"""What a ROCm can do and what it lacks: asked of its own programs, and tried with a kernel of three lines."""
+"""Tell what a ROCm can do and what it lacks, by asking its own programs and by trying a kernel of
+three lines."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ _DEVICE_LIBS = {"apt": "apt install rocm-device-libs", "dnf": "dnf install rocm-
 _LINKER = {"apt": "apt install lld", "dnf": "dnf install lld", "any": INSTALL["any"]}
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,5}\b")
 _SECONDS = 60.0
-_USUAL = ("gfx942", "gfx90a", "gfx1100", "gfx1030")  # to try a kernel for, where no GPU says which
+_USUAL = ("gfx942", "gfx90a", "gfx1100", "gfx1030")  # archs to try a kernel for, if no GPU says which
 KERNEL = "#include <hip/hip_runtime.h>\n__global__ void k(float* p) { p[threadIdx.x] *= 2; }\n"
 KERNEL += 'extern "C" int run(float* p) { k<<<1, 64>>>(p); return hipGetLastError(); }\n'
 
-# what the compiler's complaint means → (name of the check, lines that install it)
+# what the compiler complains about → (name of the check, lines that install what is missing)
 _COMPLAINTS = (
     ("hip/hip_runtime.h' file not found", "headers", _HEADERS),
     ("cannot find HIP runtime", "headers", _HEADERS),
@@ -40,7 +41,8 @@ _COMPLAINTS = (
 
 
 def answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """What a program says on stdout; "" if it cannot be run, fails, or does not end."""
+    """Return what a program says on stdout, or an empty string if it cannot be run, fails, or does
+    not end."""
     try:
         said = proc.run(argv, env=env, timeout=_SECONDS)
     except ToolchainError:
@@ -49,7 +51,7 @@ def answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs, as ROCm's own programs list them."""
+    """Return the archs of the GPUs, as ROCm's own programs list them."""
     names = ("bin/rocm_agent_enumerator", "llvm/bin/amdgpu-arch", "lib/llvm/bin/amdgpu-arch", "llvm/bin/offload-arch")
     for program in names:
         path = Path(found.home, program)
@@ -62,8 +64,9 @@ def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def known_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-    """What the clang behind the compiler knows, as far as there is a device library for it."""
-    # `-c`: hipcc shall not add options of links, which clang refuses for this target
+    """Return the archs that the clang behind the compiler knows, as far as there is a device
+    library for each."""
+    # `-c` keeps hipcc from adding link options, which clang refuses for this target.
     argv = [*found.compiler, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-c", "--print-supported-cpus"]
     try:
         said = proc.run(argv, env=_without_asking_gpus(env), timeout=_SECONDS)
@@ -78,7 +81,8 @@ def known_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
-    """The directory of the device libraries (bitcode), where a home, a distribution or the clang itself has it."""
+    """Return the directory of the device libraries (bitcode), in a home, a distribution or clang's
+    own resources."""
     home = Path(found.home)
     places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
     places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
@@ -88,12 +92,14 @@ def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
 
 
 def _without_asking_gpus(env: Mapping[str, str]) -> dict[str, str]:
-    """hipcc asks for the GPUs present unless it is told an arch: this one it ignores."""
+    """Return `env` with an arch that keeps hipcc from asking for the GPUs present. hipcc ignores it
+    otherwise."""
     return {**env, "HCC_AMDGPU_TARGET": "gfx000"}
 
 
 def checks(found: Found, present: Sequence[str], env: Mapping[str, str]) -> list[Check]:
-    """Compile and link a kernel, for the GPU present or the first arch known; then the GPU itself."""
+    """Compile and link a kernel, for the GPU present or the first known arch, and check the GPU
+    itself."""
     known = present or known_archs(found, env)
     arch = next((a for a in (*present, *_USUAL) if a in known), known[0] if known else "")
     if present:

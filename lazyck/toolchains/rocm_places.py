@@ -1,10 +1,10 @@
-"""Where ROCm is: the layouts of its releases, of distributions, and of AMD's pip packages.
+"""Find ROCm in the layouts of its releases, of distributions, and of AMD's pip packages.
 
 - ROCm 5: `bin/hipcc`, `llvm/bin/clang++`; also `hip/bin/hipcc`, with `HIP_PATH=<rocm>/hip`.
-- ROCm 6 and 7: `bin/hipcc` (or a link to the one in `lib/llvm/bin`), `lib/llvm/bin/clang++`; `llvm` links to
-  `lib/llvm`, `bin/amdclang++` to the one there.
-- pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in site-packages; the
-  whole tree is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
+- ROCm 6 and 7: `bin/hipcc` (or a link to the one in `lib/llvm/bin`), `lib/llvm/bin/clang++`; `llvm`
+  links to `lib/llvm`, `bin/amdclang++` to the one there.
+- pip (`rocm[devel]`): `<venv>/bin/hipcc` is a console script for `_rocm_sdk_core/bin/hipcc` in
+  site-packages; the whole tree is `_rocm_sdk_devel`, as `rocm-sdk path --root` says.
 - Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15` (12), `/usr/lib/llvm-21/bin/clang++` (HIP 6).
 """
 
@@ -23,7 +23,8 @@ CLANGS = ("amdclang++", "clang++", "amdclang", "clang")
 
 
 def whole_home(home: str) -> tuple[str, str]:
-    """The ROCm of which `home` is a part, and that part: HIP_PATH may name `<rocm>/hip`."""
+    """Return the ROCm of which `home` is a part, and that part's name: HIP_PATH may name
+    `<rocm>/hip`."""
     parent = str(Path(home).parent)
     if Path(home).name == "hip" and any(lookup.is_program(f"{parent}/{d}/{p}") for d, p in _SIGNS):
         return parent, "hip"
@@ -34,17 +35,17 @@ _SIGNS = (("bin", "hipcc"), ("bin", "rocm_agent_enumerator"), ("llvm/bin", "clan
 
 
 def hipcc_in(home: str) -> str:
-    """The hipcc of a home, or ""."""
+    """Return the hipcc of a home, or an empty string."""
     path = str(Path(home, "bin", "hipcc").absolute())
     return path if lookup.is_program(path) and not lookup.is_shim(path) else ""
 
 
 def clang_in(home: str) -> str:
-    """The C++ compiler for HIP of a home without hipcc, or ""."""
+    """Return the C++ compiler for HIP of a home without hipcc, or an empty string."""
     for directory in CLANG_DIRS:
         for name in CLANGS[:2]:
             path = str(Path(home, directory, name).absolute())
-            # any directory has a `bin/clang++`: only AMD's own name says that it is ROCm's
+            # Any directory may have a `bin/clang++`. Only AMD's own name says that it is ROCm's.
             own = directory != "bin" or name == "amdclang++"
             if own and lookup.is_program(path) and not lookup.is_shim(path):
                 return path
@@ -52,7 +53,7 @@ def clang_in(home: str) -> str:
 
 
 def clang_of_hipconfig(home: str, env: Mapping[str, str]) -> str:
-    """The C++ compiler that the hipconfig of a home names, or ""."""
+    """Return the C++ compiler that the hipconfig of a home names, or an empty string."""
     asked = f"{home}/bin/hipconfig"
     if not lookup.is_program(asked):
         return ""
@@ -65,8 +66,9 @@ def clang_of_hipconfig(home: str, env: Mapping[str, str]) -> str:
 
 
 def home_of_program(program: str, env: Mapping[str, str]) -> str:
-    """The home of a hipcc or clang found by its name: as PATH says it, unless its real place, or AMD's pip package
-    that it is a console script of, has what a home has."""
+    """Return the home of a hipcc or clang that was found by its name. The path on PATH decides,
+    unless it has no headers: then AMD's pip package whose console script it is, or else its real
+    path if that has headers."""
     plain = _above_bin(Path(program))
     if _has_headers(plain):
         return str(plain)
@@ -78,7 +80,7 @@ def home_of_program(program: str, env: Mapping[str, str]) -> str:
 
 
 def _above_bin(program: Path) -> Path:
-    """The home of `<home>/bin/x`, `<home>/llvm/bin/x`, `<home>/lib/llvm/bin/x`."""
+    """Return the home of `<home>/bin/x`, `<home>/llvm/bin/x` or `<home>/lib/llvm/bin/x`."""
     home = program.parent.parent
     if home.name == "llvm":
         home = home.parent.parent if home.parent.name == "lib" else home.parent
@@ -90,8 +92,8 @@ def _has_headers(home: Path) -> bool:
 
 
 def pip_sdk(prefix: Path, env: Mapping[str, str]) -> str:
-    """The home in the pip packages of the Python environment `prefix`, or "". May unpack `rocm[devel]`, as its own
-    console scripts do at their first call."""
+    """Return the home in the pip packages of the Python environment `prefix`, or an empty string.
+    The look-up may unpack `rocm[devel]`, as its own console scripts do at their first call."""
     asked = f"{prefix}/bin/rocm-sdk"
     if not lookup.is_program(asked):
         return ""
@@ -101,6 +103,6 @@ def pip_sdk(prefix: Path, env: Mapping[str, str]) -> str:
         said = None
     if said is not None and said.status == 0 and Path(said.stdout.strip(), "bin").is_dir():
         return said.stdout.strip()
-    # rocm[devel] is not installed: the compilers alone
+    # Without rocm[devel], there are only the compilers.
     cores = sorted(prefix.glob("lib/python*/site-packages/_rocm_sdk_core*/bin/hipcc"))
     return str(cores[0].parent.parent) if cores else ""

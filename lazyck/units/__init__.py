@@ -1,1 +1,2 @@
-"""Sources taken apart: the program `lazyck-unit` (C++17, `src/`), which makes host units and kernel units."""
+"""Split sources into host units and kernel units, with the program `lazyck-unit` (C++17,
+`src/`)."""

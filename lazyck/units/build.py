@@ -1,6 +1,6 @@
-"""Builds `lazyck-unit`, once for each state of its sources and each compiler.
+"""Build `lazyck-unit` once for each state of its sources and each compiler.
 
-All sources are compiled together, as the runtime's are (see `lazyck.runtime.build`).
+All sources are compiled as one file, as the runtime's are (see `lazyck.runtime.build`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LINK_FLAGS = ("-pthread", "-Wl,--gc-sections", "-s")
 
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """Digest of all that decides what units come out: of the program's sources, and of names shared with Python."""
+    """Return the digest of everything that decides what a unit contains: the program's sources, and
+    the names that it shares with Python."""
     parts = [abi.render_header().encode()]
     for path in sorted(SOURCES.iterdir()):
         parts += [encode(path.name), path.read_bytes()]
@@ -35,8 +36,9 @@ def source_digest() -> str:
 
 
 def build_program(store: Path, compiler: Sequence[str]) -> Path:
-    """The program below `store`, for the machine that `compiler`, an argv prefix, makes code for. Safe when several
-    processes do it at once. Raises `CommandError`, `ToolchainError`."""
+    """Build the program below `store` for the machine that `compiler` (an argv prefix) targets, and
+    return its path. Several processes may call this at once. Raises `CommandError` and
+    `ToolchainError`."""
     compiler = canonical(compiler)
     made = _directory(store, compiler) / NAME
     if made.is_file():
@@ -55,12 +57,13 @@ def build_program(store: Path, compiler: Sequence[str]) -> Path:
 
 
 def object_key() -> str:
-    """By which `shipped` knows the program's object."""
+    """Return the key under which `shipped` finds the program's object."""
     return source_digest()[:16]
 
 
 def build_object(store: Path, compiler: Sequence[str]) -> Path:
-    """The object, below `store`, that a wheel brings. Raises `CommandError`, `ToolchainError`."""
+    """Build, below `store`, the object that a wheel ships. Raises `CommandError` and
+    `ToolchainError`."""
     compiler = canonical(compiler)
     directory = _directory(store, compiler)
     directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +82,8 @@ def _compile(directory: Path, compiler: Sequence[str]) -> Path:
     if made.is_file():
         return made
     write_if_different(directory / "lazyck_abi.h", abi.render_header().encode())
-    # what this state of the program makes may be other than what another makes of the same text
+    # The program puts the digest of its own sources into what it asks for: another state of the
+    # sources may make another unit of the same text.
     itself = f'#pragma once\n#define LAZYCK_UNITS_DIGEST "{source_digest()}"\n'
     write_if_different(directory / "lazyck_units.h", itself.encode())
     temporary = made.with_suffix(".new.o")

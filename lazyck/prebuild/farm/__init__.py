@@ -1,1 +1,2 @@
-"""`lazyck prebuild build --executor`: compiles spread over the workers of a dask.distributed cluster."""
+"""Spread compiles over the workers of a dask.distributed cluster (`lazyck prebuild build
+--executor`)."""

@@ -1,8 +1,9 @@
-"""Does a plan on a farm, longest first: each free place of a worker gets the next job; what comes of it travels by the
-shared cache.
+"""Do a plan on a farm, longest jobs first: each free place of a worker gets the next job. Results
+travel by the shared cache.
 
-Whom to give what is decided here and not by dask, which knows nothing of how long a compile takes: a worker gets as
-many jobs as it has places, and when it is gone its jobs, and only they, are given to others.
+Which worker gets which job is decided here and not by dask, which does not know how long a compile
+takes. A worker gets as many jobs as it has places. When it is gone, its jobs, and no others, are
+given to other workers.
 """
 
 from __future__ import annotations
@@ -39,18 +40,19 @@ from lazyck.remote import Listener, Remote
 from lazyck.visible import visible
 
 _TRIES = 3
-_TICK = 0.2
-_LOOK = 1.0  # seconds between two looks at who is there
-_PATIENCE = 600.0  # seconds without anybody to do the work
-_GRACE = 5.0
+_TICK = 0.2  # seconds to wait for an event
+_LOOK = 1.0  # seconds between two looks at which workers exist
+_PATIENCE = 600.0  # seconds without any worker
+_GRACE = 5.0  # seconds without any worker, if some were refused
 _END_SECONDS = 10.0
-_WON_BACK_BY = 3  # blobs win back what making a preamble takes
-_FETCHES = 4  # entries that come back at the same time
+_WON_BACK_BY = 3  # blobs that a worker's preamble must serve to win back the time to make it
+_FETCHES = 4  # entries that are fetched at the same time
 
 
 @dataclass(frozen=True)
 class FarmOptions:
-    """Where the cluster is, compiles of a worker at a time (None: its threads), whether to go on after a failure."""
+    """Where the cluster is, how many compiles a worker runs at a time (None: its threads), and
+    whether to go on after a failure."""
 
     executor: str
     jobs: int | None
@@ -69,16 +71,16 @@ class _Given:
 
 @dataclass
 class _Run:
-    """What is still to do, and who has what."""
+    """What is still to do, and which worker has which job."""
 
     todo: deque[int]
     given: dict[str, _Given] = field(default_factory=dict)
-    coming: set[int] = field(default_factory=set)  # made, and on the way here
+    coming: set[int] = field(default_factory=set)  # made, and being fetched
     tries: dict[int, int] = field(default_factory=dict)
 
 
 def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
-    """The shared cache. Raises `UsageError` if there is none."""
+    """Return the shared cache. Raises `UsageError` if there is none."""
     said: set[str] = set()
 
     def say(line: str) -> None:
@@ -96,7 +98,7 @@ def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
 
 
 class Farm:
-    """One run of a plan on a cluster."""
+    """A run of a plan on a cluster."""
 
     def __init__(
         self, manifest: Manifest, plan: Plan, options: FarmOptions, env: Mapping[str, str], remote: Remote,
@@ -111,13 +113,13 @@ class Farm:
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._failures: dict[int, Failure] = {}
         self._preambles: dict[int, str] = {}  # job → its group
-        self._left: dict[str, int] = {}  # group → how many of its jobs were not given to anybody yet
+        self._left: dict[str, int] = {}  # group → how many of its jobs have not been given to a worker yet
         self._run = _Run(deque(range(len(plan.jobs))))
         self._recipes = {b.name: b.recipe for b in manifest.blobs}
         self.state = State(plan, 0, time.monotonic())
 
     def build(self, client: Any, manifest_file: Path, env: Mapping[str, str]) -> Outcome:
-        """To the end, or until it is interrupted. Raises `BuildError`, `LazyckError`."""
+        """Work until the plan is done or interrupted. Raises `BuildError` and `LazyckError`."""
         start = time.monotonic()
         used = frozenset(self._recipes[j.entry.name] for j in self._plan.jobs)
         asked = Visit(self._name, encode(self._manifest), self._settings)
@@ -143,10 +145,10 @@ class Farm:
         failures = tuple(self._failures[i] for i in sorted(self._failures))
         return Outcome(self._plan, len(self.state.took), failures, time.monotonic() - start, is_interrupted)
 
-    # -- before ----------------------------------------------------------------------------------------------------
+    # -- before ------------------------------------------------------------------------------------
 
     def _fetch_what_is_there(self, pool: ThreadPoolExecutor) -> None:
-        """What an earlier run, or somebody else, has left in the remote."""
+        """Fetch what an earlier run, or anybody else, has left in the remote cache."""
         have = list(pool.map(lambda job: fetch(self._remote, job.entry), self._plan.jobs))
         for number, is_here in enumerate(have):
             if is_here:
@@ -156,7 +158,8 @@ class Farm:
             self._reporter.note(f"lazyck: {sum(have)} of {len(have)} were in the remote cache")
 
     def _share_preambles(self, manifest_file: Path, env: Mapping[str, str], workers: int) -> None:
-        """Each worker would make its own: where that is worth it."""
+        """Group the jobs that can share a preamble. Each worker makes its own, so larger groups are
+        needed."""
         numbers = sorted(self._run.todo)
         jobs = [self._plan.jobs[n] for n in numbers]
         for i, group in enumerate(find_preambles(tool(env), manifest_file, jobs, max(1, workers), env)):
@@ -164,7 +167,8 @@ class Farm:
             self._left[str(i)] = len(group)
 
     def _preamble_for(self, number: int, member: Member, members: int) -> str:
-        """The job's group, if the worker has its preamble, or there is enough to do for each to make it."""
+        """Return the job's group if the worker has its preamble, or if enough jobs are left for
+        each worker to make one; else an empty string."""
         group = self._preambles.pop(number, "")
         if not group:
             return ""
@@ -180,7 +184,7 @@ class Farm:
             pack(parcel, parcel_files(manifest_file, self._manifest, env), self._manifest)
             return self._remote.put_contents(parcel)
 
-    # -- meanwhile -------------------------------------------------------------------------------------------------
+    # -- meanwhile ---------------------------------------------------------------------------------
 
     def _is_open(self) -> bool:
         run = self._run
@@ -206,7 +210,7 @@ class Farm:
             self._reporter.show(self.state, time.monotonic(), 0)
 
     def _check_patience(self, crew: Crew, idle: float) -> None:
-        # where some are refused, others may be on their way
+        # If some workers are refused, others may still be on their way.
         if idle < (min(_GRACE, self._options.patience) if crew.refused else self._options.patience):
             return
         told = [f"  {visible(address)}: {why}" for address, why in sorted(crew.refused.items())]
@@ -236,7 +240,7 @@ class Farm:
             future.add_done_callback(lambda f: self._events.put((-1, f)))
 
     def _take_in(self, pool: ThreadPoolExecutor) -> None:
-        """What has happened since; waits a moment for something to happen."""
+        """Process events, after waiting a moment for one."""
         try:
             number, what = self._events.get(timeout=_TICK)
             while True:
@@ -251,7 +255,7 @@ class Farm:
     def _ended(self, future: Any, pool: ThreadPoolExecutor) -> None:
         given = self._run.given.get(future.key)
         if given is None or future.status == "cancelled":
-            return  # of a worker that is gone: done with already
+            return  # its worker is gone, which `_let_go` has handled
         del self._run.given[future.key]
         given.member.busy -= 1
         made = read_answer(future, Made)
@@ -272,7 +276,7 @@ class Farm:
         pool.submit(self._bring, given.number, job, made)
 
     def _bring(self, number: int, job: Job, made: Made) -> None:
-        """On a thread of the pool."""
+        """Fetch an entry, on a thread of the pool."""
         try:
             self._events.put((number, (made, fetch(self._remote, job.entry), "")))
         except Exception as e:
@@ -295,7 +299,7 @@ class Farm:
                 self._again(given.number, f"its worker {given.member.address} ({given.member.host}) went away")
 
     def _again(self, number: int, why: str) -> None:
-        """Another try, or the end of them."""
+        """Retry the job, or let it fail after too many tries."""
         job = self._plan.jobs[number]
         if self._run.tries.get(number, 0) < _TRIES:
             self._reporter.note(f"lazyck: once more: {job.title}: {visible(why)}")
@@ -315,10 +319,11 @@ class Farm:
         self.state.failed.add(number)
         self._reporter.ended(self.state, number, visible(failure.error))
 
-    # -- after -----------------------------------------------------------------------------------------------------
+    # -- after -------------------------------------------------------------------------------------
 
     def _end(self, client: Any) -> None:
-        """Have the workers end what they do for this run, and clear up after it; those that hang are not waited for."""
+        """Make the workers end their work for this run and clear up. Waits only a limited time for
+        workers that hang."""
         for given in self._run.given.values():
             given.future.release()
         telling = threading.Thread(target=self._tell_workers, args=(client,), daemon=True)
@@ -328,7 +333,7 @@ class Farm:
     def _tell_workers(self, client: Any) -> None:
         try:
             client.run(stop, self._name, on_error="ignore")
-        except Exception as e:  # the cluster is gone, and what it did with it
+        except Exception as e:  # the cluster is gone, and its work for this run with it
             self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
 
 

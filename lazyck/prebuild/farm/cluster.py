@@ -1,4 +1,5 @@
-"""The cluster that `--executor` names: `dask://HOST:PORT`, a scheduler of dask.distributed; `dask+tls://`: by TLS.
+"""Connect to the cluster that `--executor` names: `dask://HOST:PORT`, a scheduler of
+dask.distributed, or `dask+tls://` for TLS.
 
 Certificates and keys are those of dask's own configuration (distributed.comm.tls).
 """
@@ -20,13 +21,14 @@ from lazyck.visible import visible
 
 _SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 _CONNECT_SECONDS = 20
-# Results are asked for as what cannot run code. dask heeds that for answers only: guard.py sees to the rest.
+# Results are requested in forms that cannot run code. dask obeys that for answers only; guard.py
+# covers the rest.
 _DESERIALIZERS = ("msgpack", "error")
 _TLS_HINT = "set dask's distributed.comm.tls: ca-file, client.cert and client.key (`lazyck help scale`)"
 
 
 def scheduler_address(executor: str) -> str:
-    """What dask calls it. Raises `UsageError`."""
+    """Return dask's own form of the address. Raises `UsageError`."""
     scheme, separator, rest = executor.partition("://")
     host, _, port = rest.rstrip("/").rpartition(":")
     if not separator or scheme not in _SCHEMES or not host or not port.isdigit():
@@ -35,13 +37,15 @@ def scheduler_address(executor: str) -> str:
 
 
 def is_in_the_open(address: str, peer: str) -> bool:
-    """Whether others could read and change what passes between here and the scheduler at IP address `peer`."""
+    """Return whether others can read and change what passes between here and the scheduler at IP
+    address `peer`."""
     return not address.startswith("tls://") and not ipaddress.ip_address(peer.partition("%")[0]).is_loopback
 
 
 @contextmanager
 def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, Guard]]:
-    """A client of the cluster, which runs nothing that comes from there. Raises `UsageError`, `BuildError`."""
+    """Yield a client of the cluster, which runs no code that comes from there. Raises `UsageError`
+    and `BuildError`."""
     address = scheduler_address(executor)
     try:
         distributed = import_module("distributed")
@@ -52,20 +56,20 @@ def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, 
             f"--executor {executor} is not encrypted: whoever is on the way can read and change orders and answers, and"
             " run code on the workers; use TLS and dask+tls:// (`lazyck help scale`)"
         )
-    # no message may name a module to import
+    # No message may name a module to import.
     no_imports = import_module("dask").config.set({"distributed.scheduler.allowed-imports": []})
     with _quiet(say), no_imports, refusing_pickles() as guard:
         client = _open(distributed, executor, address, guard)
         try:
             yield client, guard
         finally:
-            with suppress(Exception):  # of a connection that is gone, too
+            with suppress(Exception):  # the connection may be gone
                 client.close(timeout=5)
 
 
 def _open(distributed: Any, executor: str, address: str, guard: Guard) -> Any:
     security = _security(distributed, executor, address)
-    # What workers print is not shown, and their warnings would be unpickled.
+    # Output of workers is not shown, and their warnings would be unpickled.
     getattr(distributed.Client, "_default_event_handlers", {}).clear()
     try:
         return distributed.Client(
@@ -79,7 +83,8 @@ def _open(distributed: Any, executor: str, address: str, guard: Guard) -> Any:
 
 
 def _security(distributed: Any, executor: str, address: str) -> Any:
-    """What dask's configuration has. Raises `UsageError` if it does not fit the address."""
+    """Return the security settings of dask's configuration. Raises `UsageError` if they do not fit
+    the address."""
     try:
         security = distributed.Security()
         context = security.get_connection_args("client")["ssl_context"]
@@ -96,7 +101,7 @@ def _security(distributed: Any, executor: str, address: str) -> Any:
 
 @contextmanager
 def _quiet(say: Callable[[str], None]) -> Iterator[None]:
-    """Nothing from the cluster reaches the terminal as it came: what goes wrong is told here."""
+    """Keep raw output of the cluster from the terminal. Warnings are shown here instead."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -108,7 +113,8 @@ def _quiet(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _find_peer(executor: str, address: str) -> str:
-    """The IP address at which somebody listens; dask would try again and again."""
+    """Return the IP address at which the scheduler listens. This is tried here first, since dask
+    would retry for a long time."""
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS) as connection:

@@ -1,4 +1,5 @@
-"""The workers of a cluster: which are there, which may work for this run, and which are refused, with the reason."""
+"""Keep track of a cluster's workers: which exist, which may work for this run, and which are
+refused, with the reason."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from lazyck.prebuild.farm.worker import answer_visit
 from lazyck.runtime.build import source_digest
 from lazyck.visible import visible
 
-_GATHER_SECONDS = 30  # results are small; one whose worker is gone never comes
+_GATHER_SECONDS = 30  # results are small; if its worker is gone, one never comes
 _VISIT_SECONDS = 900  # a worker may have to compile lazyck-rt first
-_MOST_THREADS = 4096  # whatever the scheduler says of a worker
+_MOST_THREADS = 4096  # the limit for what the scheduler says about a worker
 
 
 @dataclass
 class Member:
-    """A worker that may work, how many compiles it takes at a time, and how many it has; the groups of which it has
-    the precompiled preamble."""
+    """A worker that may work: how many compiles it takes at a time, how many it has, and the groups
+    whose precompiled preamble it has."""
 
     address: str
     host: str
@@ -35,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A worker that was asked, and has not answered yet."""
+    """A worker that was asked and has not answered yet."""
 
     future: Any
     threads: int
@@ -43,7 +44,8 @@ class _Asked:
 
 
 def answer_of(future: Any) -> object:
-    """What a future that has ended gives: its result, or what was raised, also because its worker is gone since."""
+    """Return the result of a future that has ended, or the exception that it raised, for example
+    because its worker is gone."""
     try:
         result: object = future.result(timeout=_GATHER_SECONDS)
     except Exception as e:
@@ -52,7 +54,7 @@ def answer_of(future: Any) -> object:
 
 
 def read_answer(future: Any, kind: type[T]) -> T | Exception:
-    """The answer in a future that has ended, or what is wrong with it."""
+    """Return the answer in a future that has ended, or what is wrong with it."""
     found = answer_of(future)
     try:
         return found if isinstance(found, Exception) else decode_message(kind, found, LARGEST_ANSWER)
@@ -62,7 +64,8 @@ def read_answer(future: Any, kind: type[T]) -> T | Exception:
 
 @dataclass
 class Crew:
-    """Keeps account of them. `used` are the recipes that the run needs: what else a manifest has does not matter."""
+    """The workers of a run. `used` are the recipes that the run needs; other recipes of the
+    manifest do not matter."""
 
     client: Any
     asked: Visit
@@ -75,7 +78,7 @@ class Crew:
     asking: dict[str, _Asked] = field(default_factory=dict)
 
     def look(self) -> list[str]:
-        """See who has come, and ask them; the addresses of members that have gone."""
+        """Ask the workers that are new, and return the addresses of members that have gone."""
         threads: Mapping[str, int] = self.client.nthreads()
         gone = [a for a in self.members if a not in threads]
         for address in gone:
@@ -90,7 +93,7 @@ class Crew:
         return gone
 
     def hear(self) -> None:
-        """Take in the answers that have come by now."""
+        """Process the answers that have come so far."""
         for address, asked in list(self.asking.items()):
             answer: Report | Exception = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
             if asked.future.status in ("finished", "error"):
@@ -132,10 +135,10 @@ class Crew:
 
     @property
     def places(self) -> int:
-        """How many compiles can run at the same time."""
+        """Return how many compiles can run at the same time."""
         return sum(m.places for m in self.members.values())
 
     def free(self) -> Iterable[Member]:
-        """Members with a place to give, those with most first."""
+        """Return the members with free places, those with most of them first."""
         found = [m for m in self.members.values() if m.busy < m.places]
         return sorted(found, key=lambda m: (m.busy - m.places, m.address))

@@ -1,9 +1,10 @@
-"""Keeps dask from running code in this process: no pickle may load anything but bytes and the exceptions of Python.
+"""Keep dask from running code in this process: no pickle may load anything but bytes and Python's
+own exceptions.
 
-dask's client unpickles whatever a message marks as pickled, whatever deserializers it was given: in the handshake, in
-answers and in the stream of the scheduler; types, exceptions, tracebacks and warnings of workers besides. A pickle runs
-code only by what it loads by name, and Python announces each such name (the audit event `pickle.find_class`), whoever
-unpickles: there it is refused, in all threads.
+dask's client unpickles whatever a message marks as pickled, whatever deserializers it was given: in
+the handshake, in answers and in the scheduler's stream, and also types, exceptions, tracebacks and
+warnings of workers. A pickle can run code only by what it loads by name. Python announces each such
+name (the audit event `pickle.find_class`), whoever unpickles. It is refused there, in all threads.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from dataclasses import dataclass, field
 from lazyck.errors import BuildError
 from lazyck.visible import visible
 
-# To make one of these runs nothing of anybody's. Those that are no `Exception` would end the program.
+# Creating one of these runs no foreign code. Exceptions that are not an `Exception` are left out,
+# since they would end the program.
 _ALLOWED = {("builtins", "bytes")} | {
     ("builtins", name) for name, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, Exception)
 }
-# What honest workers and schedulers send beside: tracebacks, and errors of dask. Refused as well, without a word.
+# What honest workers and schedulers send besides: tracebacks, and errors of dask. It is refused
+# too, but not reported.
 _EXPECTED = ("tblib", "distributed", "dask", "tornado", "asyncio", "concurrent")
 _MOST = 20
 _LONGEST = 300
@@ -30,18 +33,18 @@ _MOST_READ = 64 << 10
 
 
 class LoadingRefusedError(EOFError, TypeError):
-    """A pickle wanted to load something. dask closes a connection for an `EOFError`, as one whose data is garbled, and
-    takes a `TypeError` for a traceback that cannot be read."""
+    """A pickle tried to load something. dask closes the connection for an `EOFError`, as if the
+    data were garbled, and takes a `TypeError` for a traceback that cannot be read."""
 
 
 @dataclass
 class Guard:
-    """What was refused, and would have run code: names, as they can be shown."""
+    """The names, in printable form, of what was refused and would have run code."""
 
     refused: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raises `BuildError` if something came that no honest cluster sends."""
+        """Raise `BuildError` if something came that no honest cluster sends."""
         if self.refused:
             raise BuildError(
                 f"the cluster sent a pickle that loads {self.refused[0]}, which would have run code here: refused",
@@ -68,14 +71,14 @@ def _refuse(event: str, words: tuple[object, ...]) -> None:
 
 
 def describe(error: Exception) -> str:
-    """What an exception says, as one line. One that came as a pickle and was refused is looked through for its class
-    and its first text."""
+    """Return an exception's message as one line. If it came as a pickle that was refused, the
+    pickle is searched for its class and its first text."""
     data = error.args[0] if error.args else None
     if not isinstance(data, bytes):
         return visible(repr(error)[:_LONGEST])
     try:
         words = [word for _, word, _ in pickletools.genops(data[:_MOST_READ]) if isinstance(word, str)]
-    except ValueError:  # cut short, or no pickle
+    except ValueError:  # cut short, or not a pickle
         words = []
     names = [i for i, word in enumerate(words) if word.endswith("Error")]
     if not names:
@@ -86,10 +89,10 @@ def describe(error: Exception) -> str:
 
 @contextmanager
 def refusing_pickles() -> Iterator[Guard]:
-    """Until the end of the block, whatever thread unpickles."""
+    """Refuse pickles in all threads until the block ends."""
     global _is_installed
     if not _is_installed:
-        sys.addaudithook(_refuse)  # there is no way to take one away: outside of such blocks it does nothing
+        sys.addaudithook(_refuse)  # a hook cannot be removed; outside of such blocks it does nothing
         _is_installed = True
     guard = Guard()
     _active.append(guard)

@@ -1,4 +1,5 @@
-"""What comes back from a farm: entries by way of the remote cache, logs and times with the answers of workers."""
+"""Receive what comes back from a farm: entries by the remote cache, and logs and times in the
+answers of workers."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from lazyck.remote import EntryName, Remote
 
 
 def fetch(remote: Remote, entry: Entry) -> bool:
-    """Whether the entry is in its place now: it is believed as the runtime would believe it."""
+    """Fetch an entry, and return whether it is in its place. It is checked as the runtime would
+    check it."""
     if entry.path.is_file():
         return True
-    # the runtime refuses what others could write to
+    # The runtime refuses directories that others can write to.
     entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(entry.path.parents[:3]):
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -21,7 +23,8 @@ def fetch(remote: Remote, entry: Entry) -> bool:
 
 
 def keep_log(entry: Entry, made: Made) -> str:
-    """Have what the compiler said where a local build would have it; its path, "" if it said nothing."""
+    """Write the compiler's output where a local build would have it. Returns the path, or an empty
+    string if there is none."""
     if not made.log:
         return ""
     write_atomic(entry.log, made.log.encode(errors="surrogateescape"), 0o600)
@@ -29,7 +32,7 @@ def keep_log(entry: Entry, made: Made) -> str:
 
 
 def keep_cost(entry: Entry, made: Made) -> None:
-    """What it took there is the guess for the next time here."""
+    """Record what the compile took on the worker, as a guess for the next time here."""
     if made.cost is None:
         return
     library, blob, archs = entry.cost_key

@@ -1,4 +1,5 @@
-"""What the client of a farm and its workers say to each other: frozen values, which travel as wire.py writes them."""
+"""Define what the client of a farm and its workers tell each other: frozen values, encoded by
+wire.py."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ from dataclasses import dataclass
 from lazyck import abi
 from lazyck.remote.tiers import parse_tiers
 
-# What the client decides for its workers, if it is set there: all of it is part of the key, or of how an entry travels.
-# Where a worker has its own it keeps the latter: the same cache may have another name in its network.
+# Settings that the client decides for its workers. The first are part of the key, and the worker
+# always takes them. The others say how entries travel, and a worker's own settings come first: a
+# cache may have another name in its network.
 OF_KEY = (abi.ENV_EXTRA_CACHE_KEY, abi.ENV_LAUNCHER)
 OF_TRAVEL = (abi.ENV_REMOTE, abi.ENV_TRUST)
 
 
 def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """What travels in each order, and what to tell the user of what does not; "" if all of it does.
+    """Return the settings that travel in each order, and what to tell the user about those that do
+    not (an empty string if all do).
 
-    An order passes the scheduler and every worker's memory: a password in LAZYCK_REMOTE stays here. Raises
-    `UsageError`.
+    An order passes through the scheduler and every worker's memory, so a password in LAZYCK_REMOTE
+    stays here. Raises `UsageError`.
     """
     settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
     secret = [t.label for t in parse_tiers(env.get(abi.ENV_REMOTE, "")) if t.has_secret]
@@ -34,7 +37,8 @@ def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 @dataclass(frozen=True)
 class Visit:
-    """Asked of a worker before it gets work: can it compile by the recipes of this (encoded) manifest?"""
+    """The question to a worker before it gets work: can it compile by the recipes of this (encoded)
+    manifest?"""
 
     run: str
     manifest: bytes
@@ -43,7 +47,8 @@ class Visit:
 
 @dataclass(frozen=True)
 class Report:
-    """A worker's answer: its host, its runtime's digest, recipe → identity of its compiler or what is wrong instead."""
+    """A worker's answer: its host, its runtime's digest, and for each recipe its compiler's
+    identity or the problem."""
 
     host: str
     runtime: str
@@ -54,9 +59,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Order:
-    """One entry to make: which run wants it, of which bundle, which blob for which archs, under which key.
+    """One entry to make: the run that wants it, the bundle, the blob, the archs, and the key.
 
-    `preamble` is the group of blobs with which it can share a precompiled one.
+    `preamble` is the group of blobs with which it can share a precompiled preamble.
     """
 
     run: str
@@ -71,9 +76,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Made:
-    """What became of an order. `status` and `output` are those of `lazyck-rt`; `problem` is what kept it from being
-    run, or from sending what it made: another worker may do better. `cost`: seconds and KiB of the compile.
-    """
+    """The result of an order. `status` and `output` are those of `lazyck-rt`. `problem` is what
+    kept the order from being run, or its result from being sent; another worker may succeed. `cost`
+    is the seconds and KiB of the compile."""
 
     host: str
     status: int = 0

@@ -1,9 +1,11 @@
-"""A bundle on its way to the workers: one file, the same bytes whenever it is packed, named by its SHA-256.
+"""Pack a bundle for the workers into one file. Equal contents give equal bytes, and the file's
+SHA-256 is its name.
 
-    <library>.so                                   the lazy library, where blobs link to it
+    <library>.so                                   the lazy library, if blobs link to it
     lazyck/<library>/...                           the bundle, as it lies there
 
-It is a tar, compressed by zlib. A worker unpacks one once, whoever asks for it, below its own directory of tools.
+It is a tar, compressed by zlib. A worker unpacks it once for all runs, below its own directory of
+tools.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _HINT = "install the library again, with its directory `lazyck`; LAZYCK_ROOT nam
 
 
 def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]) -> dict[str, Path]:
-    """Place → file of all that the compiles of a library read. Raises `BuildError`."""
+    """Map the place of each file that the compiles of a library read to the file. Raises
+    `BuildError`."""
     given = manifest_file.absolute()
     is_library = given.name != "manifest"
     beside = given.parent if is_library else given.parent.parent.parent
@@ -64,7 +67,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
-    """Write the parcel; its SHA-256."""
+    """Write the parcel, and return its SHA-256."""
     own = f"{BUNDLE}/{manifest.library}/manifest"
     members: dict[str, Path | bytes] = {**files, own: encode(manifest)}
     try:
@@ -76,7 +79,7 @@ def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's contents."""
+    """Return the SHA-256 of a file's contents."""
     with path.open("rb") as f:
         digest = hashlib.sha256()
         while part := f.read(_CHUNK):
@@ -85,9 +88,10 @@ def sha256_of(path: Path) -> str:
 
 
 def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapping[str, str]) -> Path:
-    """The manifest of the unpacked parcel; it is fetched if this user of this host has not got it.
+    """Return the manifest of the unpacked parcel, which is fetched if this user of this host does
+    not have it.
 
-    `fetch` writes the file and says whether there is one. Raises `BuildError`, `FormatError`.
+    `fetch` writes the file and returns whether there is one. Raises `BuildError` and `FormatError`.
     """
     home = private_directory(private_directory(tools_dir(env)) / _DIRECTORY)
     place = home / digest
@@ -110,7 +114,7 @@ def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapp
 
 
 def unpack(parcel: Path, directory: Path) -> None:
-    """Plain files with plain names, and nothing else. Raises `FormatError`."""
+    """Unpack plain files with plain names, and refuse anything else. Raises `FormatError`."""
     with tarfile.open(parcel, "r:gz") as tar:
         for member in tar:
             place = PurePosixPath(member.name)

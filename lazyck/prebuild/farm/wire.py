@@ -1,8 +1,10 @@
-"""Orders and answers as bytes: JSON of one version, checked field by field, which cannot run code where it is read.
+"""Encode orders and answers as JSON of one version. It is checked field by field, and cannot run
+code where it is read.
 
     {"lazyck-farm": 1, "made": {"host": "node7", "status": 0, …}}
 
-A field that is missing, unknown, named twice, too long or of another type makes the whole a `FormatError`.
+A field that is missing, unknown, repeated, too long or of another type makes the whole message a
+`FormatError`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ Reader = Callable[[Any], Any]
 
 
 class _WrongError(Exception):
-    """Says what is wrong with a value."""
+    """Tells what is wrong with a value."""
 
 
 def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
@@ -132,14 +134,15 @@ _SCHEMAS: dict[type, dict[str, Reader]] = {
 
 
 def encode_message(message: Made | Order | Report | Visit) -> bytes:
-    """The message as bytes."""
+    """Return the message as bytes."""
     body = {f.name: _plain(getattr(message, f.name)) for f in fields(message)}
     whole = {_MARK: VERSION, type(message).__name__.lower(): body}
     return json.dumps(whole, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
-    """The message of this kind that `data` is, of at most so many bytes. Raises `FormatError`."""
+    """Return the message of this kind that `data`, of at most `most` bytes, contains. Raises
+    `FormatError`."""
     name = kind.__name__.lower()
     if not isinstance(data, bytes):
         raise FormatError(f"{name}: {type(data).__name__} is not what lazyck sends")

@@ -1,7 +1,9 @@
-"""What a worker of a farm does: answers for its toolchain, and makes one entry at a time in each of its threads.
+"""Do what a worker of a farm does: answer for its toolchain, and make one entry at a time in each
+of its threads.
 
-Functions of this module run in the worker's process, where they are found by name. They return values and never
-raise on purpose, so that what is wrong with a worker is not taken for a fault of dask. wire.py has what travels.
+Functions of this module run in the worker's process, where they are found by name. They return
+values and never raise on purpose, so that an error of the worker is not taken for a fault of dask.
+wire.py defines the messages.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ from lazyck.runtime.build import source_digest
 from lazyck.toolchains import by_name
 
 _TICK = 0.05  # seconds between two looks at a compile
-_stopped: set[str] = set()  # the runs of which nothing is to be begun or to go on
+_stopped: set[str] = set()  # runs for which nothing may begin or go on
 
 
 def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """This worker's own, with what the client decides."""
+    """Return this worker's own environment, with the settings that the client decides."""
     own = environment()
     own |= {k: settings.get(k, "") for k in OF_KEY}
     return own | {k: v for k, v in settings.items() if k in OF_TRAVEL and not own.get(k)}
 
 
 def answer_visit(data: bytes) -> bytes:
-    """`visit`, as it travels."""
+    """Answer the encoded message of a `visit`."""
     try:
         return encode_message(visit(decode_message(Visit, data)))
     except LazyckError as e:
@@ -48,7 +50,7 @@ def answer_visit(data: bytes) -> bytes:
 
 
 def answer_order(data: bytes) -> bytes:
-    """`make`, as it travels."""
+    """Answer the encoded message of a `make`."""
     try:
         return encode_message(make(decode_message(Order, data)))
     except LazyckError as e:
@@ -56,7 +58,7 @@ def answer_order(data: bytes) -> bytes:
 
 
 def visit(asked: Visit) -> Report:
-    """Whether this process can be a worker of a run."""
+    """Report whether this process can be a worker of a run."""
     host = socket.gethostname()
     env = worker_environment(asked.settings)
     identities: dict[int, str] = {}
@@ -81,7 +83,8 @@ def visit(asked: Visit) -> Report:
 
 
 def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
-    """Of the compiler that a recipe runs on this machine. Raises `ToolchainError`."""
+    """Return the identity of the compiler that a recipe runs on this machine. Raises
+    `ToolchainError`."""
     home = recipe.home
     if home and not Path(home).is_dir():
         homes = (env.get(name, "") for name in recipe.home_env)
@@ -95,11 +98,11 @@ def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
 
 
 def make(order: Order) -> Made:
-    """Compile one entry, unless the remote has it already, and push it there."""
+    """Compile one entry, unless the remote cache has it already, and push it there."""
     host, begin = socket.gethostname(), time.monotonic()
     try:
         return _make(order, host, begin)
-    except Exception as e:  # a full disk, a remote that went away: said, and tried elsewhere
+    except Exception as e:  # a full disk or a lost remote, for example: reported, and tried on another worker
         error = e if isinstance(e, LazyckError) else of_unexpected(e)
         return Made(host, problem=_short(error.message), seconds=time.monotonic() - begin)
 
@@ -114,7 +117,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
         return Made(host, problem=f"{abi.ENV_REMOTE} is not set there")
     rt = tool(env)
     manifest_file = unpacked(order.bundle, order.library, lambda to: remote.get_contents(order.bundle, to), env)
-    # to compile is what this is for; and what is made goes to the remote from here, when it is whole
+    # A worker is here to compile. It pushes its entries itself, once they are whole, so the runtime
+    # gets no remote.
     env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_REMOTE)}
     env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
     words = ["--", order.blob]
@@ -159,6 +163,6 @@ def _tail(path: Path) -> str:
 
 
 def stop(run: str) -> None:
-    """End what this process does for a run, and remove what it has made for it alone."""
+    """End what this process does for a run, and forget its state for that run."""
     _stopped.add(run)
     forget_preambles(run)

@@ -18,7 +18,8 @@ namespace lazyck::units {
 
 namespace {
 
-// Options of clang's and gcc's that say where headers are and what they read, and where a compile takes place.
+// Options of clang and gcc that say where headers are, what is read, and where a compile takes
+// place.
 constexpr std::array<std::string_view, 16> k_with_value = {"-I",
                                                            "-D",
                                                            "-U",
@@ -49,7 +50,7 @@ void replace_all(std::string& text, const std::string& from, std::string_view to
         text.replace(at, from.size(), to);
 }
 
-// Calls `use` with each line of the text, without its end.
+// Calls `use` with each line of the text, without the newline.
 template <typename Use>
 void for_each_line(std::string_view text, Use use) {
     for (std::size_t at = 0; at < text.size();) {
@@ -59,7 +60,7 @@ void for_each_line(std::string_view text, Use use) {
     }
 }
 
-// `# 12 "file" 1`, as preprocessors write it.
+// Whether a line is a preprocessor's line marker, such as `# 12 "file" 1`.
 bool is_line_marker(std::string_view line) {
     return line.size() > 2 && line[0] == '#' && line[1] == ' ' &&
            std::isdigit(static_cast<unsigned char>(line[2])) != 0;
@@ -67,10 +68,10 @@ bool is_line_marker(std::string_view line) {
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// Whether code of a compile says where in its source it came from.
+// Whether the compile puts the places in the source (files and lines) into its output.
 bool has_places(const Step& compile) {
     return std::any_of(compile.words.begin(), compile.words.end(), [](const std::string& word) {
-        if (begins_with(word, "-g") && !begins_with(word, "-gen")) return true;  // and not -generate-line-info
+        if (begins_with(word, "-g") && !begins_with(word, "-gen")) return true;  // but not -generate-line-info
         for (const char* const part : {"line-info", "lineinfo", "device-debug", "debug-info-kind"}) {
             if (word.find(part) != std::string::npos) return true;
         }
@@ -109,7 +110,8 @@ void Material::add_after_reading(const Words& words) {
 
 void Material::add_source(std::string_view text, const Step& compile) {
     if (!is_asked_for()) return;
-    // What says where it stands does so by paths, of which those of the source itself depend on where it is unpacked.
+    // File names that count are compared without the directory of the source, which depends on
+    // where the source is unpacked.
     std::string left(text), kept;
     replace_all(left, directory_part(m_job.source), "");
     if (has_places(compile) || tells_lines_apart(text)) {

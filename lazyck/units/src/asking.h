@@ -1,6 +1,8 @@
-// Whether what a job is about to make exists already. Who started this program may know that, by all that decides what
-// comes out: the text that a compiler proper would be given, and the commands. That is less than what the source's
-// headers hold, so it is often the same where they differ: in comments, in declarations that a kernel does not lead to.
+// Asks whether what a job is about to make exists already. The process that started this program
+// looks that up by everything that decides the result: the text that the compiler proper would get,
+// and the commands. This depends on less than the contents of the source's headers. It often stays
+// equal when a header changes, for example in a comment or in a declaration that no kernel leads
+// to.
 #pragma once
 
 #include <string>
@@ -11,29 +13,31 @@
 
 namespace lazyck::units {
 
-// Thrown where it exists: there is nothing more to do.
+// Is thrown if the result exists already, so that there is nothing more to do.
 struct Answered {};
 
-// What decides what a job makes, in words that mean the same in every directory: this program itself, too.
+// Collects what decides the result of a job, in words that mean the same in every directory. The
+// digest of this program's sources is a part of it.
 class Material {
  public:
     explicit Material(const Job& job);
 
-    // Whether somebody asks for it: else all of this is for nothing.
+    // Whether somebody answers questions. If not, no material is collected.
     bool is_asked_for() const { return m_job.asker >= 0; }
-    // A command that will be run, or a part of one.
+    // Adds a command that will be run, or a part of one.
     void add(const Words& words);
     void add(const std::string& word) { add(Words{word}); }
-    // The same for a compiler that is given what was preprocessed, or text of IR: without words that are about reading
-    // headers, or that only name places.
+    // Adds the command of a compiler that gets preprocessed text or IR. Leaves out words that only
+    // concern the reading of headers, or that only name a place.
     void add_after_reading(const Words& words);
-    // What a preprocessor has made. Where it stood in which file counts only if somebody looks at that: the options of
-    // `compile`, which reads it, or the text itself.
+    // Adds the output of a preprocessor. File names and line numbers count only if something looks
+    // at them: the options of `compile`, which reads the text, or the text itself.
     void add_source(std::string_view text, const Step& compile);
-    // Text of LLVM IR.
+    // Adds LLVM IR, as text.
     void add_ir(std::string_view text);
 
-    // Leaves it in the file `<output>.text`, says so, and throws Answered if the answer is that it exists.
+    // Writes the material to the file `<output>.text`, asks, and throws Answered if the result
+    // exists.
     void ask() const;
 
  private:

@@ -16,7 +16,7 @@ constexpr const char* k_image = "-fcuda-include-gpubinary";
 constexpr std::string_view k_output = "-output=";
 constexpr std::string_view k_module_id = "-cuid=";
 
-// The file that a step writes; "" where its words do not say.
+// Returns the file that a step writes, or an empty string if its words do not say.
 std::string output_of(const Step& step) {
     for (const std::string& word : step.words) {
         if (begins_with(word, k_output)) return word.substr(k_output.size());
@@ -29,7 +29,7 @@ void replace_all(std::string& word, const std::string& from, const std::string& 
         word.replace(at, from.size(), to);
 }
 
-// Has the steps leave in `directory` what the driver would have left among its temporary files.
+// Makes the steps write to `directory` what the driver would have written to its temporary files.
 void move_outputs(ClangSteps& steps, const std::string& directory) {
     std::vector<Step*> makers;
     for (Step& step : steps.device) makers.push_back(&step);
@@ -49,7 +49,8 @@ void move_outputs(ClangSteps& steps, const std::string& directory) {
 
 void sort_in(Step step, ClangSteps& out) {
     if (!step.has("-cc1")) {
-        // Another compiler's, or an assembler's: of host code
+        // This is another program's step, such as the bundler's. After the compile of host code it
+        // would be an assembler's, or another compiler's.
         if (!out.host.words.empty()) throw Refused{"clang -### shows a step of " + step.program() + " for the host"};
         out.between.push_back(std::move(step));
         return;
@@ -64,7 +65,7 @@ void sort_in(Step step, ClangSteps& out) {
     }
 }
 
-// The files of a rule that a compiler wrote for make.
+// Returns the files of a make rule that a compiler wrote.
 std::set<std::string> files_of_rule(std::string_view text) {
     std::set<std::string> files;
     std::string name;
@@ -84,13 +85,13 @@ std::set<std::string> files_of_rule(std::string_view text) {
     return files;
 }
 
-// The step as a preprocessor that writes no rule but to `rule`.
+// Returns the step as a preprocessor's that writes its make rule to `rule`.
 Step preprocessor_of(const Step& step, const std::string& verb, const std::string& output, const std::string& rule,
                      Words more) {
     Step asked = step;
     asked.set_input("-emit-obj", verb);
     asked.set_value("-o", output);
-    // What the step says it would have written is another step's.
+    // The rule that this step would have written belongs to another step.
     asked.set_value("-dependency-file", rule);
     more.emplace_back("-w");
     const auto place = std::find(asked.words.begin(), asked.words.end(), "-cc1");

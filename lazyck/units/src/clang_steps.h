@@ -1,4 +1,4 @@
-// The steps of a compile of HIP by clang, as its own `-###` shows them for the command at hand.
+// The steps of a HIP compile by clang, as `-###` prints them for the command at hand.
 #pragma once
 
 #include <set>
@@ -9,29 +9,31 @@
 
 namespace lazyck::units {
 
-// The device's compiles, one for each arch; what makes one image of what they made; and the compile of the host's code,
-// which includes that. Files that they leave are named by paths in the directory that was given.
+// The device compiles (one for each arch), the steps that bundle their output into one image, and
+// the compile of the host code, which includes the image. The steps write their files to the
+// directory that was given.
 struct ClangSteps {
     std::vector<Step> device;
     std::vector<Step> between;
     Step host;
 
-    // Where the image is that the host's code includes.
+    // The path of the image that the host code includes.
     std::string image() const;
-    // Has device code not say, in the name `__hip_cuid_…`, where and how its source is compiled.
+    // Removes the place of the source, and how it is compiled, from the name `__hip_cuid_…` in
+    // device code.
     void forget_place();
 };
 
-// The steps of `command`, which compiles one source to an object, with temporary files in `directory`. Throws Refused
-// where they are not those that are known.
+// Returns the steps of `command`, which compiles one source to an object, with temporary files in
+// `directory`. Throws Refused if clang prints other steps than are known here.
 ClangSteps clang_steps_of(const Words& command, const std::string& directory);
 
-// What the preprocessor makes of what `step`, a compile, reads, by way of a temporary file in `directory`. Throws
-// Refused.
+// Returns the preprocessed input of the compile `step`, by way of a temporary file in `directory`.
+// Throws Refused.
 std::string preprocessed(const Step& step, const std::string& directory);
 
-// The files that `step`, a compile, reads; they are found by preprocessing only, with a temporary file in `directory`.
-// Throws Refused.
+// Returns the files that the compile `step` reads. They are found by preprocessing, with a
+// temporary file in `directory`. Throws Refused.
 std::set<std::string> files_of(const Step& step, const std::string& directory);
 
 }  // namespace lazyck::units

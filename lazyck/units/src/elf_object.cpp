@@ -44,7 +44,8 @@ ElfObject::ElfObject(std::string_view bytes) : m_bytes(bytes) {
         bytes[EI_CLASS] != ELFCLASS64 || bytes[EI_DATA] != ELFDATA2LSB)
         throw Refused{"the compiler makes something else than an ELF object"};
     const auto head = read_at<Elf64_Ehdr>(bytes, 0);
-    // Where there are too many sections for the head's fields, the first one has the numbers.
+    // If there are too many sections for the file header's fields, the first section header holds
+    // their number and the index of their names.
     const auto first = read_at<Elf64_Shdr>(bytes, head.e_shoff);
     const std::uint64_t count = head.e_shnum != 0 ? head.e_shnum : first.sh_size;
     m_names = head.e_shstrndx != SHN_XINDEX ? head.e_shstrndx : first.sh_link;
@@ -70,7 +71,7 @@ ElfObject::ElfObject(std::string_view bytes) : m_bytes(bytes) {
 void ElfObject::read_symbols(const Section& table) {
     if (table.link >= m_sections.size()) throw Refused{"an object's symbols have no names"};
     const std::string_view names = m_sections[table.link].contents;
-    std::string_view indices;  // of sections, where they do not fit into a symbol
+    std::string_view indices;  // section indices that do not fit into a symbol
     for (const Section& section : m_sections) {
         if (section.type == SHT_SYMTAB_SHNDX) indices = section.contents;
     }
@@ -112,7 +113,7 @@ const ElfObject::Symbol* ElfObject::function_in(const Symbol& holder) const {
         [](const Relocation& each, const auto& place) { return std::tie(each.section, each.place) < place; });
     if (found == m_relocations.end() || std::tie(found->section, found->place) != wanted) return nullptr;
     if (found->symbol >= m_symbols.size()) return nullptr;
-    // The relocation may name the function, or its section and where in that it stands.
+    // The relocation names either the function, or its section and the offset in that section.
     const Symbol& target = m_symbols[found->symbol];
     if (target.is_function) return &target;
     const auto function = m_functions.find({target.section, target.value + found->addend});
@@ -134,8 +135,8 @@ std::string ElfObject::with_section(std::string_view name, std::string_view cont
     added.sh_offset = out.size();
     added.sh_size = contents.size();
     out += contents;
-    // The names are written anew behind all else. Symbols may have theirs in the same table: what was in it stays
-    // where it was.
+    // The section names are written anew at the end of the file. Symbols may have their names in
+    // the same table, so that what was in it keeps its offsets.
     Elf64_Shdr names = row_at(m_names);
     std::string text(m_sections[m_names].contents);
     added.sh_name = static_cast<std::uint32_t>(text.size());

@@ -1,4 +1,4 @@
-// An ELF object as compilers write it: its symbols, what they are initialized with, and one section more or another.
+// Reads an ELF object as compilers write it, and writes it with a section added or replaced.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,26 @@ class ElfObject {
  public:
     struct Symbol {
         std::string_view name;
-        std::uint32_t section = 0;  // its index; 0: the symbol is undefined
+        std::uint32_t section = 0;  // its index; 0 if the symbol is undefined
         std::uint64_t value = 0, size = 0;
         bool is_function = false;
     };
 
-    // `bytes` have to outlive this. Throws Refused where they are no 64-bit object of this machine's byte order.
+    // `bytes` have to outlive this. Throws Refused if they are not a 64-bit little-endian object.
     explicit ElfObject(std::string_view bytes);
 
     const std::vector<Symbol>& symbols() const { return m_symbols; }
     bool has_undefined(std::string_view name) const;
-    // The contents of all sections whose names begin so, one behind the other, each with a zero behind it.
+    // Returns the contents of all sections whose names begin with `lead`, each followed by a zero
+    // byte.
     std::string contents_of(std::string_view lead) const;
-    // The function whose address stands at the place of `holder`, by a relocation; null where there is none.
+    // Returns the function whose address a relocation puts where `holder` stands; null if there is
+    // none.
     const Symbol* function_in(const Symbol& holder) const;
-    // The object with a section more that no program has at run time.
+    // Returns the object with one more section, which the linker leaves out of programs.
     std::string with_section(std::string_view name, std::string_view contents) const;
-    // The object with other contents in its first section of this name. Throws Refused where it has none.
+    // Returns the object with other contents in its first section called `name`. Throws Refused if
+    // there is none.
     std::string with_contents(std::string_view name, std::string_view contents) const;
 
  private:
@@ -51,7 +54,7 @@ class ElfObject {
     void read_relocations(const Section& section);
 
     std::string_view m_bytes;
-    std::uint32_t m_names = 0;  // the section of the sections' names
+    std::uint32_t m_names = 0;  // the index of the section that holds the sections' names
     std::vector<Section> m_sections;
     std::vector<Symbol> m_symbols;
     std::vector<Relocation> m_relocations;                                       // sorted by section and place

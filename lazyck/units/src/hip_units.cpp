@@ -1,8 +1,11 @@
-// The host unit is made by the host's compile itself, which is given its name for the image that it includes. A kernel
-// unit is made of LLVM IR: the device's front end runs as always, and its module, without all that the kernel does not
-// reach, goes on through the very same compile: before it is optimized, or after, where other kernels have a say in
-// that. Text of IR rather than bitcode, and this program rather than llvm-extract: ROCm has no LLVM tools but the
-// compiler for sure.
+// A host unit comes from the compile of the host code itself, which includes the unit's name in
+// place of the image of device code.
+//
+// A kernel unit is made of LLVM IR. The device's front end runs as always. Its module, without all
+// that the kernel does not reach, goes on through the very same compile. It is cut down before it
+// is optimized, or afterwards where other kernels affect the optimization. The IR is text rather
+// than bitcode, and this program cuts it rather than llvm-extract, because the compiler is the only
+// LLVM tool that every ROCm has.
 #include "hip_units.h"
 
 #include <algorithm>
@@ -28,14 +31,16 @@ namespace {
 constexpr std::string_view k_stub = "__device_stub__";
 constexpr std::string_view k_descriptor = ".kd";
 constexpr char k_image_section[] = ".hip_fatbin";
-// In the place of a kernel's parameters: its source has no other, so all of the source is the kernel.
+// Stands in place of a kernel's parameters if its source has no other kernel: the whole source is
+// compiled for it.
 constexpr char k_only_kernel[] = "only";
-// What helpers like the coordinates of a thread have at most, in lines of IR: they come out alike wherever they are
-// called from. Larger functions are optimized with an eye to all who call them.
+// The largest size, in lines of IR, of helpers such as those that return a thread's coordinates.
+// These become the same code wherever they are called. How larger functions are optimized depends
+// on all callers.
 constexpr std::size_t k_small = 30;
 
-// The kernels that the host code registers. Each has a variable of its very name, its handle, which points to its stub;
-// and the name is one of the strings.
+// Returns the kernels that the host code registers. Each has a variable with exactly its name (its
+// handle), which points to its stub, and its name is one of the strings.
 std::vector<std::string_view> kernels_of(const ElfObject& object) {
     const std::string strings = '\0' + object.contents_of(".rodata");
     std::vector<std::string_view> found;
@@ -51,7 +56,7 @@ std::vector<std::string_view> kernels_of(const ElfObject& object) {
     return found;
 }
 
-// What the host code may register, and what a runtime cannot be told later.
+// Refuses what the host code may register but a runtime cannot be told later.
 void check_registrations(const ElfObject& object) {
     if (object.has_undefined("__hipRegisterManagedVar")) throw Refused{"it has managed variables"};
     for (const char* const name : {"__hipRegisterTexture", "__hipRegisterSurface"}) {
@@ -90,19 +95,21 @@ Step with_options(Step step, const Words& options) {
     return step;
 }
 
-// The step with text of IR as its output, in which the order of uses is kept: passes go by that.
+// Returns the step with IR as text for its output. The order of uses is kept because passes depend
+// on it.
 Step to_ir(Step step, const std::string& output) {
     step.set_input("-emit-obj", "-emit-llvm");
     step.set_value("-o", output);
     return with_options(std::move(step), {"-emit-llvm-uselists"});
 }
 
-// The front end of a device's compile alone: text of IR.
+// Returns the front end of a device compile alone, with IR as text for its output.
 Step front_end_of(const Step& compile, const std::string& output) {
     return with_options(to_ir(compile, output), {"-disable-llvm-passes"});
 }
 
-// All that follows it, with the text of IR `input`. The front end has linked in the device's libraries.
+// Returns the rest of that compile, with the IR text `input`. The front end has linked the device
+// libraries already.
 Step back_end_of(const Step& compile, const std::string& input) {
     Step step = compile;
     Words& words = step.words;
@@ -119,23 +126,25 @@ std::string shared_with_others(const std::string& function) {
     return "it calls " + function + ", which other kernels call too: alone, its code might be another";
 }
 
-// A kernel's device code for one arch, between the front end and the rest of its compile.
+// The device code of a kernel for one arch, between the front end and the rest of its compile.
 struct Alone {
     const Step& compile;
-    std::string all;               // the file with the whole module's text of IR
-    std::string one;               // the file with what is compiled further
+    std::string all;               // the file with the IR text of the whole module
+    std::string one;               // the file with the IR text that is compiled further
     bool is_optimized_whole;       // see generate_alone
-    std::set<std::string> shared;  // functions that other kernels reach, too
+    std::set<std::string> shared;  // functions that other kernels reach too
 };
 
-// Code generation for `kernel` alone, of a module that was optimized as a whole; the reason why that cannot be, or "".
-// Optimized alone, a kernel would come out another one where it shares functions: how often and with which arguments
-// these are called decides what becomes of them.
+// Optimizes the whole module, and generates code for `kernel` alone. Returns the reason if that is
+// impossible, else an empty string. A kernel that shares functions would come out differently if it
+// were optimized alone: how often these are called, and with which arguments, decides how they are
+// optimized.
 std::string generate_alone(const Alone& part, const Kernel& kernel) {
     run(to_ir(back_end_of(part.compile, part.all), part.one));
     const std::string text = read_file(part.one);
     const IrModule module(text);
-    // The last: some of the device's libraries have numbers for names, which sort first and say nothing.
+    // Names the last one: the names in some device libraries are numbers, which sort first and tell
+    // nothing.
     if (const auto shared = module.shared_functions(kernel.symbol, 0); !shared.empty())
         return shared_with_others(*shared.rbegin());
     write_file(part.one, module.only(kernel.symbol));
@@ -143,8 +152,8 @@ std::string generate_alone(const Alone& part, const Kernel& kernel) {
     return "";
 }
 
-// Reads the source for one arch, and adds to `material` what decides what comes of `kernel`; or says in `reason` why
-// it cannot be had by itself. Throws Refused.
+// Reads the source for one arch, and adds to `material` what decides the result for `kernel`. Sets
+// `reason` if the kernel cannot be compiled by itself. Throws Refused.
 Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std::size_t number, Material& material,
                   std::string& reason) {
     const std::string lead = joined(job.directory, std::to_string(number).c_str());
@@ -168,7 +177,8 @@ Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std
     return part;
 }
 
-// What follows; the reason why `kernel` cannot be had by itself, or "". Throws Refused.
+// Runs the rest of the compile. Returns the reason if `kernel` cannot be compiled by itself, else
+// an empty string. Throws Refused.
 std::string finish_alone(const Alone& part, const Kernel& kernel) {
     if (part.is_optimized_whole) return generate_alone(part, kernel);
     run(back_end_of(part.compile, part.one));
@@ -181,8 +191,8 @@ std::string finish_alone(const Alone& part, const Kernel& kernel) {
     return "";
 }
 
-// Compiles `kernel` by itself, for all archs; the reason why that cannot be, or "". Adds to `front_end` the CPU
-// seconds that reading the source took.
+// Compiles `kernel` by itself, for all archs. Returns the reason if that is impossible, else an
+// empty string. Sets `front_end` to the CPU seconds that were spent until the source had been read.
 std::string compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kernel, double& front_end) {
     std::string reason;
     try {

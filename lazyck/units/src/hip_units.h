@@ -1,4 +1,4 @@
-// As units.h has it, of sources of HIP that clang compiles.
+// Makes the units of units.h for HIP sources that clang compiles.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 namespace lazyck::units {
 
 void make_hip_host_unit(const Job& job, const std::string& id, TableIn place);
-// The object that the command makes, of the same contents: host code is compiled while device code is, and gets that
-// afterwards.
+// Makes the object that the command makes, with equal contents. Host code and device code are
+// compiled at the same time, and the device code is put into the host's object afterwards.
 void make_hip_object(const Job& job);
-// Asks for it (see asking.h), and makes nothing.
+// Asks whether that object exists already (see asking.h), and makes nothing.
 void ask_for_hip_object(const Job& job);
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel);
 

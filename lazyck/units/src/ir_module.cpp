@@ -14,13 +14,14 @@ constexpr std::size_t k_endless = 1 << 30;
 
 bool is_list(std::string_view name) { return name == "@llvm.used" || name == "@llvm.compiler.used"; }
 
-// Where the string that begins at `open` ends: behind its quotation mark. Within it these are written as `\22`.
+// Returns the end of the string that begins at `open`, behind its closing quotation mark. Within a
+// string, quotation marks are written as `\22`.
 std::size_t behind_string(std::string_view text, std::size_t open) {
     const std::size_t close = text.find('"', open + 1);
     return close == std::string_view::npos ? text.size() : close + 1;
 }
 
-// The global name that begins at `at`, `@name` or `@"name"`.
+// Returns the global name that begins at `at`: `@name` or `@"name"`.
 std::string_view name_at(std::string_view text, std::size_t at) {
     std::size_t end = at + 1;
     if (end < text.size() && text[end] == '"') return text.substr(at, behind_string(text, end) - at);
@@ -46,7 +47,7 @@ void each_name(std::string_view text, const Found& found) {
     }
 }
 
-// As names are written; those of symbols are.
+// Returns a symbol's name as IR writes it.
 std::string spelled(const std::string& symbol) {
     const std::string plain = "@" + symbol;
     return name_at(plain, 0) == plain ? plain : "@\"" + symbol + "\"";
@@ -60,10 +61,11 @@ bool has_word(std::string_view text, std::string_view word) {
     return false;
 }
 
-// What stands before the first global name, of a function's head: linkage, calling convention, type.
+// Returns what stands before the first global name in a function's head: linkage, calling
+// convention and type.
 std::string_view head_of(std::string_view text) { return text.substr(0, text.find('@')); }
 
-// What stands between `=` and the initializer of a variable, at least `constant` or `global`.
+// Returns what stands between `=` and the initializer of a variable, up to `constant` or `global`.
 std::string_view kind_of(std::string_view text, std::string_view name) {
     const std::string_view rest = text.substr(name.size());
     std::size_t end = std::min(rest.find(" constant "), rest.find(" global "));
@@ -71,7 +73,8 @@ std::string_view kind_of(std::string_view text, std::string_view name) {
     return rest.substr(0, rest.find(' ', end + 1));
 }
 
-// The list `text` of names without those that are not in `kept`; "" where none is left.
+// Returns the line `text`, a list of names, with only those that are in `kept`; an empty string if
+// none is left.
 std::string list_of(std::string_view text, const std::set<std::string_view>& kept) {
     const std::size_t open = text.find(" [", text.find(" x ptr]")), end = text.rfind(']');
     const std::size_t size = text.find('['), type = text.find(" x ptr]");
@@ -121,7 +124,7 @@ IrModule::IrModule(std::string_view text) {
         entity.is_kernel = is_definition && has_word(head_of(line), "amdgpu_kernel");
         if (is_variable) {
             const std::string_view kind = kind_of(line, name);
-            entity.is_constant = !has_word(kind, "global");  // of an alias, what it stands for counts
+            entity.is_constant = !has_word(kind, "global");  // an alias counts as what it stands for
             entity.is_shared_memory = has_word(kind, "addrspace(3)");
         }
         if (is_definition) {
@@ -163,7 +166,7 @@ std::string IrModule::state_of(const std::string& kernel) const {
 
 std::size_t IrModule::size_of(std::string_view name, std::map<std::string_view, std::size_t>& known) const {
     const auto [place, is_new] = known.emplace(name, 0);
-    if (!is_new) return place->second;  // 0 for a function that calls itself
+    if (!is_new) return place->second;  // 0 if the function calls itself
     const auto found = m_entities.find(name);
     if (found == m_entities.end()) return 0;
     std::size_t size = found->second.size;
@@ -194,7 +197,8 @@ std::string IrModule::only(const std::string& kernel) const {
         if (is_list(line.name)) {
             out += list_of(line.text, kept);
         } else if (line.name.empty() ? !begins_with(line.text, "uselistorder") : kept.count(line.name) != 0) {
-            // The order of a global's uses is given for all of them: many of these are gone.
+            // A `uselistorder` line gives the order of all uses of a global, many of which are
+            // gone.
             out += line.text;
         }
     }

@@ -1,4 +1,4 @@
-// A module of LLVM IR, as text, taken apart: what it defines, and which definitions refer to which.
+// Splits a module of LLVM IR, as text: what it defines, and which definitions refer to which.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,19 @@ namespace lazyck::units {
 
 class IrModule {
  public:
-    // `text` has to outlive this. It is as a compiler writes it: one line for everything but a function's body.
+    // `text` has to outlive this. It has the form that compilers write: each entity takes one line,
+    // except for the body of a function.
     explicit IrModule(std::string_view text);
 
-    // A kernel that is defined here.
+    // Whether the kernel is defined here.
     bool has_kernel(const std::string& name) const;
-    // A variable that `kernel` can reach and that is more than a constant of its own code: other kernels may change it,
-    // and the host. "" where there is none.
+    // Returns a variable that `kernel` can reach and that is more than a constant of its own code,
+    // so that other kernels or the host may change it. The string is empty if there is none.
     std::string state_of(const std::string& kernel) const;
-    // The functions that `kernel` reaches, that others of the module's kernels reach too, and that have more than
-    // `size` lines with all that they call.
+    // Returns the functions that `kernel` reaches, that other kernels of the module reach too, and
+    // that have more than `size` lines together with all that they call.
     std::set<std::string> shared_functions(const std::string& kernel, std::size_t size) const;
-    // The module with `kernel` and what that can reach alone.
+    // Returns the module with only `kernel` and what that can reach.
     std::string only(const std::string& kernel) const;
 
  private:
@@ -39,12 +40,12 @@ class IrModule {
     std::size_t size_of(std::string_view name, std::map<std::string_view, std::size_t>& known) const;
 
     struct Line {
-        std::string_view name;  // of what it defines or declares, or ""
+        std::string_view name;  // of what it defines or declares; empty for other lines
         std::string_view text;
     };
-    std::vector<Line> m_lines;  // all of the text; a function is one
+    std::vector<Line> m_lines;  // all of the text; a function's definition is one element
     std::map<std::string_view, Entity> m_entities;
-    std::set<std::string_view> m_seen_by_host;  // variables
+    std::set<std::string_view> m_seen_by_host;  // the variables in llvm.used and llvm.compiler.used
 };
 
 }  // namespace lazyck::units

@@ -11,10 +11,10 @@ namespace lazyck::units {
 
 namespace {
 
-// The last name in `ns::kernel<float, 3>`.
+// Returns the last name in a spelling such as `ns::kernel<float, 3>`.
 std::string_view plain_name(std::string_view spelling) {
     std::size_t end = std::min(spelling.find('<'), spelling.size());
-    // `ns<int>::kernel<3>` has several: the last one that is not within brackets
+    // `ns<int>::kernel<3>` has several names. The last one outside of brackets counts.
     int depth = 0;
     std::size_t begin = 0;
     for (std::size_t i = 0; i < spelling.size(); ++i) {
@@ -53,17 +53,19 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     Definitions found = find_definitions(text, source);
     const bool is_named = how_much != KernelText::own;
     const auto is_taken_out = [&](const Definition& d) {
-        // Templates of headers cost little while nobody uses them, and what they mention is read with them.
+        // Templates in headers cost little while nobody uses them. In `used`, what they mention
+        // would be kept as well.
         const bool costs = d.is_own || !d.is_template || how_much == KernelText::used;
         return is_named && is_body_alone(d) && !d.is_device && costs;
     };
     widen(found.functions, is_taken_out);
-    // A host function keeps its declaration: if it should be device code's after all, the compiler says so. Instances
-    // are made of what is asked for: those that a source has made of its host functions and classes launch kernels
-    // that nobody wants here, and an `extern` one would have the kernel itself come from elsewhere.
+    // A host function keeps its declaration, so that the compiler reports it if device code needs
+    // it after all. Instances are made of what is asked for. The source's own instances of host
+    // functions and classes launch kernels that nobody wants here, and an `extern` one would make
+    // the kernel itself come from elsewhere.
     const auto replacement = [&](const Definition& d) -> std::string_view {
         if (d.is_instantiation) {
-            // One of a kernel may say which bounds that has.
+            // An instantiation of a kernel may carry its launch bounds.
             const bool has_bounds = d.is_kernel && d.has_attributes;
             const bool is_left_out = !has_bounds && (d.is_kernel || d.name == name || (d.is_own && !d.is_device));
             return is_named && is_left_out ? ";" : "";
@@ -75,7 +77,8 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     if (how_much == KernelText::own) return with_cuts(text, cuts);
     const std::string request = request_for(kernel);
     if (how_much == KernelText::named) return with_cuts(text, cuts) + request;
-    // What somebody mentions is left with its body: one too few would be other code, one too many costs time.
+    // What is mentioned anywhere is kept with its body. One body too few would make other code; one
+    // too many only costs time.
     const std::vector<bool> roots(found.all.size());
     const Used used = used_by(text, found, cuts, roots, request);
     return with_cuts(text, cuts_to_used(text, found, used, replacement)) + request;

@@ -1,4 +1,4 @@
-// What nvcc's front end for the device is given to have it compile one kernel of a source.
+// Makes the text from which nvcc's device front end compiles one kernel of a source.
 #pragma once
 
 #include <string>
@@ -7,13 +7,17 @@
 
 namespace lazyck::units {
 
-// How much of a device pass's text is left. `own`: all but the bodies of kernels of other names. `named`: nor the
-// bodies of host functions, and instances that the source has made; a line asks for the kernel by its name. `used`:
-// only what that line leads to, by names, of all that headers hold. What is lacking is an error of the compiler's, not
-// other code: of a name, all declarations are there or none.
+// How much of a device pass's text is kept:
+// - `own`: everything except the bodies of kernels with other names
+// - `named`: also without the bodies of host functions and the source's own instantiations; an
+//   added line asks for the kernel by its name
+// - `used`: of the source and its headers, only what that line leads to, followed by name
+// If something is missing, the compiler reports an error; it does not make other code. The reason
+// is that all declarations of a name are kept, or none.
 enum class KernelText { used, named, own };
 
-// Whether a kernel has a name by which text may ask for it: a lambda among its template arguments has none.
+// Whether a kernel has a name by which a text can ask for it. A lambda among its template arguments
+// has none.
 bool can_be_asked_for(const Kernel& kernel);
 
 std::string text_for_kernel(const Kernel& kernel, const std::string& text, const std::string& source,

@@ -22,7 +22,8 @@ bool is_one_of(std::string_view token, std::string_view characters) {
     return token.size() == 1 && characters.find(token[0]) != std::string_view::npos;
 }
 
-// The place before `at` of an `open` that nothing up to there closes; npos if one of `barriers` is before it.
+// Returns the place of the last unmatched `open` before `at`; npos if one of `barriers` comes
+// first.
 std::size_t opening_before(const TokenTexts& tokens, std::size_t at, char open, char close, std::string_view barriers) {
     std::size_t depth = 0;
     while (at-- > 0) {
@@ -33,7 +34,7 @@ std::size_t opening_before(const TokenTexts& tokens, std::size_t at, char open, 
     return std::string_view::npos;
 }
 
-// The first token of the declaration that the one at `at` belongs to.
+// Returns the first token of the declaration that the token at `at` belongs to.
 std::size_t begin_of_declaration(const TokenTexts& tokens, std::size_t at) {
     while (at > 0 && !is_one_of(tokens[at - 1], ";{}:")) --at;
     return at;
@@ -43,7 +44,8 @@ bool has(const TokenTexts& tokens, std::size_t begin, std::size_t end, std::stri
     return std::find(tokens.data() + begin, tokens.data() + end, token) != tokens.data() + end;
 }
 
-// Whether the member named at `at` is called, which it may be in brackets.
+// Whether the member named at `at` is called. Closing brackets may stand between the name and the
+// call.
 bool is_called(const TokenTexts& tokens, std::size_t at) {
     do {
         ++at;
@@ -51,9 +53,9 @@ bool is_called(const TokenTexts& tokens, std::size_t at) {
     return at < tokens.size() && is_one_of(tokens[at], "(");
 }
 
-// Whether the call of a builtin at `at` is a default argument of a static member function that nobody can call: its
-// class is mentioned outside of itself only as what a reference or a pointer is to, and nobody calls a member by that
-// name of whatever there is.
+// Whether the call of a builtin at `at` is a default argument of a static member function that
+// nobody can call. Its class is then mentioned, outside of itself, only as the target of a
+// reference or a pointer, and nobody calls a member of that name on any object.
 bool is_in_vain(const TokenTexts& tokens, std::size_t at) {
     constexpr std::size_t k_none = std::string_view::npos;
     const std::size_t parameters = opening_before(tokens, at, '(', ')', ";{}");
@@ -65,7 +67,7 @@ bool is_in_vain(const TokenTexts& tokens, std::size_t at) {
     if (body == k_none || body == 0 || !has(tokens, declaration, parameters, "static")) return false;
     if (has(tokens, declaration, parameters, "template")) return false;
     const std::string_view name = tokens[body - 1];
-    const std::size_t head = begin_of_declaration(tokens, body);  // not of a class that has bases
+    const std::size_t head = begin_of_declaration(tokens, body);  // a class with bases is not recognized
     if (name == function || !is_word_start(name[0]) || name == "final") return false;
     if (!has(tokens, head, body, "struct") && !has(tokens, head, body, "class")) return false;
     std::size_t end = body, depth = 0;
@@ -85,7 +87,7 @@ bool is_in_vain(const TokenTexts& tokens, std::size_t at) {
     return true;
 }
 
-// What may hold what looks like lines of the text.
+// Whether a token is a raw string, which may contain what looks like lines of the text.
 bool is_raw_string(std::string_view token) { return token.back() == '"' && token.find("R\"") < token.find('"'); }
 
 }  // namespace

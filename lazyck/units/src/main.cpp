@@ -1,22 +1,24 @@
-// lazyck-unit: compiles a part of a source, in the place of the compiler that would compile all of it.
+// lazyck-unit: compiles a part of a source, in place of the compiler that would compile all of it.
 //
-//     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       its host code, an object
-//     lazyck-unit entry ID SOURCE OUTPUT -- COMMAND...      the same for a library of its own
-//     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a kernel's device code, a shared library
+//     lazyck-unit host ID SOURCE OUTPUT -- COMMAND...       the host code, as an object
+//     lazyck-unit entry ID SOURCE OUTPUT -- COMMAND...      the host code, for a library of its own
+//     lazyck-unit kernel LINE SOURCE OUTPUT -- COMMAND...   a shared library with a kernel's code
 //
-// and for HIP, by clang, `hip-host`, `hip-entry` and `hip-kernel`, and
+// For HIP sources that clang compiles, there are `hip-host`, `hip-entry` and `hip-kernel`, and
 //
-//     lazyck-unit hip-object - SOURCE OUTPUT -- COMMAND...  what COMMAND makes, host and device at the same time
-//     lazyck-unit hip-text - SOURCE OUTPUT -- COMMAND...    nothing: it only asks for that
+//     lazyck-unit hip-object - SOURCE OUTPUT -- COMMAND...  what COMMAND makes, both parts at once
+//     lazyck-unit hip-text - SOURCE OUTPUT -- COMMAND...    nothing: asks whether that exists
 //
-// With LAZYCK_UNIT_ASKS in the environment, standard input is a socket, on which `entry`, `kernel`, `hip-kernel` and
-// `hip-text` ask whether what they would make is known: a line "text" when all that decides what comes out stands in
-// OUTPUT.text, and for an answer `y`, after which nothing is made, or `n`.
+// If LAZYCK_UNIT_ASKS is in the environment, standard input is a socket. On it, `entry`, `kernel`,
+// `hip-kernel` and `hip-text` ask whether the result exists already. They write everything that
+// decides the result to OUTPUT.text, then send the line "text". The answer is `y` (nothing is made)
+// or `n`.
 //
-// COMMAND is the compiler's own, from SOURCE to an object. LINE is of the table that the host code's object has in its
-// section .lazyck.kernels, or, for a library of its own, behind ID in its data. What `entry` and `kernel` took stands
-// in OUTPUT.cost afterwards (see units.h). Status 0: made; 3: this source cannot be taken apart; else what its compiler
-// says.
+// COMMAND is the compiler's own command, from SOURCE to an object. LINE is a line of the table that
+// the object of the host code has in its section .lazyck.kernels, or, in a library of its own,
+// behind ID in its data. `entry`, `kernel` and their HIP variants write what they cost to
+// OUTPUT.cost (see units.h). The exit status is 0 if the result exists, 3 if this source cannot be
+// split or one of the compiler's steps fails, 2 for wrong usage, and 1 for any other error.
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,7 +36,7 @@
 
 namespace {
 
-// A directory for what the steps leave, removed at the end.
+// A temporary directory for what the steps write, removed at the end.
 class Directory {
  public:
     Directory() {
@@ -58,7 +60,8 @@ class Directory {
     std::string m_path;
 };
 
-// Standard input, for this program alone: what it starts has nothing to read.
+// Takes standard input for this program alone and returns it. The programs that it starts read
+// nothing.
 int take_input() {
     const int taken = fcntl(0, F_DUPFD_CLOEXEC, 3);
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);

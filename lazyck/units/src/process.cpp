@@ -48,11 +48,12 @@ Pipe::~Pipe() {
     }
 }
 
-// Another number than here: with the same one, older C libraries close it when the program starts.
+// The program's descriptor has another number than this process's: older C libraries leave
+// close-on-exec set where both are equal.
 std::string Pipe::path() const { return "/proc/self/fd/" + std::to_string(number()); }
 
 void Pipe::write(std::string_view text) {
-    // Programs that are started with this would have it, too.
+    // Programs inherit an ignored signal, so it is ignored only during the write.
     auto* const before = std::signal(SIGPIPE, SIG_IGN);
     while (!text.empty()) {
         const ssize_t n = ::write(m_ends[1], text.data(), text.size());
@@ -77,7 +78,7 @@ Ended run_program(const std::vector<std::string>& words, std::string* output, Pi
     pid_t child = 0;
     const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (input != nullptr) close(std::exchange(input->m_ends[0], -1));  // or its end would not be noticed
+    if (input != nullptr) close(std::exchange(input->m_ends[0], -1));  // a write has to fail once the program has ended
     if (output != nullptr) close(ends[1]);
     if (error != 0) fail("cannot start " + words[0], error);
     char buffer[65536];

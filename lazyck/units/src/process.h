@@ -8,21 +8,21 @@
 namespace lazyck::units {
 
 struct Ended {
-    int status;          // 128 and more for a signal
-    double cpu_seconds;  // of itself and of what it started
+    int status;          // the exit status; 128 + the signal's number if a signal ended it
+    double cpu_seconds;  // of the program and of those that it started
 };
 
-// What one program may read as if it were a file, before all of it is there.
+// Text that one program can read as if it were a file, before all of it is known.
 class Pipe {
  public:
-    // Throws std::runtime_error.
+    // Opens the pipe. Throws std::runtime_error.
     Pipe();
     Pipe(const Pipe&) = delete;
     Pipe& operator=(const Pipe&) = delete;
     ~Pipe();
-    // The path by which the program has it.
+    // The path under which the program opens the text.
     std::string path() const;
-    // All that there will be; ends early where the program has ended.
+    // Writes the whole text and closes the pipe. Stops early if the program has ended.
     void write(std::string_view text);
 
  private:
@@ -31,14 +31,15 @@ class Pipe {
     int m_ends[2] = {-1, -1};
 };
 
-// With `output`, what it writes to both of its outputs goes there; it alone has `input`. Throws std::runtime_error
-// where it cannot be started.
+// Runs a program and waits for it. If `output` is given, the program's standard output and standard
+// error are appended to it. Only this program inherits `input`. Throws std::runtime_error if the
+// program cannot be started.
 Ended run_program(const std::vector<std::string>& words, std::string* output, Pipe* input = nullptr);
 
-// CPU seconds of all programs that were run.
+// Returns the CPU seconds of all programs that have been run.
 double cpu_seconds();
 
-// The whole file. Throws std::runtime_error.
+// Returns the contents of a file. Throws std::runtime_error.
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text);
 

@@ -20,7 +20,7 @@ std::string_view last_name(std::string_view text) {
     return text.substr(at);
 }
 
-// `.param .align 8 .b8 k_param_0[32]` without the name
+// Returns a parameter such as `.param .align 8 .b8 k_param_0[32]` without its name.
 std::string shape(std::string_view parameter) {
     std::string out;
     for (std::size_t i = 0; i < parameter.size();) {
@@ -42,7 +42,7 @@ std::string shape(std::string_view parameter) {
     return out;
 }
 
-// The names in `text`, but for that of `except`.
+// Adds the names in `text` to `out`, except for `except`.
 void add_names(std::string_view text, std::string_view except, std::set<std::string>& out) {
     for (std::size_t i = 0; i < text.size();) {
         if (!is_name(text[i])) {
@@ -58,7 +58,7 @@ void add_names(std::string_view text, std::string_view except, std::set<std::str
     }
 }
 
-// Reads the head of a kernel, and returns its name.
+// Reads the head of a kernel and returns its name.
 std::string read_entry(std::string_view head, Ptx& out) {
     const std::size_t at = head.find(".entry");
     const std::size_t open = head.find('(', at);
@@ -78,7 +78,7 @@ std::string read_entry(std::string_view head, Ptx& out) {
     return std::string(name);
 }
 
-// `.visible .func (.param .b32 result) name(...)`
+// Returns the name in a head such as `.visible .func (.param .b32 result) name(...)`.
 std::string function_name(std::string_view head) {
     std::size_t at = head.find(".func") + 5;
     while (at < head.size() && std::isspace(static_cast<unsigned char>(head[at])) != 0) ++at;
@@ -90,7 +90,8 @@ std::string function_name(std::string_view head) {
 
 Ptx read_ptx(std::string_view text) {
     Ptx out;
-    // One directive after another: up to a `;`, or up to the `{` of a body, which is read apart.
+    // Reads one directive after another. Each ends at a `;`, or at the `{` of a body, which is read
+    // separately.
     for (std::size_t at = 0; at < text.size();) {
         const char c = text[at];
         if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == '}' || c == ';') {

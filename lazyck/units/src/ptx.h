@@ -1,4 +1,4 @@
-// What a unit's PTX says of its kernels and variables.
+// Reads what a unit's PTX says about its kernels and variables.
 #pragma once
 
 #include <map>
@@ -9,13 +9,13 @@
 namespace lazyck::units {
 
 struct Ptx {
-    std::map<std::string, std::string> entries;  // kernel → its parameters without their names
+    std::map<std::string, std::string> entries;  // kernel → its parameters, without their names
     std::set<std::string> uninitialized;         // variables of the module
     std::set<std::string> initialized;
-    std::set<std::string> functions;                     // that have bodies and are no kernels
+    std::set<std::string> functions;                     // those with a body that are not kernels
     std::map<std::string, std::set<std::string>> names;  // what each function, kernel and variable refers to
 
-    // All names that `kernel` can reach.
+    // Returns all names that `kernel` can reach.
     std::set<std::string> reached_by(const std::string& kernel) const;
 };
 

@@ -14,7 +14,8 @@ namespace {
 
 using Indices = std::vector<std::size_t>;
 
-// What code uses without saying so: a launch's functions, and the names that the language itself looks for.
+// Names that code uses without writing them: the functions of a launch, and what the language
+// itself looks for.
 constexpr std::string_view k_always[] = {
     "cudaConfigureCall",
     "__cudaPushCallConfiguration",
@@ -41,12 +42,13 @@ constexpr std::string_view k_always[] = {
     "partial_ordering",
 };
 
-// Calls `f` with the words of `text` that may be somebody's name, but for `own`, which is what `text` declares.
+// Calls `f` with each word of `text` that may be a name, except for `own`, which `text` declares.
 template <class F>
 void for_each_word(std::string_view text, std::string_view own, const F& f) {
     Tokens tokens(text);
-    int depth =
-        0;  // of the brackets of an attribute: `__attribute__((name(argument)))`, whose names are the compiler's
+    // The depth of brackets in an attribute such as `__attribute__((name(argument)))`, whose name
+    // belongs to the compiler.
+    int depth = 0;
     bool is_attribute = false;
     for (Token token; tokens.next(token);) {
         if (is_attribute && (token.is("(") || token.is(")"))) {
@@ -63,7 +65,8 @@ void for_each_word(std::string_view text, std::string_view own, const F& f) {
     }
 }
 
-// A constructor, say, is called by the class's name, or by none.
+// Whether the function is called by the name of its class, as constructors are, or by no name at
+// all.
 bool is_called_without_name(const Definition& d, const Declared& around) {
     const auto has = [&](const auto& names) {
         return std::find(std::begin(names), std::end(names), d.name) != std::end(names);
@@ -71,7 +74,7 @@ bool is_called_without_name(const Definition& d, const Declared& around) {
     return has(k_always) || has(around.names);
 }
 
-// The declarations and the functions of classes that mention each name.
+// Finds the declarations, and the functions of classes, that mention each name.
 class Mentions {
  public:
     Mentions(std::string_view text, const Definitions& found) : m_text(text), m_found(found) {
@@ -125,13 +128,14 @@ class Mentions {
     }
 
  private:
-    // As `m_users` has it.
+    // Returns the index of a function in `m_users`.
     std::size_t user_of(std::size_t function) const {
         const Definition& d = m_found.functions[function];
         return d.is_in_class ? m_found.all.size() + function : d.declaration;
     }
 
-    // A function template that one of `found` mentions may call what it is given (`op()(...)`), which it does not name.
+    // Adds function templates that one of `found` mentions and that may call what they are given
+    // (`op()(...)`). Such a template does not name what it calls.
     void add_what_is_handed_functions(std::vector<bool>& found) const {
         const auto is_found = [&](std::size_t user) { return found[user]; };
         for (bool is_more = true; std::exchange(is_more, false);) {
@@ -145,7 +149,8 @@ class Mentions {
         }
     }
 
-    // Whether a name of its head stands before an opening bracket in the body: a parameter's, or that of its type.
+    // Whether a name in the head of the function stands before an opening bracket in its body. The
+    // name is a parameter's, or that of its type.
     bool calls_what_it_is_given(const Definition& d) const {
         std::unordered_set<std::string_view> names;
         for_each_word(m_text.substr(d.begin, d.body - d.begin), d.name,
@@ -158,7 +163,7 @@ class Mentions {
         return false;
     }
 
-    // `own` is the name that is declared here, which is no mention of it.
+    // Adds the mentions in a range. `own` is the name that is declared there, which is no mention.
     void add(std::size_t begin, std::size_t end, std::size_t user, std::string_view own) {
         if (begin >= end) return;
         for_each_word(m_text.substr(begin, end - begin), own, [&](std::string_view word) {
@@ -173,6 +178,7 @@ class Mentions {
     std::unordered_map<std::string_view, Indices> m_users;
 };
 
+// Follows mentions from the roots to everything that is needed.
 class Users {
  public:
     Users(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts)
@@ -226,7 +232,7 @@ class Users {
         m_open.push_back({d.begin, d.end, true});
     }
 
-    // Reads a declaration without its optional functions, or such a function.
+    // Reads a declaration without its optional functions, or one optional function.
     void read(const Range& range) {
         std::size_t at = range.begin;
         auto cut = std::lower_bound(m_cuts.begin(), m_cuts.end(), at,
@@ -243,7 +249,7 @@ class Users {
             } else if (is_function) {
                 read_words(at, function->begin);
                 at = function->end;
-                // what is cut from it has been left out with it
+                // The cuts in it are left out with it.
                 while (cut != m_cuts.end() && cut->begin < at) ++cut;
                 wait_for(index);
                 ++function;
@@ -278,14 +284,14 @@ class Users {
     Used m_used;
 };
 
-// Adds a cut of [begin, end), and of the pragmas before it that are about what follows them.
+// Adds a cut of [begin, end), and cuts of the pragmas before it that apply to what follows them.
 void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end, std::vector<Cut>& cuts) {
     const std::size_t first = cuts.size();
     cuts.push_back({begin, end, k_left_out});
     for (std::size_t at = begin; at > 0;) {
         const std::size_t last = text.find_last_not_of(" \n", at - 1);
         if (last == std::string_view::npos) break;
-        const std::size_t line = text.rfind('\n', last) + 1;  // 0 where there is none
+        const std::size_t line = text.rfind('\n', last) + 1;  // 0 on the first line
         const std::string_view said = text.substr(line, last + 1 - line);
         if (said.substr(0, 30) == "#pragma nv_exec_check_disable" || said.substr(0, 26) == "#pragma hd_warning_disable")
             cuts.push_back({line, last + 1, " "});

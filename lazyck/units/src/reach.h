@@ -1,4 +1,5 @@
-// Who mentions whom in a preprocessed text, by names alone: whatever a name may mean, all that have it are meant.
+// Finds which parts of a preprocessed text mention which. Names alone decide: everything that has a
+// mentioned name counts as mentioned.
 #pragma once
 
 #include <functional>
@@ -9,27 +10,30 @@
 
 namespace lazyck::units {
 
-// What may need one of `names`: it mentions it, or what mentions it, as often as it takes.
+// What may need one of some names: it mentions the name, directly or by way of other declarations
+// and functions.
 struct Reach {
-    std::vector<bool> declarations;  // a class without its functions
+    std::vector<bool> declarations;  // a class counts without its functions
     std::vector<bool> functions;
 };
 
+// Returns what may need one of `names`.
 Reach that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names);
 
-// What is needed of a text by some of its declarations.
+// What some of the declarations in a text need.
 struct Used {
     std::vector<bool> declarations;
-    std::vector<bool> functions;  // of the optional ones
+    std::vector<bool> functions;  // only the optional ones count
 };
 
-// What `roots` and the text `more` need of `found`: what they mention, and what that mentions, as often as it takes;
-// what has no name is always needed. What lies in `cuts`, which come in the text's order, mentions nothing; nor does an
-// optional function, as long as nobody mentions its name.
+// Returns what `roots` and the text `more` need of `found`: what they mention, directly or by way
+// of other mentions. What has no name is always needed. What lies in `cuts`, which are in the
+// text's order, mentions nothing. An optional function mentions nothing as long as nothing mentions
+// its name.
 Used used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
              const std::vector<bool>& roots, std::string_view more);
 
-// Cuts of what is not `used`, and of bodies of the rest that have a replacement.
+// Returns cuts of what is not `used`, and of the bodies of the rest that have a replacement.
 std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Used& used,
                               const std::function<std::string_view(const Definition&)>& replacement);
 

@@ -13,7 +13,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// Where the bracket at `open` is closed; npos where it is not.
+// Returns the place of the bracket that closes the one at `open`; npos if none does.
 std::size_t closing(std::string_view text, std::size_t open) {
     std::size_t depth = 0;
     for (std::size_t i = open; i < text.size(); ++i) {
@@ -29,7 +29,7 @@ std::size_t closing(std::string_view text, std::size_t open) {
     return std::string_view::npos;
 }
 
-// The arguments of a call, as a macro takes them apart: at commas outside of brackets.
+// Returns the arguments of a call as a macro splits them: at commas outside of brackets.
 std::vector<std::string_view> arguments(std::string_view text) {
     std::vector<std::string_view> out;
     std::size_t begin = 0;
@@ -45,7 +45,7 @@ std::vector<std::string_view> arguments(std::string_view text) {
     return out;
 }
 
-// `text` without pairs of brackets around all of it.
+// Returns `text` without the pairs of brackets that enclose all of it.
 std::string_view without_brackets(std::string_view text) {
     text = trimmed(text);
     while (!text.empty() && text.front() == '(' && closing(text, 0) == text.size() - 1)
@@ -66,7 +66,7 @@ void add_kernel(const std::vector<std::string_view>& words, Registrations& out) 
     out.kernels.push_back(std::move(kernel));
 }
 
-// `__shadow_var(name,::spelling)`
+// Reads a registration of a variable, whose second argument is `__shadow_var(name,::spelling)`.
 void add_variable(const std::vector<std::string_view>& words, Registrations& out) {
     if (words.size() < 2) return;
     const std::size_t open = words[1].find('(');

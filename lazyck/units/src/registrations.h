@@ -1,4 +1,5 @@
-// What the host code of a source registers with the GPU runtime, by the stubs that the compiler wrote for it.
+// What the host code of a source registers with the GPU runtime, read from the stubs that the
+// compiler wrote.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@ namespace lazyck::units {
 
 struct Registrations {
     struct Kernel {
-        std::string symbol;    // in device code
-        std::string spelling;  // by which its own source can name it: `ns::kernel<float, 3>`
-        std::string type;      // of a pointer to it
+        std::string symbol;    // its name in device code
+        std::string spelling;  // how its own source can name it: `ns::kernel<float, 3>`
+        std::string type;      // the type of a pointer to it
     };
     struct Variable {
         std::string symbol;
@@ -21,7 +22,7 @@ struct Registrations {
     std::vector<Variable> variables;
 };
 
-// Of a file `*.cudafe1.stub.c`.
+// Reads the text of a file `*.cudafe1.stub.c`.
 Registrations read_stubs(std::string_view text);
 
 }  // namespace lazyck::units

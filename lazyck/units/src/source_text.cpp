@@ -9,31 +9,31 @@ namespace lazyck::units {
 
 namespace {
 
-// One declaration in a namespace or in a class, as far as it was read.
+// A declaration in a namespace or in a class, as far as it has been read.
 struct Declaration {
     Definition found;
     std::string_view last_word;
-    std::string_view name;   // of what is no function
-    std::string_view other;  // `struct name {} other = {}`
+    std::string_view name;   // if it is not a function
+    std::string_view other;  // a second name: `struct name {} other = {}`
     std::vector<std::string_view> enumerators;
     bool is_empty = true;
     bool is_namespace = false, is_linkage = false, is_class = false, has_value = false, has_parameters = false;
-    bool has_bases = false;                                 // what a class is derived from was begun
-    bool has_members = false;                               // or enumerators, or a value in braces
-    bool is_odd = false;                                    // it may look like a function that it is not
-    bool has_more_names = false;                            // than were read
-    std::size_t initializers = 0;                           // where a constructor's begin
-    bool has_requirements = false, is_requirement = false;  // `requires requires`, and what is in braces follows
+    bool has_bases = false;                                 // a class's list of bases has begun
+    bool has_members = false;                               // members, enumerators or a value in braces were read
+    bool is_odd = false;                                    // it may look like a function although it is none
+    bool has_more_names = false;                            // it declares names that were not read
+    std::size_t initializers = 0;                           // where a constructor's initializers begin
+    bool has_requirements = false, is_requirement = false;  // after `requires requires`, braces follow
     bool is_operator = false, is_enum = false;
     bool is_template = false, has_template_head = false;
-    bool is_asked_for = false;            // inline, static, extern: the compiler makes it if somebody uses it
+    bool is_asked_for = false;            // inline, static, extern: the compiler makes it if something uses it
     bool names_a_type = false;            // typedef, using
-    bool is_behind_scope = false;         // the last token was `::`, or that with `~`
+    bool is_behind_scope = false;         // the last token was `::`, or `~` after it
     bool is_last_word_qualified = false;  // a `::` was before it
     bool wants_arguments = false;         // of a template's name, which may contain brackets
-    bool is_in_memory = false;            // of the device, if it is a variable: constant, managed
+    bool is_in_memory = false;            // device, constant or managed: a variable is in device memory
 
-    // `text` with its brackets, of the word before them.
+    // Reads an attribute: `word`, and the brackets `text` behind it.
     void read_attribute(std::string_view word, std::string_view text) {
         const auto has = [&](std::string_view word) {
             for (std::size_t i = text.find(word); i != std::string_view::npos; i = text.find(word, i + 1)) {
@@ -47,7 +47,8 @@ struct Declaration {
         found.is_device |= has("device");
         found.is_host |= has("host");
         is_in_memory |= has("device") || has("constant") || has("managed");
-        // ((global)), ((__device__)); launch bounds and the like are more
+        // ((global)) and ((__device__)) only say where it runs. Launch bounds and the like say
+        // more.
         const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
                               (has("global") || has("device") || has("host"));
         found.has_attributes |= !is_place;
@@ -61,7 +62,7 @@ constexpr std::string_view k_takes_group[] = {
     "static_assert", "_Pragma",     "__pragma",   "__typeof", "if",       "__underlying_type",
 };
 
-// What may stand where a name was looked for: then it is not known.
+// Words that may stand where a name was looked for. The name is then not known.
 constexpr std::string_view k_no_names[] = {
     "struct", "class",  "union",  "enum",     "void", "bool",  "char",     "short",   "int",    "long",
     "float",  "double", "signed", "unsigned", "auto", "const", "noexcept", "default", "delete", "operator",
@@ -99,7 +100,7 @@ class Finder {
             }
             if (!read(token, now)) break;
         }
-        if (!m_classes.empty()) {  // it ends within
+        if (!m_classes.empty()) {  // the text ends within a class
             now = m_classes.front();
             m_classes.clear();
             close(now, m_tokens.at());
@@ -161,7 +162,7 @@ class Finder {
         }
     }
 
-    // `= delete` and the like are no values.
+    // Reads a `=`. In a function, `= delete` and the like are not values.
     static void read_value(Declaration& now) {
         if (now.is_operator || (now.has_parameters && !now.is_odd)) return;
         now.has_value = true;
@@ -174,12 +175,13 @@ class Finder {
         now.last_word = word;
         if (word == "namespace") now.is_namespace = true;
         if (word == "class" || word == "struct" || word == "union" || word == "enum") now.is_class = true;
-        // what stands in braces is no class: enumerators, a constructor's way to catch what its initializers throw
+        // Their braces contain no members of a class: an enum has enumerators, and a function's try
+        // block catches what a constructor's initializers throw.
         if (word == "enum" || word == "try" || word == "catch") now.is_odd = true;
         if (word == "enum") now.is_enum = true;
         now.is_requirement = word == "requires" && std::exchange(now.has_requirements, true);
         if (word == "typedef" || word == "using") now.names_a_type = true;
-        if (word == "static_assert") now.name = "static_assert()";  // which nobody mentions
+        if (word == "static_assert") now.name = "static_assert()";  // a name that nobody mentions
         for (const char* const said : {"inline", "__inline__", "__inline", "static", "extern", "constexpr"})
             now.is_asked_for |= word == said;
         if (word == "constexpr" || word == "consteval") now.found.is_constant = true;
@@ -206,7 +208,7 @@ class Finder {
     bool read_group(const Token& open, Declaration& now) {
         const std::string_view word = now.last_word;
         if (!m_tokens.skip_group('(', ')')) return false;
-        // `int (f)(int)`, and pointers to members
+        // `int (f)(int)` and pointers to members are not understood.
         const std::string_view read = m_text.substr(open.begin, m_tokens.at() - open.begin);
         now.has_more_names |= (now.has_parameters && word.empty()) || read.find("::*") != std::string_view::npos;
         if (takes_group(word)) {
@@ -214,7 +216,7 @@ class Finder {
                 now.read_attribute(word, read);
             }
         } else if (!now.has_parameters && !now.has_value && !now.has_bases) {
-            // a pointer to a function, in its brackets
+            // A pointer to a function has its name in the brackets.
             const std::size_t first = m_text.find_first_not_of(" \n", open.begin + 1);
             const bool is_pointer = m_text[first] == '*' || m_text[first] == '&';
             now.is_odd |= is_pointer;
@@ -228,7 +230,7 @@ class Finder {
         return true;
     }
 
-    // The name that `*name)(int)` declares.
+    // Returns the name that a group such as `*name)(int)` declares.
     static std::string_view name_in(std::string_view group) {
         Tokens tokens(group);
         for (Token token; tokens.next(token);) {
@@ -237,8 +239,8 @@ class Finder {
         return {};
     }
 
-    // Template parameters or arguments: a name's, which stays the last word. A `<` that nothing closes before the
-    // declaration ends was a comparison, and what follows it is read as if it were not there.
+    // Skips template parameters or arguments. The name before them stays the last word. A `<` that
+    // nothing closes before the declaration ends is a comparison, and is ignored.
     bool read_angles(Declaration& now) {
         if (now.last_word.empty() || now.is_operator || now.has_parameters) return true;
         const Tokens here = m_tokens;
@@ -255,7 +257,7 @@ class Finder {
         return true;
     }
 
-    // Goes behind the `>` that belongs to the `<` just read. False where there is none.
+    // Moves behind the `>` that belongs to the `<` just read. Returns false if there is none.
     bool skip_angles() {
         Token token;
         bool is_behind_group = false;
@@ -276,7 +278,7 @@ class Finder {
     bool read_braces(const Token& open, Declaration& now) {
         const bool is_function = now.has_parameters && !now.has_value;
         if (!is_function && (now.is_namespace || now.is_linkage)) {
-            now = {};  // what stands in it is read as what stands around it
+            now = {};  // its contents are read as if they stood around it
             return true;
         }
         if (std::exchange(now.is_requirement, false)) return m_tokens.skip_group('{', '}');
@@ -294,10 +296,10 @@ class Finder {
             if (now.is_enum) now.enumerators = words_of(m_text.substr(open.begin, m_tokens.at() - open.begin));
             now.has_members = true;
             now.last_word = {};
-            return true;  // a class or a value: a `;` follows
+            return true;  // a class or a value, which a `;` ends
         }
         if (now.initializers != 0) {
-            // Members in braces, and the body last.
+            // Members may be initialized in braces. The body comes last.
             now.last_word = {};
             Token next;
             const Tokens here = m_tokens;
@@ -325,7 +327,7 @@ class Finder {
         m_out.functions.push_back(found);
     }
 
-    // A declaration ends at `end`.
+    // Ends a declaration at `end`.
     void close(Declaration& now, std::size_t end) {
         if (m_classes.empty() && !now.is_empty) m_out.all.push_back(declared(now, end));
         now = {};
@@ -343,7 +345,7 @@ class Finder {
         out.is_template = now.has_template_head && !now.found.is_specialization;
         const bool is_code = is_object || (is_function && now.found.end != 0) || (now.is_template && !out.is_template);
         out.is_made = is_code && !out.is_template && !now.is_asked_for;
-        // that of a whole namespace
+        // `using namespace` names a whole namespace.
         if (now.is_operator || now.is_namespace || now.has_more_names) return out;
         out.names = now.enumerators;
         if (is_function) {
@@ -359,7 +361,7 @@ class Finder {
 
     std::string_view m_text;
     Tokens m_tokens;
-    std::vector<Declaration> m_classes;  // that what is read stands in
+    std::vector<Declaration> m_classes;  // the enclosing classes of what is read
     Definitions m_out;
 };
 
@@ -395,7 +397,8 @@ std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
         out += text.substr(at, cut.begin - at);
         out += cut.instead;
         const std::string_view gone = text.substr(cut.begin, cut.end - cut.begin);
-        // Line markers within it go too: the lines that follow count from the last one, which is said again.
+        // Line markers in the cut are dropped. The lines that follow count from the last of them,
+        // so it is repeated.
         const std::size_t marker = gone.rfind("\n# ");
         std::size_t counted = 0;
         if (marker != std::string_view::npos) {

@@ -1,4 +1,5 @@
-// Preprocessed C++ taken apart as far as units need it: where functions are defined, and which of them are kernels.
+// Reads preprocessed C++ as far as units need it: where functions are defined, and which of them
+// are kernels.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +10,42 @@
 
 namespace lazyck::units {
 
-// A definition of a function in a preprocessed text: `body` is where its `{` stands, or the `:` before what it
-// initializes; `end` is behind its `}`. An explicit instantiation (`template void f<int>(int);`, of a class, too, and
-// with `extern`) is all body. What a class declares without defining it has none: both are behind its `;`.
+// A definition of a function in a preprocessed text. `body` is the place of its `{`, or of the `:`
+// before its member initializers; `end` is the place behind its `}`. An explicit instantiation
+// (`template void f<int>(int);`, also of a class or with `extern`) consists of a body only. What a
+// class declares without defining it has no body: `body` and `end` are both behind its `;`.
 struct Definition {
     std::string_view name;  // the last one before the parameters, without namespaces and template arguments
     std::size_t begin = 0, body = 0, end = 0;
     bool is_kernel = false;
-    bool is_device = false;    // it may be called from device code
-    bool is_host = false;      // said where is_device is said, too
+    bool is_device = false;    // device code may call it
+    bool is_host = false;      // it says `__host__`; a function with neither mark is host code too
     bool is_constant = false;  // constexpr or consteval: device code may evaluate it
-    bool is_deduced = false;   // its body says what it returns
+    bool is_deduced = false;   // its return type follows from its body
     bool is_virtual = false;
-    bool is_template = false;  // or a member of one
+    bool is_template = false;  // it is a template, or a member of one
     bool is_in_class = false;
-    // Its class is the same without it to all who do not mention its name, as they do that of a constructor or a
-    // destructor with the class's own; of a virtual function that is not so.
+    // Its class stays the same without it for all code that does not mention its name. A
+    // constructor or a destructor is mentioned by the name of the class. A virtual function is
+    // never optional.
     bool is_optional = false;
     bool is_instantiation = false;
     bool is_specialization = false;  // an explicit one
-    bool is_qualified = false;       // as `Class::f`, which was declared before
+    bool is_qualified = false;       // written as `Class::f`, which was declared before
     bool has_attributes = false;     // more than those that say where it runs
     bool is_own = false;             // it stands in the source itself rather than in a header
-    std::size_t declaration = 0;     // the index of that in a namespace which it is, or is a part of
+    std::size_t declaration = 0;     // index of the namespace-level declaration that it is, or is part of
 };
 
-// A declaration in a namespace, of whatever kind.
+// A declaration of any kind in a namespace.
 struct Declared {
-    std::vector<std::string_view> names;  // none where these are not known, as of operators
+    std::vector<std::string_view> names;  // empty if they are not known, as for operators
     std::size_t begin = 0, end = 0;
-    bool is_device_variable = false;  // in the device's memory, or a template of such
+    bool is_device_variable = false;  // it is in the device's memory, or a template of such variables
     bool is_enum = false;
     bool is_template = false;
     bool is_own = false;   // it stands in the source itself
-    bool is_made = false;  // the compiler makes code or data of it, whether somebody uses it or not
+    bool is_made = false;  // the compiler makes code or data of it even if nobody uses it
 };
 
 struct Definitions {
@@ -50,31 +53,32 @@ struct Definitions {
     std::vector<Declared> all;
 };
 
-// The functions that are defined in namespaces and that stand in classes, and all that namespaces declare. What is not
-// understood is left out: that costs the time to compile it.
+// Finds the functions that are defined in namespaces or stand in classes, and all declarations in
+// namespaces. What is not understood is left out; its only cost is the time to compile it.
 Definitions find_definitions(std::string_view text, std::string_view source);
 
-// Whether nothing but running it needs the body.
+// Whether the body is needed only to run the function.
 bool is_body_alone(const Definition& d);
 
-// Has the whole definition cut where `is_taken_out` is true of one whose class has declared it: it cannot be declared
-// again outside of that.
+// Extends the cut to the whole definition for functions for which `is_taken_out` is true and which
+// their class has declared. They cannot be declared again outside of the class.
 void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out);
 
-// What stands for a declaration of which nothing is left. Preprocessors leave no comments.
+// Stands in place of a declaration that is left out. Preprocessed text has no other comments.
 constexpr std::string_view k_left_out = ";/*lazyck*/";
 
-// A part of a text that is left out, and what stands there instead.
+// A part of a text that is left out, and its replacement.
 struct Cut {
     std::size_t begin = 0, end = 0;
     std::string_view instead;
 };
 
-// A cut of the body of each definition that has a replacement.
+// Returns a cut of the body of each definition that has a replacement.
 std::vector<Cut> cuts_of(const std::vector<Definition>& definitions,
                          const std::function<std::string_view(const Definition&)>& replacement);
 
-// `text` without `cuts`, which come in the text's order; it has as many lines.
+// Returns `text` without `cuts`, which are in the text's order. The lines that remain keep their
+// numbers.
 std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts);
 
 }  // namespace lazyck::units

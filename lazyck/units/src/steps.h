@@ -1,4 +1,4 @@
-// The steps of a compile by nvcc, as its own `--dryrun` shows them for the command at hand.
+// The steps of a compile by nvcc, as `--dryrun` prints them for the command at hand.
 #pragma once
 
 #include <string>
@@ -11,50 +11,52 @@ namespace lazyck::units {
 
 using Words = std::vector<std::string>;
 
-// One program that nvcc would start.
+// A program that the compiler driver would start.
 struct Step {
     Words words;
 
-    // The last path component of the program.
+    // Returns the last path component of the program.
     std::string program() const;
     bool has(const std::string& word) const;
-    // The word behind `option`; "" where there is none.
+    // Returns the word behind `option`, or an empty string if there is none.
     std::string value(const std::string& option) const;
-    // What `-D<name>=` says.
+    // Returns what `-D<name>=` defines, or an empty string if it is not there.
     std::string macro(const std::string& name) const;
     void set_value(const std::string& option, const std::string& value);
     void set_input(const std::string& from, const std::string& to);
 };
 
-// The device's passes for one arch: of the text, of the compiler proper; and of the assembler, one for each code.
+// The steps of one device arch: the preprocessor, the compiler proper, and one assembler step for
+// each code that is made.
 struct DevicePass {
     Step preprocess, compile;
     std::vector<Step> assemble;
 };
 
-// All steps of one compile. Files that they leave are named by paths in the directory that was given.
+// All steps of one compile. They write their files to the directory that was given.
 struct Steps {
     Step preprocess_host, front_end, fatbinary, compile_host;
     std::vector<DevicePass> passes;
 
-    // The pass whose stubs the host code includes. Throws Refused.
+    // Returns the pass whose stubs the host code includes. Throws Refused.
     const DevicePass& pass_of_stubs() const;
 };
 
-// This compile cannot be taken apart; why, is for people.
+// Is thrown if this compile cannot be split. The reason is for people to read.
 struct Refused {
     std::string reason;
 };
 
-// The words of a line that a compiler's driver means for a shell.
+// Splits a line that a compiler driver printed, as a shell would.
 Words shell_words(std::string_view line);
 
-// The steps of `command`, which compiles one source to an object, with temporary files in `directory`. What they want
-// of the environment is set in this process's own. Throws Refused where they are not those that are known.
+// Returns the steps of `command`, which compiles one source to an object, with temporary files in
+// `directory`. Sets the environment variables that the steps need in this process. Throws Refused
+// if nvcc prints other steps than are known here.
 Steps steps_of(const Words& command, const std::string& directory);
 
-// Runs a step; what it says goes to `said`, or to standard error; it alone has `input`. Its CPU seconds. Throws
-// Refused.
+// Runs a step and returns its CPU seconds. The step's output goes to `said` if that is given, else
+// to this program's own. Only this step inherits `input`. Throws Refused.
 double run(const Step& step, std::string* said = nullptr, Pipe* input = nullptr);
 
 }  // namespace lazyck::units

@@ -12,14 +12,14 @@ namespace lazyck::units {
 
 namespace {
 
-// Those of `found` that lead to a kernel or to one of the `variables`, as far as names show it.
+// Returns what leads to a kernel or to one of the `variables`, as far as names show it.
 Reach that_lead_to_registrations(std::string_view text, const Definitions& found,
                                  const std::vector<std::string_view>& variables) {
     std::vector<std::string_view> names = variables;
     for (const Definition& d : found.functions) {
         if (d.is_kernel) names.push_back(d.name);
     }
-    // Functions of the CUDA runtime take a symbol.
+    // Functions of the CUDA runtime that take a symbol count too.
     for (const Declared& d : found.all) {
         for (const std::string_view name : d.names) {
             if (!d.is_enum && name.substr(0, 4) == "cuda" && name.find("Symbol") != name.npos) names.push_back(name);
@@ -47,8 +47,8 @@ std::string StubSource::text_for(StubText how_much) const {
     }
     const Reach reach = that_lead_to_registrations(text, found, m_instantiated);
     const auto index_of = [&](const Definition& d) { return static_cast<std::size_t>(&d - found.functions.data()); };
-    // A function of the device's is defined nevertheless, and a template: of a static one that is used, and of one for
-    // a local type, the compiler wants that.
+    // Device functions and templates stay defined. The compiler requires that for a static function
+    // that is used, and for a template that is used with a local type.
     const auto without_body = [&](const Definition& d) -> std::string_view {
         if (!d.is_device && !d.is_template) return ";";
         return text[d.body] == '{' ? "{}" : "";

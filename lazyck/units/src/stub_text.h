@@ -1,4 +1,4 @@
-// What nvcc's front end for the device is given to have it write a source's stubs and registrations.
+// Makes the text from which nvcc's device front end writes a source's stubs and registrations.
 #pragma once
 
 #include <string>
@@ -9,22 +9,26 @@
 
 namespace lazyck::units {
 
-// How much of a device pass's text is left, the bodies of kernels aside: what is registered stands in their heads.
-//
-// What the front end does with large headers costs more than all the rest. So `lean` leaves out what device functions
-// do, and host functions that seem to lead to no kernel and no device variable; `used` also all that the source's own
-// declarations do not lead to. Both go by names, and may miss what is registered by a way that no name shows.
+// How much of a device pass's text is kept. The bodies of kernels are always left out: what is
+// registered follows from their heads.
+// - `all`: everything else
+// - `lean`: also without the bodies of device functions, and of host functions that seem to lead to
+//   no kernel and no device variable
+// - `used`: also without everything that the source's own declarations do not lead to
+// Large headers take most of the front end's time. Both reductions go by names, and may miss what
+// is registered in a way that no name shows.
 enum class StubText { used, lean, all };
 
-// A device pass's preprocessed text of a source.
+// The preprocessed text of a source, for a device pass.
 class StubSource {
  public:
-    // Both have to outlive this.
+    // Both arguments have to outlive this.
     StubSource(std::string_view text, std::string_view source);
 
     std::string text_for(StubText how_much) const;
 
-    // Names of the device's variables of which instances are registered: of those that somebody uses.
+    // Names of templates of device variables. Those of their instances that are used are
+    // registered.
     const std::vector<std::string_view>& instantiated() const { return m_instantiated; }
 
  private:

@@ -16,7 +16,7 @@ bool Tokens::next(Token& out) {
         const bool is_raw = !word.empty() && word.back() == 'R' && word.size() <= 3;
         if (m_at < m_text.size() && m_text[m_at] == '"' && is_raw) skip_raw();
     } else if (is_digit(c)) {
-        // with the separators of 1'000 and the signs of 1e-5
+        // A number may contain separators, as in 1'000, and letters, as in 0x1F and 1e5.
         while (m_at < m_text.size() &&
                (is_word(m_text[m_at]) || m_text[m_at] == '.' ||
                 (m_text[m_at] == '\'' && m_at + 1 < m_text.size() && is_word(m_text[m_at + 1]))))
@@ -69,7 +69,7 @@ bool Tokens::is_at_line_start() const {
     return true;
 }
 
-// # 12 "file" 2
+// Reads a line marker: # 12 "file" 2
 void Tokens::read_marker(std::string_view line) {
     const std::size_t digit = line.find_first_of("0123456789");
     const std::size_t open = line.find('"');

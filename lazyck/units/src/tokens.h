@@ -1,4 +1,4 @@
-// Preprocessed C++ as tokens, with which of them stand in the source itself.
+// Splits preprocessed C++ into tokens, and tells which of them stand in the source itself.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,8 @@
 
 namespace lazyck::units {
 
-// In the "C" locale, whatever the process's is; these are asked of every character of megabytes.
+// These tests follow the "C" locale whatever the process's locale is. They are inline because they
+// run for every character of megabytes.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 inline bool is_word_start(char c) {
@@ -22,18 +23,18 @@ struct Token {
     bool is(std::string_view other) const { return text == other; }
 };
 
-// Reads tokens of a preprocessed text; line markers say which file a token stands in.
+// Reads the tokens of a preprocessed text. Line markers say which file a token stands in.
 class Tokens {
  public:
     explicit Tokens(std::string_view text, std::string_view source = {}) : m_text(text), m_source(source) {}
 
-    // False at the end.
+    // Reads the next token. Returns false at the end of the text.
     bool next(Token& out);
 
     bool is_in_source() const { return m_is_in_source; }
     std::size_t at() const { return m_at; }
 
-    // Goes behind the bracket that closes the one just read. False where the text ends before.
+    // Moves behind the bracket that closes the one just read. Returns false if the text ends first.
     bool skip_group(char open, char close);
 
  private:

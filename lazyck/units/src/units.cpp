@@ -28,14 +28,14 @@ namespace lazyck::units {
 
 namespace {
 
-// As `quoted`, for C++ that holds assembler text.
+// Quotes text like `quoted`, for C++ that contains assembler text.
 std::string literal(std::string_view text) {
     std::string out;
     for (const char c : quoted(text)) out += c == '\n' ? std::string("\\n") : std::string(1, c);
     return out;
 }
 
-// The files that a preprocessed text was read from.
+// Adds the files that a preprocessed text was read from.
 void add_files(std::string_view text, std::set<std::string>& files) {
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -55,9 +55,10 @@ void add_files(std::string_view text, std::set<std::string>& files) {
 
 constexpr char k_no_stub[] = "lazyck_no_stub";
 
-// The host's code, which uses k_no_stub where it launches an instance of a kernel that nothing registers; {} where that
-// cannot be had. As the compiler has it, such a launch fails. Of a kernel's template it has a function with a body that
-// only an instance without registration uses, in lines that are broken anywhere.
+// Returns the host code, changed to use k_no_stub where it launches an instance of a kernel that is
+// not registered; {} if that is impossible. The compiler lets such a launch fail at run time. For a
+// kernel template it writes a function whose body only unregistered instances use. It breaks the
+// lines of that body anywhere, so tokens are compared.
 std::optional<std::string> with_guarded_stubs(const std::string& text) {
     constexpr std::string_view k_stub = "__wrapper__device_stub_", k_launch = "cudaLaunchKernel";
     constexpr std::string_view k_unregistered[] = {"::", k_launch, "(", "0", ",", "0", ",", "0", ",",
@@ -67,7 +68,7 @@ std::optional<std::string> with_guarded_stubs(const std::string& text) {
     for (std::size_t i = text.find(k_stub); i != std::string::npos; i = text.find(k_stub, i + 1)) {
         Tokens tokens(std::string_view(text).substr(i));
         Token token;
-        tokens.next(token);  // its name
+        tokens.next(token);  // the stub's name
         if (!tokens.next(token)) return {};
         if (token.is("<")) continue;  // a call
         if (!token.is("(") || !tokens.skip_group('(', ')') || !tokens.next(token)) return {};
@@ -85,7 +86,8 @@ std::optional<std::string> with_guarded_stubs(const std::string& text) {
     return out;
 }
 
-// Has the fatbinary step write a file of its own, and nothing that a compiler includes.
+// Makes the fatbinary step write a file, and nothing that a compiler includes. Returns the file's
+// path.
 std::string make_image(const Steps& steps, const std::string& directory) {
     Step step = steps.fatbinary;
     const std::string image = joined(directory, "unit.fatbin");
@@ -102,18 +104,18 @@ std::string make_image(const Steps& steps, const std::string& directory) {
 
 Library library_of(const Steps& steps) { return {steps.compile_host.words[0], ".nv_fatbin", 4}; }
 
-// What ties a kernel to the others of its source, or "".
+// Returns what ties a kernel to the others of its source, or an empty string.
 std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
     for (const std::string& name : ptx.reached_by(kernel.symbol)) {
         if (ptx.functions.count(name) != 0) {
-            // What is known of its arguments, say, depends on all that call it.
+            // What is known of its arguments, for example, depends on all callers.
             return "it calls " + name + ", which is optimized together with all of the file's kernels that call it";
         }
         if (ptx.uninitialized.count(name) == 0 && ptx.initialized.count(name) == 0) continue;
         if (name[0] == '$' || name.rfind("__unnamed_", 0) == 0) continue;
         const bool is_state = std::find(kernel.state.begin(), kernel.state.end(), name) != kernel.state.end();
-        // Statics of functions, instances of a template's variable: nothing registers these. The compiler's own tables
-        // have other names, but for those of classes.
+        // Statics of functions and instances of a variable template are not registered. The
+        // compiler's own tables have other names, except for those of classes.
         const bool has_mangled_name = name.rfind("_Z", 0) == 0;
         const bool is_of_class = has_mangled_name && name.size() > 3 && name[2] == 'T';  // vtables and type_info
         if (is_state || (has_mangled_name && !is_of_class) || ptx.uninitialized.count(name) != 0) {
@@ -123,15 +125,15 @@ std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
     return "";
 }
 
-// What makes names of the source's own unique. The compiler would take a number of its process's for that, where no
-// function has a name that is.
+// Writes the module id, which makes the source's internal names unique. In a source without a
+// function that has a unique name, the compiler would use its process id for that.
 void set_module_id(const Step& front_end, const std::string& module_id) {
     const std::string file = front_end.value("--module_id_file_name");
     if (!file.empty()) write_file(file, module_id);
 }
 
-// Compiles `text` for one arch. Throws Refused where that does not make the kernel; what ties it to others of its
-// source, whatever of that is compiled, or "".
+// Compiles `text` for one arch. Returns what ties the kernel to others of its source, whatever text
+// is compiled, or an empty string. Throws Refused if the text does not make the kernel.
 std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
     write_file(pass.preprocess.value("-o"), text);
     set_module_id(pass.compile, device_module_id());
@@ -184,7 +186,7 @@ std::vector<std::string> Kernel::words() const {
 
 namespace {
 
-// The commands that make device code.
+// Adds the commands that make device code.
 void add_steps(const Steps& steps, Material& material) {
     for (const DevicePass& pass : steps.passes) {
         material.add(pass.compile.words);
@@ -194,7 +196,7 @@ void add_steps(const Steps& steps, Material& material) {
     material.add(steps.compile_host.words[0]);
 }
 
-// What a host unit says of itself: its kernels, and what else counts.
+// Returns the table of a host unit: its kernels and variables, and the files that it was made of.
 std::string table_of(const Registrations& registered, const Ptx& ptx, const std::set<std::string>& files) {
     if (registered.kernels.size() != ptx.entries.size()) {
         throw Refused{std::to_string(ptx.entries.size()) + " kernels are compiled, and " +
@@ -216,7 +218,7 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
     return table;
 }
 
-// Has the host's code include the unit's name and table, in the place of what `fatbinary` makes for it.
+// Makes the host code include the unit's name and table, in place of what `fatbinary` makes for it.
 void include_table(const Job& job, const DevicePass& pass, const std::string& id, TableIn place,
                    const std::string& table) {
     const std::string table_file = joined(job.directory, "kernels");
@@ -237,11 +239,11 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
                    "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
 }
 
-// What the host's own passes say.
+// The result of the host's front end.
 struct HostText {
-    std::string text;                    // as the compiler gets it
+    std::string text;                    // the text that the compiler gets
     std::optional<std::string> guarded;  // see with_guarded_stubs
-    double front_end;                    // its CPU seconds
+    double front_end;                    // CPU seconds
 };
 
 HostText run_front_end(const Steps& steps, const std::string& module_id) {
@@ -256,16 +258,16 @@ HostText run_front_end(const Steps& steps, const std::string& module_id) {
     return out;
 }
 
-// What the preprocessor makes of the source for the host and for the device.
+// The preprocessed source, for the host and for the device.
 struct Preprocessed {
     std::string host, device;
-    double device_seconds;  // of CPU
+    double device_seconds;  // CPU seconds
 };
 
 Preprocessed preprocess(const Steps& steps, const DevicePass& pass) {
     Preprocessed out;
     std::string said;
-    // All that can be done at once is: a first call waits for this.
+    // Both run at the same time, because a first call waits for this.
     auto reads_device = std::async(std::launch::async, [&] {
         out.device_seconds = run(pass.preprocess, &said);
         out.device = read_file(pass.preprocess.value("-o"));
@@ -278,8 +280,8 @@ Preprocessed preprocess(const Steps& steps, const DevicePass& pass) {
     return out;
 }
 
-// Whether the host's object uses what is not `registered`: it launches an instance of a kernel, or has one of one of
-// the device's variables called `variables`.
+// Whether the host's object uses something that is not `registered`: it launches an instance of a
+// kernel, or contains an instance of one of the device variables called `variables`.
 bool lacks_registrations(const std::string& object, const Registrations& registered,
                          const std::vector<std::string_view>& variables) {
     if (object.find(k_no_stub) != std::string::npos) return true;
@@ -309,10 +311,11 @@ void ask_for_host_unit(const Job& job, const Steps& steps, const DevicePass& pas
     material.ask();
 }
 
-// A compile of host code that has begun before the stubs are there, which that code includes at its very end.
+// A compile of host code that begins before the stubs exist. The host code includes them at its
+// very end.
 class HostCompile {
  public:
-    // `stubs` is the file that they are included from.
+    // `stubs` is the file that the stubs are included from.
     HostCompile(const Step& step, const std::string& stubs) {
         unlink(stubs.c_str());
         if (symlink(m_stubs.path().c_str(), stubs.c_str()) != 0) throw Refused{"cannot make the link " + stubs};
@@ -323,7 +326,7 @@ class HostCompile {
     ~HostCompile() {
         if (m_ends.valid()) m_stubs.write("#error there are no stubs\n");
     }
-    // Throws Refused where it fails.
+    // Gives the stubs to the compile and waits for it. Throws Refused if it fails.
     void finish(const std::string& stubs) {
         m_stubs.write(stubs);
         m_ends.wait();
@@ -354,7 +357,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     std::set<std::string> files;
     add_files(texts.host, files);
     add_files(texts.device, files);
-    // False where the host's code launches what the stubs lack.
+    // Returns false if the host code launches something that the stubs lack.
     const auto attempt = [&](StubText how_much) {
         const bool is_all = how_much == StubText::all;
         write_file(steps.front_end.value("--gen_c_file_name"), is_all ? host.text : *host.guarded);
@@ -365,7 +368,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         const std::string stub_file = joined(job.directory, "stubs");
         Step compile_device = pass.compile;
         compile_device.set_value("--stub_file_name", stub_file);
-        // The host's pass has said what there is to say. Given twice, it is an error.
+        // The host's pass has printed the warnings already. The option may be given only once.
         if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
         const double front_end = texts.device_seconds + run(compile_device);
         const std::string stubs = read_file(stub_file);
@@ -375,7 +378,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         compile_host.finish(stubs);
         if (!is_all && lacks_registrations(read_file(job.output), registered, source->instantiated())) return false;
         if (place == TableIn::section) return true;
-        // All of the text is as much for the device's front end as it is for the host's.
+        // The device's front end takes about as long for all of the text as the host's does.
         const double all_text = is_all ? front_end : std::max(front_end, host.front_end);
         write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(front_end) + " " +
                             std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
@@ -385,7 +388,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         for (const StubText how_much : {StubText::used, StubText::lean}) {
             try {
                 if (attempt(how_much)) return;
-                break;  // both have the same bodies
+                break;  // the other text has the same bodies
             } catch (const Refused&) {
             }
         }
@@ -395,7 +398,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
 
 namespace {
 
-// The device code of all kernels.
+// Makes the library with the device code of all kernels.
 void make_whole(const Job& job, const Steps& steps) {
     Material material(job);
     material.add("whole");
@@ -431,7 +434,7 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         texts.push_back(read_file(pass.preprocess.value("-o")));
     }
     std::string reason;
-    // False where other text may do better.
+    // Returns false if another text may do better.
     const auto is_settled_by = [&](KernelText how_much) {
         try {
             reason.clear();

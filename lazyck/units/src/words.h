@@ -1,4 +1,4 @@
-// How words begin and end.
+// Tests how words begin and end.
 #pragma once
 
 #include <string_view>
