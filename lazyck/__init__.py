@@ -1,7 +1,7 @@
 """Lazy libraries: each of their kernels is compiled when it is first called, then cached.
 
-This is the interface for programs that call such libraries, whoever has loaded them. `lazyck` on the command line
-builds them.
+This is the interface for programs that call such libraries, no matter who has loaded them. The
+command `lazyck` builds such libraries.
 
     import lazyck
 
@@ -9,12 +9,13 @@ builds them.
         train()
 
     library = lazyck.load("libscale.so")  # or one of lazyck.loaded()
-    library.prefetch("scale_float_*").wait()  # in a coroutine: await library.prefetch("scale_float_*")
+    library.prefetch("scale_float_*").wait()  # in a coroutine: await library.prefetch(...)
     with lazyck.forbid_jit():  # a call that would have to compile raises
         serve()
 
-Errors are `LazyckError`, with a `hint`; that of a blob which cannot be made ready is a `CompileError`. Times are
-seconds, memory is KiB, sizes are bytes. Builds use `lazyck.setuptools` and `lazyck.torch`, tests `lazyck.pytest`.
+Errors are `LazyckError`, with a `hint`. If a blob cannot be made ready, the error is a
+`CompileError`. Times are in seconds, memory is in KiB, sizes are in bytes. Builds use
+`lazyck.setuptools` and `lazyck.torch`, tests use `lazyck.pytest`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only when it is asked for: the compiler shims start this package for every file of a build.
+    # `lazyck.library` is imported only when it is needed, since the compiler shims start this
+    # package for every file of a build.
     if name in __all__:
         from lazyck import library
 

@@ -1,4 +1,5 @@
-"""aiter's own builds of its fused attention, as the commands that `lazyck build full --aiter-dir` fills in."""
+"""The commands of aiter's own builds of its fused attention, which `lazyck build full --aiter-dir`
+runs."""
 
 from __future__ import annotations
 
@@ -12,15 +13,17 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.errors import ToolchainError, UsageError
 
-# Composable Kernel's generator names each variant by its head dim. What else it and aiter put into `blob` dispatches
-# (fmha_fwd_api.cpp, mha_fwd.cpp, asm_fmha_fwd_v3_gfx942.cpp): that is never to be deferred.
+# Composable Kernel's generator names each variant by its head dim. The other files that it and
+# aiter put into `blob` are dispatchers (fmha_fwd_api.cpp, mha_fwd.cpp, asm_fmha_fwd_v3_gfx942.cpp),
+# which must never be deferred.
 BLOBS = ("*/blob/*_d[0-9]*.cpp",)
 APIS = ("fwd", "bwd")
 
-# The source archive and an installed aiter lack op_tests/: the same two libraries by name, through the same core.py.
-# They have their sources in `aiter_meta`, where core.py looks only if a package `aiter` can be found; what it has built
-# it copies to op_tests/cpp/mha. The functions are named as in aiter's script: with torch installed, core.py registers
-# any other as an operator.
+# The source archive of aiter and an installed aiter lack op_tests/. This script builds the same two
+# libraries by name, through the same core.py. Their sources are in `aiter_meta`, where core.py
+# looks only if it can find a package `aiter`. It copies the results to op_tests/cpp/mha. The
+# functions have the names that aiter's script gives them: if torch is installed, core.py registers
+# a function of any other name as an operator.
 _FROM_CORE = """
 import os, sys
 root, api = sys.argv[1:]
@@ -33,14 +36,16 @@ build.__name__ = f"compile_mha_{api}"
 compile_ops(f"libmha_{api}", fc_name=build.__name__)(build)()
 """
 
-# What core.py and its helpers may import beside the standard library to build these two; torch is not among it.
+# The modules outside the standard library that core.py and its helpers may import to build these
+# two libraries. torch is not among them.
 _MODULES = ("packaging", "pandas", "psutil", "setuptools")
 
 
 def commands(aiter_dir: Path, env: Mapping[str, str]) -> list[list[str]]:
-    """One command for the forward and one for the backward library.
+    """Return one command for the forward library and one for the backward library.
 
-    Raises `UsageError` for a directory that is not aiter, `ToolchainError` when aiter's build would miss something.
+    Raises `UsageError` for a directory that is not aiter, and `ToolchainError` if something that
+    aiter's build needs is missing.
     """
     root = aiter_dir.absolute()
     if not (root / "aiter" / "jit" / "core.py").is_file():
@@ -73,7 +78,7 @@ def commands(aiter_dir: Path, env: Mapping[str, str]) -> list[list[str]]:
 
 
 def missing_modules(root: Path) -> list[str]:
-    """Python packages that aiter's build imports and that this Python lacks."""
+    """Return the Python packages that aiter's build imports and that this Python lacks."""
     jit = root / "aiter" / "jit"
     text = "".join(p.read_text(errors="replace") for p in (jit / "core.py", *sorted(jit.glob("utils/*.py"))))
     imported = [m for m in _MODULES if re.search(rf"^\s*(?:import|from)\s+{m}\b", text, re.MULTILINE)]
@@ -81,7 +86,7 @@ def missing_modules(root: Path) -> list[str]:
 
 
 def known_libraries(root: Path) -> frozenset[str]:
-    """The names that aiter's table of modules has; empty where there is none that can be read."""
+    """Return the names in aiter's table of modules. The set is empty if no table can be read."""
     try:
         return frozenset(json.loads((root / "aiter" / "jit" / "optCompilerConfig.json").read_text()))
     except (OSError, ValueError):
@@ -89,9 +94,10 @@ def known_libraries(root: Path) -> frozenset[str]:
 
 
 def locks(aiter_dir: Path, env: Mapping[str, str]) -> list[Path]:
-    """Lock files of aiter's two builds that are there already: it waits for them without end and without a word.
+    """Return the lock files of aiter's two builds that already exist.
 
-    They are plain files, which a build that was killed leaves behind; nothing says whether somebody holds one.
+    aiter waits for them for ever, without a message. They are plain files, which a killed build
+    leaves behind, and nothing says whether a process still holds one.
     """
     own = aiter_dir.absolute() / "aiter" / "jit"
     build = Path(env.get("AITER_JIT_DIR") or own) / "build"
@@ -100,5 +106,6 @@ def locks(aiter_dir: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def environment(ck_tile_bf16: int | None) -> Mapping[str, str]:
-    """What aiter's build reads from the environment, apart from the archs, which every ROCm build is given."""
+    """Return what aiter's build reads from the environment. The archs are not included, since every
+    ROCm build gets them."""
     return {} if ck_tile_bf16 is None else {"CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT": str(ck_tile_bf16)}

@@ -1,5 +1,8 @@
-"""`lazyck build full`: run the project's own build with the shims in front, then say what became of it. And the same
-preparations for a build that calls the shims by itself: one target of a CMake project."""
+"""Runs the project's own build with the shims in front and reports the result (`lazyck build
+full`).
+
+It also prepares a build that calls the shims by itself: one target of a CMake project.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What the user asked of `lazyck build full`. `commands` run side by side. `kernels`: None for what each toolchain
-    has by kernel."""
+    """What the user asked of `lazyck build full`. The `commands` run side by side. `kernels` is
+    None if each toolchain decides which sources it builds by kernel."""
 
     commands: tuple[tuple[str, ...], ...]
     blobs: tuple[str, ...]
@@ -37,13 +40,13 @@ class BuildRequest:
     archs: str
     settings: BuildSettings
     extra_env: Mapping[str, str]
-    compile_commands: Path | None = None  # to defer from before the commands run
-    require_lazy: bool = False  # a build of which nothing is lazy has failed
+    compile_commands: Path | None = None  # its blobs are deferred before the commands run
+    require_lazy: bool = False  # the build fails if nothing in it is lazy
 
 
 @dataclass(frozen=True)
 class BuildOutcome:
-    """The command's status and the text of the summary."""
+    """The exit status of the command, the text of the report, and what became of each library."""
 
     status: int
     report: str
@@ -52,8 +55,8 @@ class BuildOutcome:
 
 @dataclass(frozen=True)
 class TargetRequest:
-    """What the `lazyck_library` of a CMake project asks for. `sources` are absolute paths; `compilers` the project's,
-    by the environment variables that would name them."""
+    """What `lazyck_library` of a CMake project asks for. `sources` are absolute paths. `compilers`
+    are the project's, by the environment variables that would name them."""
 
     sources: tuple[str, ...]
     toolchain: str
@@ -63,10 +66,11 @@ class TargetRequest:
 
 
 def prepare_target(request: TargetRequest, programs: Path, env: Mapping[str, str]) -> None:
-    """Make the launcher for one target of a build that calls it by itself, and what its links need.
+    """Make the launcher for one target of a build that calls it by itself, and what the target's
+    links need.
 
-    The stamp, beside the settings, changes when another lazyck would link another library. `programs` is for what
-    several targets share. Raises `LazyckError`.
+    The stamp beside the settings changes when a different lazyck would link a different library.
+    `programs` is the directory for what several targets share. Raises `LazyckError`.
     """
     settings = request.settings
     env = {**env, **request.compilers}
@@ -80,7 +84,8 @@ def prepare_target(request: TargetRequest, programs: Path, env: Mapping[str, str
 
 
 def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> tuple[Toolchain | None, tuple[str, ...]]:
-    """The archs of a list that may hold `native`, and the toolchain that they belong to. Raises `UsageError`."""
+    """Return the archs of a list that may hold `native`, and the toolchain that they belong to.
+    Raises `UsageError`."""
     if not text:
         return None, ()
     return parse_archs(resolve_native(text, found, env), [f.toolchain for f in found])
@@ -89,7 +94,7 @@ def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> t
 def with_toolchains(
     settings: BuildSettings, archs: tuple[str, ...], found: Sequence[Found], env: Mapping[str, str]
 ) -> BuildSettings:
-    """`settings` with the archs asked for, and what is known of the toolchains found."""
+    """Return `settings` with the archs asked for and what is known of the toolchains found."""
     return replace(
         settings,
         archs=archs,
@@ -100,7 +105,7 @@ def with_toolchains(
 
 
 def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
-    """Run the build. Raises `LazyckError` for what is lazyck's own fault or the user's request."""
+    """Run the build. Raises `LazyckError` if the request or lazyck itself is at fault."""
     settings = request.settings
     settings.tmp.mkdir(parents=True, exist_ok=True)
     forget_summaries(settings.tmp)
@@ -117,7 +122,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     )
     by_kernel = tuple(g for f in interception.found for g in f.toolchain.unit_globs) if is_default else request.kernels
     settings = replace(settings, blobs=request.blobs, kernels=by_kernel or ())
-    # What makes itself lazy (lazyck.setuptools) is made so by these shims already.
+    # These shims already make lazy what would make itself lazy (lazyck.setuptools).
     build_env = {**interception.env, abi.ENV_LAZY: "0", **request.extra_env}
     toolchain, archs = chosen_archs(request.archs, interception.found, env)
     if toolchain is not None:
@@ -157,7 +162,8 @@ def report(
     unchanged: Unchanged,
     is_whole: bool,
 ) -> str:
-    """What to tell when the build has ended; what no link took is of interest only if the build `is_whole`."""
+    """Return the report on a finished build. Objects that no link took are of interest only if the
+    build `is_whole`."""
     found = [line for library in unchanged.libraries for line in summary.unchanged_lines(library)]
     found += [
         f"lazyck: warning: {visible(str(path))} is no longer the library that lazyck linked, and not lazy: it was "
@@ -175,14 +181,15 @@ def report(
         number = sum(count for count, _ in passed.values())
         found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
     elif unchanged.libraries:
-        pass  # what is lazy has been told
-    elif is_whole or stands_for_nvcc(lines):  # any other that failed has said why
+        pass  # its lazy libraries are reported above
+    elif is_whole or stands_for_nvcc(lines):  # any other failed build has said why
         found.append(nothing_deferred(lines, request.blobs))
     return "\n".join(text for text in found if text)
 
 
 def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
-    """The blobs that the real compiler compiled, with the reason."""
+    """Return a line for each reason why the real compiler compiled blobs, with some of these
+    blobs."""
     return [
         f"lazyck: {count} blobs compiled by the real compiler, {reason}: {shown_names(sources)}"
         for reason, (count, sources) in passed.items()
@@ -190,7 +197,7 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
 
 
 def imported_lines(imported: Imported, file: Path) -> list[str]:
-    """What came of the entries of a compile_commands.json."""
+    """Return what became of the entries of a compile_commands.json."""
     lines = [f"lazyck: {imported.deferred} blobs deferred from {file}"]
     for reason in dict.fromkeys(reason for _, reason in imported.refused):
         sources = [source for source, why in imported.refused if why == reason]
@@ -199,12 +206,13 @@ def imported_lines(imported: Imported, file: Path) -> list[str]:
 
 
 def shown_names(sources: Sequence[str]) -> str:
-    """The first few, by their file names."""
+    """Return the file names of the first few sources."""
     return ", ".join(map(os.path.basename, sources[:4])) + (", ..." if len(sources) > 4 else "")
 
 
 def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
-    """What to tell when the build was an ordinary one after all: no call of a compiler came by, or none fitted."""
+    """Return the message for a build that turned out to be an ordinary one: lazyck saw no call of a
+    compiler, or no call matched."""
     if not lines:
         return (
             "lazyck: the build called no compiler that lazyck stands in for: nothing is lazy\n"
@@ -225,18 +233,19 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
 
 
 def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
-    """Whether the build's hipcc ran nvcc."""
+    """Return whether the build's hipcc ran nvcc."""
     return any(line.reason == "hip-on-nvidia" for line in lines)
 
 
 def forget_summaries(tmp: Path) -> None:
-    """Put aside what earlier builds in the same tmp dir said of their links: the report is about this one."""
+    """Put aside the summaries of links by earlier builds in this tmp dir, since the report covers
+    only the present build."""
     for old in tmp.glob(f"libs/*/{summary.NAME}"):
         old.rename(old.with_name(summary.EARLIER))
 
 
 def unlinked(lines: Sequence[LogLine], tmp: Path) -> list[str]:
-    """Objects that this build deferred and no intercepted link took."""
+    """Return the objects that this build deferred and that no intercepted link took."""
     deferred = {line.output for line in lines if line.action == "defer"}
     for taken in tmp.glob("libs/*/taken"):
         deferred -= set(os.fsdecode(taken.read_bytes()).split("\0"))

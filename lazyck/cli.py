@@ -1,4 +1,4 @@
-"""The `lazyck` command: parse, call one function, print."""
+"""The `lazyck` command: parses the command line, calls one function, prints the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 def print_dir(directory: Path) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """For an option that prints where something is, and ends."""
+    """Return the callback of an option that prints a directory and exits."""
 
     def show(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
         if is_given and not context.resilient_parsing:
@@ -31,7 +31,7 @@ def print_dir(directory: Path) -> Callable[[click.Context, click.Parameter, bool
     return show
 
 
-# Command → its module in lazyck.commands, which has it as `group` or `command`.
+# Each command and its module in lazyck.commands, which defines it as `group` or `command`.
 COMMANDS = {
     "build": "build",
     "cache": "cache",
@@ -50,15 +50,15 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when it is asked for: each needs but a part of lazyck (the way of click's
-    own documentation)."""
+    """A group that imports the module of a command only when that command is asked for, since each
+    command needs only a part of lazyck. The technique is from click's own documentation."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, if there is one."""
+        """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"lazyck.commands.{COMMANDS[cmd_name]}")
@@ -69,7 +69,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the words begin with. A misspelt one is an error that names the nearest."""
+        """Return the command that the words begin with. The error for a misspelt command names the
+        nearest one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as e:
@@ -99,13 +100,13 @@ class LazyGroup(click.Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
-    if context.invoked_subcommand != "config":  # which tells more of them
+    if context.invoked_subcommand != "config":  # `config` says more about these problems
         for problem in environment_problems():
             terminal.warn(problem)
 
 
 def main() -> NoReturn:
-    """Run the command line; the only place where an error becomes an exit status."""
+    """Run the command line. Only this function turns an error into an exit status."""
     try:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)

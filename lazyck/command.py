@@ -1,4 +1,4 @@
-"""Compile and link commands as frozen values; nothing here touches the file system."""
+"""Compile and link commands as frozen values. Nothing in this module touches the file system."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Invocation:
-    """One call of a compiler as the shim saw it, response files expanded.
+    """One call of a compiler as the shim saw it, with response files expanded.
 
-    `argv[0]` is the real compiler's path and `argv` holds what must run in its place (so it may begin with
-    several words, as `ccache g++` does; `prefix` counts them). `tool` is the shim's name (`hipcc`, `c++`),
-    `toolchain` names a module of `lazyck.toolchains`. `env` holds the flag-carrying variables that were set.
+    `argv` is the command that runs in its place and starts with the path of the real compiler. It
+    may begin with several words, as `ccache g++` does: `prefix` counts them. `tool` is the name of
+    the shim (`hipcc`, `c++`), and `toolchain` names a module of `lazyck.toolchains`. `env` holds
+    those variables with flags that were set.
     """
 
     tool: str
@@ -23,13 +24,13 @@ class Invocation:
     env: tuple[tuple[str, str], ...]
 
     def path(self, name: str) -> str:
-        """`name` as given on the command line, made absolute and free of `.` and `..` parts."""
+        """Return `name`, a path from the command line, as an absolute path without `.` and `..`."""
         return os.path.normpath(os.path.join(self.cwd, name))
 
 
 @dataclass(frozen=True)
 class CompileCommand:
-    """A deferred compile: an invocation with one source and one output, both absolute."""
+    """A deferred compile: an invocation with one source and one output, both as absolute paths."""
 
     call: Invocation
     source: str
@@ -37,7 +38,7 @@ class CompileCommand:
 
     @property
     def stem(self) -> str:
-        """The source's file name without its last suffix: the name by which users know the blob."""
+        """The source's file name without its last suffix, by which users know the blob."""
         return os.path.basename(self.source).rpartition(".")[0] or os.path.basename(self.source)
 
 

@@ -1,4 +1,4 @@
-"""The environment and the user's file of settings, read in one place and typed."""
+"""Reads the environment and the user's file of settings, in one place, as typed values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from lazyck.variables import NO, YES, unknown_variables
 
 
 def number(env: Mapping[str, str], name: str, default: int) -> int:
-    """A positive whole number from the environment. Raises `UsageError` naming the variable."""
+    """Return a positive whole number from the environment. Raises `UsageError` that names the
+    variable."""
     text = env.get(name, "")
     if not text:
         return default
@@ -26,7 +27,8 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
 
 
 def seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    """A positive number of seconds from the environment. Raises `UsageError` naming the variable."""
+    """Return a positive number of seconds from the environment. Raises `UsageError` that names the
+    variable."""
     text = env.get(name, "")
     if not text:
         return default
@@ -36,7 +38,8 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
 
 
 def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether something is wanted, from the environment. Raises `UsageError` naming the variable."""
+    """Return whether a variable of the environment is on. Raises `UsageError` that names the
+    variable."""
     text = env.get(name, "")
     if not text:
         return default
@@ -46,20 +49,23 @@ def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """The process's environment, with what the user's file says of variables that it lacks: the one place where
-    lazyck's Python reads it."""
+    """Return the environment of the process, with values from the user's file for variables that it
+    lacks.
+
+    Only this module of lazyck's Python reads the environment.
+    """
     own = own_environment()
     return {**read_user_file(own).values, **own}
 
 
 def own_environment() -> dict[str, str]:
-    """The process's environment without the user's file."""
+    """Return the environment of the process, without the user's file."""
     return dict(os.environ)
 
 
 def environment_problems() -> list[str]:
-    """What a user of any command is to be told: variables that lazyck does not have, and what of the user's file was
-    not read."""
+    """Return what the user of any command should be told: variables that lazyck does not have, and
+    parts of the user's file that were not read."""
     env = own_environment()
     file = read_user_file(env)
     unknown = [f"{file.path}: {text}" for text in unknown_variables(file.values).values()]
@@ -68,7 +74,8 @@ def environment_problems() -> list[str]:
 
 @contextmanager
 def setting(name: str, value: str) -> Iterator[None]:
-    """Within it the process's environment says so, for libraries that are loaded meanwhile too."""
+    """Set a variable of the environment within the block, which also affects libraries that are
+    loaded meanwhile."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -81,7 +88,8 @@ def setting(name: str, value: str) -> Iterator[None]:
 
 
 def cache_dir(env: Mapping[str, str]) -> Path | None:
-    """Where the runtime caches blobs of libraries that bake in no name of their own; None if nothing says where."""
+    """Return where the runtime caches the blobs of a library that has no cache name built in, or
+    None if no variable says where."""
     if env.get(abi.ENV_CACHE_DIR):
         return Path(env[abi.ENV_CACHE_DIR])
     xdg, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
@@ -93,14 +101,16 @@ def cache_dir(env: Mapping[str, str]) -> Path | None:
 
 
 def tools_dir(env: Mapping[str, str]) -> Path:
-    """Where what lazyck compiles for itself is kept, per user: `lazyck-rt`, the runtime's objects, the shim."""
+    """Return the user's directory for what lazyck compiles for itself: `lazyck-rt`, objects of the
+    runtime, the shim."""
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
-    base = base if base.startswith("/") else ""  # programs of the working directory are not ours
+    base = base if base.startswith("/") else ""  # programs in the working directory are not ours
     return Path(base or "/nonexistent") / "lazyck-tools"
 
 
 def runtime_source() -> Path:
-    """The runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own."""
+    """Return the directory of the runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own.
+    Raises `UsageError` if the variable names no directory."""
     given = environment().get(abi.ENV_RUNTIME_SRC, "")
     if given:
         path = Path(given).absolute()

@@ -1,4 +1,5 @@
-"""All settings as they hold here: each variable with its value and where that comes from, and the project's file."""
+"""All settings in effect: each variable with its value and the source of that value, and the user's
+file."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable: its value as it may be shown, where that comes from, and what is wrong with it, or ""."""
+    """One variable: its value as it may be shown, where the value comes from, and what is wrong
+    with it. `problem` is an empty string if nothing is."""
 
     name: str
     value: str
@@ -30,7 +32,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All variables; `problems` are those of the user's file as a whole."""
+    """All variables. `problems` are those of the user's file as a whole."""
 
     settings: tuple[Setting, ...]
     user_file: Path | None
@@ -38,12 +40,13 @@ class Configuration:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no setting and no file has a problem."""
         return not self.problems and not any(s.problem for s in self.settings)
 
 
 def examine(env: Mapping[str, str]) -> Configuration:
-    """The settings of a process with the environment `env`, and of the user's file that belongs to it."""
+    """Return the settings of a process with the environment `env` and the user's file that belongs
+    to it."""
     file = read_user_file(env)
     settings = [_setting(variable, env, file) for variable in VARIABLES]
     for source, names in ((_ENVIRONMENT, env), (str(file.path), file.values)):
@@ -69,7 +72,7 @@ def _setting(variable: Variable, env: Mapping[str, str], file: UserFile) -> Sett
 
 
 def to_json(found: Configuration) -> dict[str, object]:
-    """The settings as `--json` prints them."""
+    """Return the settings as `--json` prints them."""
     return {
         "settings": [asdict(s) for s in found.settings],
         "user_file": str(found.user_file or ""),
@@ -78,7 +81,7 @@ def to_json(found: Configuration) -> dict[str, object]:
 
 
 def render(found: Configuration) -> str:
-    """A table for people: what is set, then the defaults."""
+    """Return a table for people: first what is set, then the defaults."""
     is_default = [s.source == _DEFAULT for s in found.settings]
     given = [s for s, default in zip(found.settings, is_default, strict=True) if not default]
     rest = [s for s, default in zip(found.settings, is_default, strict=True) if default]

@@ -1,4 +1,5 @@
-"""What compiles took before, as the runtime records it in a cache (the format stands in `runtime/src/costs.h`)."""
+"""The cost of earlier compiles, as the runtime records it in a cache (for the format see
+`runtime/src/costs.h`)."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ from lazyck.history import Event, lines_below
 DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
 _TAIL = 64 << 10
-# Not of one that was killed. Names are as the runtime's file names spell them.
+# This does not match the lines of killed compiles, which have a `!`. Names are spelled as in the
+# file names of the runtime.
 _LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) ([\w.+~-]+) ([\w.+~-]+)\n")
-_UNKNOWN_NEED_KIB = 4 << 20  # as the runtime's store.cpp has it
+_UNKNOWN_NEED_KIB = 4 << 20  # the default in the runtime's store.cpp
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that compiles took, and the KiB of the largest process, by (library, blob, archs) as file names spell
-    them."""
+    """What compiles took: seconds, and KiB of the largest process. The keys are (library, blob,
+    archs), spelled as in file names."""
 
     seconds: Mapping[tuple[str, str, str], float]
     peak_kib: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
@@ -40,7 +42,8 @@ class Costs:
             self._largest[library] = max(kib, self._largest.get(library, 0))
 
     def of(self, library: str, blob: str, archs: str = "") -> float | None:
-        """What the blob took last for these archs; else for any; None if it is not known. Of a program, too."""
+        """Return the seconds that the blob took last for these archs, else for any archs. Programs,
+        which share their records, are searched too. The result is None if nothing is known."""
         for shelf in (library, PROGRAMS):
             exact = self.seconds.get((shelf, blob, archs_in_name(archs)), self._of_blob.get((shelf, blob)))
             if exact is not None:
@@ -48,13 +51,14 @@ class Costs:
         return None
 
     def need_kib(self, library: str, blob: str, archs: str = "") -> int:
-        """The memory that the runtime reserves for a compile: what it took, else the library's largest, and a fifth."""
+        """Return the KiB that the runtime reserves for a compile: what it took before, else the
+        library's largest, plus a fifth."""
         exact = self.peak_kib.get((library, blob, archs_in_name(archs)), 0)
         known = exact or self._peak_of_blob.get((library, blob), 0) or self._largest.get(library, 0)
         return known + known // 5 if known else _UNKNOWN_NEED_KIB
 
     def of_library(self, library: str) -> dict[str, float]:
-        """Blob → seconds for one set of archs: the mean over those that are known."""
+        """Return the mean seconds of each blob of a library over the archs that are known."""
         found: dict[str, list[float]] = {}
         for (of, blob, _), seconds in self.seconds.items():
             if of == library:
@@ -62,21 +66,26 @@ class Costs:
         return {blob: sum(each) / len(each) for blob, each in found.items()}
 
     def with_events(self, events: Iterable[Event]) -> Costs:
-        """These and, newer than they are, the compiles of a history, in its order."""
+        """Return these costs with those of the compiles in a history, in its order. A history is
+        newer than the records."""
         compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
         newer = {(e.library, e.blob, archs_in_name(e.arch)): e.seconds for e in compiles}
         return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer, self.peak_kib)
 
     @property
     def mean(self) -> float | None:
-        """Of all that are known: the guess for the others."""
+        """The mean seconds of all known compiles, which serve as the guess for others. None if none
+        is known."""
         return sum(self.seconds.values()) / len(self.seconds) if self.seconds else None
 
 
 def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -> Costs:
-    """What these caches know, of these libraries (None: of all); of two the first. The newest line of a blob and its
-    archs counts; lines that do not parse, and caches that are refused, are passed over. Raises `OSError` when a record
-    cannot be read."""
+    """Read what these caches know of these libraries (None: of all).
+
+    If several caches know a blob, the first one counts, and in it the newest line of the blob and
+    its archs. Lines that do not parse and caches that are refused are skipped. Raises `OSError` if
+    a record cannot be read.
+    """
     wanted = None if libraries is None else set(libraries)
     known: dict[tuple[str, str, str], float] = {}
     peaks: dict[tuple[str, str, str], int] = {}
@@ -96,8 +105,12 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
-    """Seconds and peak KiB of the blob's last compile for these archs, by names as files spell them; None if it is not
-    near the end of the cache's record, or that is refused. Raises `OSError`."""
+    """Return the seconds and peak KiB of a blob's last compile for these archs. Names are spelled
+    as in file names.
+
+    The result is None if there is no such line near the end of the record, or if the cache is
+    refused. Raises `OSError`.
+    """
     try:
         with opened_in(cache, cache / DIRECTORY / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))
@@ -112,8 +125,11 @@ def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, 
 
 
 def write_shipped(path: Path, costs: Costs, keys: Iterable[tuple[str, str, str]]) -> int:
-    """Write what these blobs took to `path`, a file of a bundle, beside what it says of others; returns how many it
-    has then. Raises `OSError`."""
+    """Write the costs of these blobs to `path`, a file of a bundle, and keep what it says of other
+    blobs.
+
+    Returns the number of lines in the file. Raises `OSError`.
+    """
     lines: dict[tuple[str, str], str] = {}
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines(keepends=True):

@@ -1,7 +1,8 @@
-"""An open directory of a cache, which only the user or root can write.
+"""An open directory of a cache, which only the user or root can write to.
 
-What is listed, read, moved and removed in it is reached by its descriptor, so that no link and no exchange of a
-directory on the way to it leads elsewhere. It refuses what the runtime refuses (runtime/src/directory.h).
+Files in it are listed, read, moved and removed through its descriptor, so that no symbolic link and
+no exchanged directory above it leads elsewhere. It refuses what the runtime refuses
+(runtime/src/directory.h).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ _said: set[Path] = set()
 
 
 class RefusedError(LazyckError):
-    """A directory or file of a cache into which somebody else could have put anything."""
+    """A directory or file of a cache is refused, since another user could have put anything into
+    it."""
 
 
 def stranger_of(info: os.stat_result) -> str:
-    """Who else could have written what has this status, or ""."""
+    """Return who else could have written the file of this status, or an empty string if nobody
+    could."""
     if info.st_uid not in (0, os.geteuid()):
         return f"it belongs to user {info.st_uid}, who could put any code into it"
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -38,8 +41,8 @@ def stranger_of(info: os.stat_result) -> str:
 
 
 def check_trusted(path: Path, info: os.stat_result) -> None:
-    """Raises `RefusedError`, with the reason and the remedy, unless only the user or root can write to the directory
-    `path` of the status `info`."""
+    """Raise `RefusedError`, with reason and remedy, unless only the user or root can write to the
+    directory `path`, whose status is `info`."""
     hint = f"set {abi.ENV_CACHE_DIR} to a directory of your own"
     if stat.S_ISLNK(info.st_mode):
         why, hint = "it is a symbolic link", f"set {abi.ENV_CACHE_DIR} to where it points"
@@ -54,7 +57,7 @@ def check_trusted(path: Path, info: os.stat_result) -> None:
 
 
 class Directory:
-    """An open directory; a context that closes it."""
+    """An open directory. As a context manager it closes itself."""
 
     def __init__(self, fd: int, path: Path) -> None:
         self.fd = fd
@@ -62,12 +65,14 @@ class Directory:
 
     @classmethod
     def open(cls, path: Path) -> Directory:
-        """Open `path`, whose last name may be no link. Raises `RefusedError`, `OSError`."""
+        """Open `path`, whose last part must not be a symbolic link. Raises `RefusedError`,
+        `OSError`."""
         return cls._checked(path, str(path), None)
 
     @classmethod
     def make(cls, path: Path) -> Directory:
-        """Open `path`, made for this user alone if it is not there. Raises as `open`."""
+        """Open `path`; create it for this user alone if it does not exist. Raises as `open`
+        does."""
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls.open(path)
 
@@ -88,16 +93,19 @@ class Directory:
         return made
 
     def below(self, name: str, *, makes: bool = False) -> Directory:
-        """Open the directory `name` in this one; `makes` it for this user alone if it is not there. Raises as
-        `open`."""
+        """Open the directory `name` in this one. With `makes`, create it for this user alone if it
+        does not exist. Raises as `open` does."""
         if makes:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=self.fd)
         return self._checked(self.path / name, name, self.fd)
 
     def find(self, name: str) -> Directory | None:
-        """Open the directory `name` in this one; None where there is none, or a plain file. One that is refused or
-        cannot be read is passed over, which is said once."""
+        """Open the directory `name` in this one. Returns None if there is none, or if it is a plain
+        file.
+
+        A directory that is refused or cannot be read is skipped, with a single warning.
+        """
         try:
             return self.below(name)
         except (RefusedError, OSError) as e:
@@ -107,7 +115,8 @@ class Directory:
             return None
 
     def directories(self) -> Iterator[Directory]:
-        """Each directory in it, as `find` has it, by name; open until the next."""
+        """Yield each directory in this one, sorted by name, as `find` opens it. Each stays open
+        until the next. Names that begin with `.` are left out."""
         for name in self.names():
             found = None if name.startswith(".") else self.find(name)
             if found is not None:
@@ -115,24 +124,28 @@ class Directory:
                     yield found
 
     def names(self) -> list[str]:
-        """All names in it, sorted."""
+        """Return all names in the directory, sorted."""
         return sorted(os.listdir(self.fd))
 
     def status(self, name: str) -> os.stat_result | None:
-        """The status of `name`, of a link itself; None where there is nothing."""
+        """Return the status of `name` without following a symbolic link, or None if it does not
+        exist."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except OSError:
             return None
 
     def has_file(self, name: str) -> bool:
-        """Whether `name` is a regular file."""
+        """Return whether `name` is a regular file."""
         info = self.status(name)
         return info is not None and stat.S_ISREG(info.st_mode)
 
     def open_file(self, name: str) -> IO[bytes]:
-        """Open a regular file to read it. Raises `RefusedError` for a link, or what another user could have written;
-        `OSError`."""
+        """Open a regular file for reading.
+
+        Raises `RefusedError` for a symbolic link and for a file that another user could have
+        written, and `OSError`.
+        """
         path = self.path / name
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
@@ -147,7 +160,7 @@ class Directory:
         return os.fdopen(fd, "rb")
 
     def write(self, name: str, data: bytes, mode: int) -> None:
-        """Make the file `name` hold `data`, whole or not at all. Raises `OSError`."""
+        """Make the file `name` hold `data`, atomically. Raises `OSError`."""
         part = f".{secrets.token_hex(8)}"
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         try:
@@ -161,11 +174,12 @@ class Directory:
             raise
 
     def move(self, name: str, to: Directory) -> None:
-        """Give the file `name` its name in another directory, at once. Raises `OSError`."""
+        """Move the file `name` to another directory under its name, atomically. Raises
+        `OSError`."""
         os.rename(name, name, src_dir_fd=self.fd, dst_dir_fd=to.fd)
 
     def remove(self, name: str) -> bool:
-        """Unlink a file; whether it was there. Raises `OSError`."""
+        """Unlink a file. Returns whether it existed. Raises `OSError`."""
         try:
             os.unlink(name, dir_fd=self.fd)
         except FileNotFoundError:
@@ -173,7 +187,7 @@ class Directory:
         return True
 
     def remove_tree(self, name: str) -> None:
-        """Remove `name` and all below it, as far as that can be done; follows no link."""
+        """Remove `name` and everything below it, as far as possible. Follows no symbolic links."""
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self.fd)
             return
@@ -184,12 +198,12 @@ class Directory:
             os.rmdir(name, dir_fd=self.fd)
 
     def remove_empty(self, name: str) -> None:
-        """Remove the directory `name` if nothing is in it."""
+        """Remove the directory `name` if it is empty."""
         with contextlib.suppress(OSError):
             os.rmdir(name, dir_fd=self.fd)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the descriptor."""
         os.close(self.fd)
 
     def __enter__(self) -> Directory:
@@ -200,7 +214,7 @@ class Directory:
 
 
 def pass_over(path: Path, reason: LazyckError | OSError) -> None:
-    """Say, once, that a directory is passed over, and why."""
+    """Warn, once for each directory, that it is skipped and why."""
     if path in _said:
         return
     _said.add(path)
@@ -209,7 +223,8 @@ def pass_over(path: Path, reason: LazyckError | OSError) -> None:
 
 
 def find_root(path: Path) -> Directory | None:
-    """Open the root of a cache to look into it; None where there is none. Raises `RefusedError`, `OSError`."""
+    """Open the root of a cache, or return None if there is none. Raises `RefusedError`,
+    `OSError`."""
     try:
         return Directory.open(path)
     except FileNotFoundError:
@@ -217,8 +232,11 @@ def find_root(path: Path) -> Directory | None:
 
 
 def read_leaves(cache: Path) -> Iterator[Directory]:
-    """The directories of a cache that hold its entries, each open until the next; what is refused below the root is
-    passed over. Raises `RefusedError` for a refused root."""
+    """Yield the directories of a cache that hold its entries. Each stays open until the next.
+
+    Directories below the root that are refused are skipped. Raises `RefusedError` for a refused
+    root.
+    """
     root = find_root(cache)
     if root is None:
         return
@@ -233,8 +251,8 @@ def read_leaves(cache: Path) -> Iterator[Directory]:
 
 @contextlib.contextmanager
 def directory_below(root: Path, place: Path, *, makes: bool = False) -> Iterator[Directory]:
-    """The directory `place` (relative) of the cache `root`, each on the way to it as trusted. Raises `RefusedError`,
-    `OSError`."""
+    """Open the directory `place`, a path relative to the cache `root`. Each directory on the way
+    must be trusted. Raises `RefusedError`, `OSError`."""
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(Directory.make(root) if makes else Directory.open(root))
         for name in place.parts:
@@ -244,6 +262,6 @@ def directory_below(root: Path, place: Path, *, makes: bool = False) -> Iterator
 
 @contextlib.contextmanager
 def opened_in(root: Path, path: Path) -> Iterator[IO[bytes]]:
-    """The file `path` below the cache `root`, open to read. Raises `RefusedError`, `OSError`."""
+    """Open the file `path` below the cache `root` for reading. Raises `RefusedError`, `OSError`."""
     with directory_below(root, path.parent.relative_to(root)) as directory, directory.open_file(path.name) as file:
         yield file

@@ -1,4 +1,5 @@
-"""`lazyck doctor`: asks every toolchain what it has and lacks, and looks at what lazyck itself needs."""
+"""`lazyck doctor`: asks every toolchain what it has and what it lacks, and checks what lazyck
+itself needs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LEAST_FREE = 512 << 20  # bytes
 
 @dataclass(frozen=True)
 class Health:
-    """One toolchain on this machine; `archs` are those that its compiler says it knows, `gpus` those present."""
+    """One toolchain on this machine. `archs` are those that its compiler claims to know, `gpus`
+    those that are present."""
 
     name: str
     found: bool
@@ -36,37 +38,38 @@ class Health:
 
     @property
     def usable(self) -> bool:
-        """Whether blobs can be compiled with it."""
+        """Whether blobs can be compiled with this toolchain."""
         return self.found and all(c.state is not State.MISSING for c in self.checks)
 
 
 @dataclass(frozen=True)
 class Report:
-    """All toolchains, and what lazyck needs beside them."""
+    """All toolchains, and what lazyck itself needs."""
 
     toolchains: tuple[Health, ...]
     own: tuple[Check, ...]
 
     @property
     def healthy(self) -> bool:
-        """Whether a library can be built: some toolchain, and a C++ compiler for its runtime."""
+        """Whether a library can be built. That takes the host toolchain, which compiles the
+        runtime, and what lazyck itself needs."""
         host = next(t for t in self.toolchains if t.name == HOST.name)
         return host.usable and all(c.state is not State.MISSING for c in self.own)
 
 
 def examine(env: Mapping[str, str]) -> Report:
-    """Ask everything. Never raises for what is missing."""
+    """Examine all toolchains and what lazyck needs. Never raises if something is missing."""
     own = (c_compiler_check(env), unpacking_check(env), *directories(env))
     return Report(tuple(examine_toolchain(t, env) for t in ALL), own)
 
 
 def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
-    """What one toolchain says of itself."""
+    """Return what one toolchain reports about itself."""
     found: Found | None = None
     try:
         found = toolchain.find(env)
         checks = toolchain.checks(found, env)
-    except LazyckError as e:  # a variable that makes no sense, a compiler that does not run
+    except LazyckError as e:  # a variable has a bad value, or a compiler does not run
         checks = [Check("compiler", State.MISSING, e.message, e.hint)]
     if found is None:
         return Health(toolchain.name, False, "", (), "", (), (), tuple(checks))
@@ -79,7 +82,7 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
 
 
 def c_compiler_check(env: Mapping[str, str]) -> Check:
-    """The compiler for the shims."""
+    """Check the compiler that builds the shims."""
     try:
         return Check("C compiler", State.OK, " ".join(c_compiler(env)))
     except LazyckError as e:
@@ -87,7 +90,8 @@ def c_compiler_check(env: Mapping[str, str]) -> Check:
 
 
 def unpacking_check(env: Mapping[str, str]) -> Check:
-    """What the runtime unpacks a deployed bundle's sources with; a build does without."""
+    """Check the programs by which the runtime unpacks the sources of a deployed bundle. A build
+    does not need them."""
     missing = [name for name in ("tar", "gzip") if not proc.find_program(name, env)]
     if not missing:
         return Check("unpacking", State.OK, "tar, gzip")
@@ -99,7 +103,7 @@ def unpacking_check(env: Mapping[str, str]) -> Check:
 
 
 def directories(env: Mapping[str, str]) -> list[Check]:
-    """The cache, and where lazyck keeps the tools that it compiles for itself."""
+    """Check the cache, and the directory of the tools that lazyck compiles for itself."""
     cache = cache_dir(env)
     if cache is None:
         hint = f"set {abi.ENV_CACHE_DIR} (or HOME)"
@@ -108,7 +112,8 @@ def directories(env: Mapping[str, str]) -> list[Check]:
 
 
 def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
-    """Whether files can be made there; the cache's runtime also refuses one that others could write to."""
+    """Check whether files can be created in the directory. The runtime also refuses a cache that
+    other users could write to."""
     hint = f"mend it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
     if is_trusted and not path.is_absolute():
         return Check(name, State.MISSING, f"{path} is below the working directory: it is refused", hint)
@@ -131,7 +136,7 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
 
 
 def to_json(report: Report) -> dict[str, object]:
-    """The report as `--json` prints it."""
+    """Return the report as `--json` prints it."""
     return {
         "version": __version__,
         "machine": platform.machine(),
@@ -142,7 +147,7 @@ def to_json(report: Report) -> dict[str, object]:
 
 
 def render_text(report: Report) -> str:
-    """The report for people."""
+    """Return the report for people."""
     lines = [f"lazyck {__version__} on {platform.machine()}"]
     for t in report.toolchains:
         lines += ["", f"{t.name}: {'usable' if t.usable else 'not usable' if t.found else 'not found'}"]

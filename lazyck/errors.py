@@ -1,4 +1,5 @@
-"""The exceptions that lazyck raises on purpose: each says what failed, on which file, and what to do next.
+"""The exceptions that lazyck raises on purpose. Each says what failed, on which file, and what to
+do next.
 
 Only `cli.py` turns one into an exit status.
 """
@@ -15,8 +16,8 @@ from lazyck.visible import visible_lines
 class LazyckError(Exception):
     """Something failed that the user can act on.
 
-    `message` says what failed and on which file; `hint` what to do next; `exit_code` is the status
-    with which the command line ends.
+    `message` says what failed and on which file, and `hint` says what to do next. `exit_code` is
+    the status with which the command line ends.
     """
 
     exit_code = 1
@@ -27,12 +28,13 @@ class LazyckError(Exception):
         self.hint = hint
 
     def render(self) -> str:
-        """The text shown to the user: message, then hint."""
+        """Return the text that the user sees: the message, then the hint."""
         return visible_lines(f"{self.message}\n  hint: {self.hint}" if self.hint else self.message)
 
 
 def of_unexpected(error: Exception) -> LazyckError:
-    """What to tell the user of an error that nobody raised on purpose: the system's, or a fault of lazyck."""
+    """Return what to tell the user of an error that lazyck did not raise on purpose: a system
+    error, or a bug of lazyck."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return LazyckError(f"{where}{error.strerror}", "check permissions and free space there")
@@ -55,7 +57,7 @@ class ToolchainError(LazyckError):
 
 
 class FormatError(LazyckError):
-    """A file is not what it should be: wrong magic, unknown version, truncated."""
+    """A file is not what it should be: wrong magic, unknown version, or truncated."""
 
 
 class BuildError(LazyckError):
@@ -63,7 +65,8 @@ class BuildError(LazyckError):
 
 
 class CommandError(BuildError):
-    """A command that lazyck started failed; shows argv, exit status and the end of its output."""
+    """A command that lazyck started has failed. The message shows argv, the exit status and the end
+    of its output."""
 
     def __init__(self, what: str, argv: Sequence[str], status: int, output: str, hint: str = "") -> None:
         tail = output.strip().splitlines()[-40:]
@@ -78,7 +81,8 @@ class CommandError(BuildError):
 
 
 class LinkError(BuildError):
-    """The project's own link failed, and its linker has said why: the build sees its status."""
+    """The project's own link has failed and its linker has said why. The build gets the linker's
+    status."""
 
     def __init__(self, what: str, status: int, command_file: str) -> None:
         super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")
@@ -86,10 +90,14 @@ class LinkError(BuildError):
 
 
 class CompileError(LazyckError, RuntimeError):
-    """A blob could not be made ready: `str()` is the runtime's message, with the compiler's first error, the log's path
-    and the command to repeat it. (A failing *call* of a blob throws `lazyck::CompileError` in C++, which pybind11 and
-    torch turn into a RuntimeError with the same text.)"""
+    """A blob could not be made ready.
+
+    `str()` returns the runtime's message, with the compiler's first error, the path of the log and
+    the command to repeat the compile. A failing *call* of a blob throws `lazyck::CompileError` in
+    C++, which pybind11 and torch turn into a RuntimeError with that message.
+    """
 
 
 class RemoteError(LazyckError):
-    """A remote cache cannot be used: it is down, or what it needs is not installed or not set."""
+    """A remote cache cannot be used: it is down, or something that it needs is not installed or not
+    set."""

@@ -1,4 +1,4 @@
-"""Files, safely: atomic writes, write-if-different, digests."""
+"""File operations that are safe: atomic writes, writes only of differences, digests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from lazyck.errors import UsageError
 
 
 def open_regular(path: Path, flags: int = 0) -> BinaryIO:
-    """A file to read. Raises `OSError` for what is no regular file: a FIFO is not waited for, a device not read."""
+    """Open a regular file for reading. Raises `OSError` for any other file: it neither waits for a
+    FIFO nor reads a device."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -25,7 +26,7 @@ def open_regular(path: Path, flags: int = 0) -> BinaryIO:
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Make `path` hold `data`, whole or not at all, also for readers at this moment."""
+    """Make `path` hold `data`, atomically: a concurrent reader sees all of it or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
@@ -41,7 +42,8 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def write_if_different(path: Path, data: bytes, mode: int = 0o644) -> bool:
-    """Like `write_atomic`, but leaves a file that already holds `data` untouched; says whether it wrote."""
+    """Write as `write_atomic` does, but leave a file that already holds `data` untouched. Returns
+    whether it wrote."""
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return False
@@ -50,7 +52,8 @@ def write_if_different(path: Path, data: bytes, mode: int = 0o644) -> bool:
 
 
 def private_directory(path: Path) -> Path:
-    """`path`, made if need be: programs in it are run. Raises `UsageError` if somebody else could put his own there."""
+    """Return the directory `path`, created if it does not exist. lazyck runs programs in it. Raises
+    `UsageError` if another user could put programs there."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = path.lstat()
     link = stat.S_ISLNK(info.st_mode)
@@ -65,7 +68,8 @@ def private_directory(path: Path) -> Path:
 
 
 def own_folder(directory: Path, name: str) -> Path | None:
-    """The folder `name` of `directory`; None where somebody else could put files into it, or we cannot."""
+    """Return the folder `name` of `directory`, or None if others can put files into it or we
+    cannot."""
     try:
         folder = private_directory(directory) / name
         folder.mkdir(exist_ok=True)
@@ -75,7 +79,8 @@ def own_folder(directory: Path, name: str) -> Path | None:
 
 
 def digest(*parts: bytes) -> str:
-    """SHA-256 over length-prefixed `parts`, in hexadecimal: parts cannot run into each other."""
+    """Return the SHA-256 over `parts` in hexadecimal. Each part is prefixed with its length, so
+    that parts cannot run into each other."""
     h = hashlib.sha256()
     for part in parts:
         h.update(len(part).to_bytes(8, "little"))
@@ -84,13 +89,14 @@ def digest(*parts: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """A file name or argument as the bytes that the system uses."""
+    """Return a file name or argument as the bytes that the system uses."""
     return os.fsencode(text)
 
 
 @contextlib.contextmanager
 def write_through(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """A file to write that becomes `path` at the end, whole or not at all: for what does not fit into memory."""
+    """Open a file for writing that becomes `path` at the end, atomically. It serves contents that
+    do not fit into memory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:

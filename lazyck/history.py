@@ -1,8 +1,8 @@
-"""What the runtime noted of its work: `<cache>/.history` and trace files.
+"""Events of lazy libraries as the runtime recorded them: in `<cache>/.history` and in trace files.
 
-Their grammar stands in runtime/src/events.cpp and trace.cpp. They are appended to by processes that may be killed and
-lie where anyone with the user's rights writes: what does not parse is passed over and counted, and nothing of any size
-or shape takes more than bounded memory.
+The grammars are in runtime/src/events.cpp and trace.cpp. Processes that may be killed append to
+these files, and anyone with the user's rights can write to them. What does not parse is therefore
+skipped and counted, and no size or shape of the contents takes more than bounded memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lazyck.errors import FormatError
 from lazyck.visible import visible
 
 HISTORY_DIRECTORY = ".history"
-ZEROED = ".zeroed"  # a file of a cache: when its counters were set to zero, in seconds since 1970
+ZEROED = ".zeroed"  # file of a cache: when its counters were set to zero, in seconds since 1970
 KINDS = ("compile", "wait", "load")
 
 _LONGEST_LINE = 64 * 1024
@@ -31,17 +31,18 @@ _LARGEST_FILE = 64 << 20  # the writer moves a history away at 8 MiB
 _MOST_EVENTS = 500_000
 _LAST_TIME = 1e11  # seconds since 1970: the year 5138
 _LONGEST = 1e9  # seconds
-_LARGEST_NUMBER = 2**53  # what JSON's readers keep exactly
+_LARGEST_NUMBER = 2**53  # JSON readers keep integers up to this exactly
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a blob. Texts are as `visible` gives them; "" and 0 stand for unknown, as does the
-    rank -1.
+    """Something that happened to a blob. Texts are as `visible` returns them. An empty string, the
+    number 0 and the rank -1 mean unknown.
 
-    `start` is in seconds since 1970, `seconds` what it took, `what` of a failure why, of a wait for what, of a load
-    from where ("cache", "tier <root>", "remote <URL>", "compiled"); `peak_kib` is of the compiler's largest process,
-    `size` the entry's, in bytes.
+    `start` is in seconds since 1970, and `seconds` is the duration. `what` says why a failure
+    happened, what a wait was for, or where a load came from ("cache", "tier <root>", "remote
+    <URL>", "compiled"). `peak_kib` is the memory of the compiler's largest process, and `size` is
+    the entry's size in bytes.
     """
 
     kind: str
@@ -61,21 +62,22 @@ class Event:
 
     @property
     def is_cache_load(self) -> bool:
-        """Whether a blob came out of a cache, so that nobody had to compile it."""
+        """Whether a blob was loaded from a cache, so that nobody had to compile it."""
         return self.kind == "load" and not self.has_failed and self.what != "compiled"
 
 
 @dataclass(frozen=True)
 class History:
-    """Events in order of their start, and how many lines (or events beyond the bound) were passed over."""
+    """Events in order of their start, and the number of lines (or events beyond the limit) that
+    were skipped."""
 
     events: tuple[Event, ...]
     passed_over: int = 0
 
 
 def read_history(cache: Path) -> History:
-    """All that the processes of all hosts noted in `cache`; empty if nothing has. Raises `RefusedError`, or `OSError`
-    when it cannot be read."""
+    """Read the events that the processes of all hosts recorded in `cache`. The history is empty if
+    there are none. Raises `RefusedError`, or `OSError` if it cannot be read."""
     found: list[Event] = []
     passed_over = 0
     for name, line in lines_below(cache, HISTORY_DIRECTORY):
@@ -88,15 +90,18 @@ def read_history(cache: Path) -> History:
 
 
 def zero(cache: Path, now: float) -> None:
-    """Have the counters of `cache` begin at `now` (seconds since 1970). The history itself stays as it is: processes
-    append to it at any moment. Raises `RefusedError`, `OSError`."""
+    """Make the counters of `cache` begin at `now` (seconds since 1970).
+
+    The history itself stays as it is, since processes may append to it at any moment. Raises
+    `RefusedError`, `OSError`.
+    """
     with Directory.open(cache) as root:
         root.write(ZEROED, f"{now:.3f}\n".encode(), 0o600)
 
 
 def read_zeroed(cache: Path) -> float:
-    """When the counters of `cache` were set to zero, in seconds since 1970; 0 if never. Raises `RefusedError`,
-    `OSError`."""
+    """Return when the counters of `cache` were set to zero, in seconds since 1970, or 0 if they
+    never were. Raises `RefusedError`, `OSError`."""
     try:
         with opened_in(cache, cache / ZEROED) as file:
             raw = json.loads(file.read(_LONGEST_LINE))
@@ -106,14 +111,15 @@ def read_zeroed(cache: Path) -> float:
 
 
 def decode_event(line: bytes, host: str = "") -> Event | None:
-    """One line of a history; None if it is not one. `host` is the event's if the line names none."""
+    """Decode one line of a history. Returns None if it is not one. `host` is used if the line names
+    no host."""
     raw = _json_object(line)
     return None if raw is None else _event_of(raw, host)
 
 
 def read_trace(path: Path) -> History:
-    """The events of a trace file that lazyck wrote (`LAZYCK_TRACE`). Raises `FormatError` if there is nothing of the
-    kind in it, or it cannot be read."""
+    """Read the events of a trace file that lazyck wrote (`LAZYCK_TRACE`). Raises `FormatError` if
+    the file holds no trace or cannot be read."""
     names: dict[int, tuple[str, int]] = {}
     found: list[Event] = []
     passed_over = 0
@@ -136,7 +142,7 @@ def read_trace(path: Path) -> History:
 
 
 def decode_trace(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events of some lines of a trace. Lines that are none are left out."""
+    """Yield the events in some lines of a trace. Other lines are skipped."""
     names: dict[int, tuple[str, int]] = {}
     for line in lines:
         raw = _json_object(line.strip().rstrip(b","))
@@ -146,7 +152,8 @@ def decode_trace(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def merge(histories: Iterable[History]) -> History:
-    """Several as one; an event that is in a trace and in a history too (times there are rounded) is taken once."""
+    """Merge several histories. An event that is both in a trace and in a history is taken once.
+    Times in a history are rounded."""
     seen: set[tuple[object, ...]] = set()
     events: list[Event] = []
     passed_over = 0
@@ -159,13 +166,17 @@ def merge(histories: Iterable[History]) -> History:
             if not any((*key, near) in seen for near in (at - 1, at, at + 1)):
                 events.append(e)
             keys.append((*key, at))
-        seen.update(keys)  # not while it is read: one history holds nothing twice
+        seen.update(keys)  # only afterwards: within one history nothing is there twice
     return History(tuple(sorted(events, key=lambda e: e.start)), passed_over)
 
 
 def lines_below(cache: Path, name: str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes | None]]:
-    """(file, line) for the files of the directory `name` of a cache, of those that are `wanted` (None: all); none of a
-    file that is gone by now, or a link, or no file. Raises `RefusedError` for a refused cache, `OSError`."""
+    """Yield (file, line) for the files of the directory `name` of a cache, or only for those that
+    are `wanted`.
+
+    A file that has just vanished, a symbolic link, and anything but a regular file yield nothing.
+    Raises `RefusedError` for a refused cache, and `OSError`.
+    """
     root = find_root(cache)
     if root is None:
         return
@@ -189,8 +200,11 @@ def _lines_within(directory: Directory, name: str) -> Iterator[bytes | None]:
 
 
 def _lines(path: Path, flags: int = 0, directory: int | None = None) -> Iterator[bytes | None]:
-    """The lines of a regular file, the oldest bytes of a huge one left out; None stands for one that is too long. With
-    an open directory it is the file of this name in there."""
+    """Yield the lines of a regular file, without the oldest bytes of a huge one. None stands for a
+    line that is too long.
+
+    With a descriptor of an open directory, the file of that name in the directory is read.
+    """
     name = path if directory is None else path.name
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, dir_fd=directory)
@@ -204,7 +218,7 @@ def _lines(path: Path, flags: int = 0, directory: int | None = None) -> Iterator
     with os.fdopen(fd, "rb") as file:
         file.seek(max(0, info.st_size - _LARGEST_FILE))
         read = 0
-        is_inside = False  # of a line that is too long
+        is_inside = False  # in a line that is too long
         while read < _LARGEST_FILE and (line := file.readline(_LONGEST_LINE)):
             read += len(line)
             is_whole = line.endswith(b"\n") or len(line) < _LONGEST_LINE
@@ -222,7 +236,8 @@ def _json_object(text: bytes) -> dict[str, Any] | None:
 
 
 def _number(raw: object, most: float) -> float | None:
-    """A number from 0 to `most`; nothing else, such as NaN, infinity or a truth value."""
+    """Return `raw` if it is a number from 0 to `most`, else None, also for NaN, infinity and a
+    boolean."""
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
         return None
     return raw if 0 <= raw <= most and math.isfinite(raw) else None
@@ -261,7 +276,8 @@ def _event_of(raw: dict[str, Any], host: str) -> Event | None:
 
 
 def _event_of_trace(raw: dict[str, Any], names: dict[int, tuple[str, int]]) -> Event | None:
-    """An event of a trace. `names` gathers host and rank of the processes, which their first line gives."""
+    """Return an event of a trace, or None. `names` collects host and rank of each process, from its
+    first line."""
     args = raw.get("args")
     if not isinstance(args, dict):
         return None

@@ -1,4 +1,5 @@
-"""What a lazy library holds, for people and for programs: a summary, blobs in full, and why sources are eager."""
+"""The contents of a lazy library, for people and for programs: a summary, blobs in full, reasons
+why sources are eager."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Files:
-    """The file that was inspected, and the library's part of its bundle ("": not found), with their sizes in bytes."""
+    """The file that was inspected and the library's part of its bundle, with their sizes in bytes.
+    `bundle` is an empty string if none was found."""
 
     path: str
     size: int
@@ -44,7 +46,8 @@ class Files:
 
 
 def files_of(path: Path, manifest: Manifest) -> Files:
-    """What lies at `path`, a lazy library or the `manifest` of a bundle, and beside it. Raises `OSError`."""
+    """Return the files at and beside `path`, a lazy library or the `manifest` of a bundle. Raises
+    `OSError`."""
     beside = path.absolute().parent
     places = [beside] if path.name == "manifest" else [beside / "lazyck" / manifest.library]
     places += [beside / manifest.root / manifest.library] if manifest.root else []
@@ -56,13 +59,13 @@ def files_of(path: Path, manifest: Manifest) -> Files:
 
 
 def eager_of(manifest: Manifest) -> list[Unlazy]:
-    """The sources that are compiled with the library."""
+    """Return the sources that are compiled together with the library, with the reasons."""
     return [of_pair(*pair) for pair in manifest.eager]
 
 
 def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> list[BlobRecord]:
-    """The blobs that `names` mean, as `lazyck prebuild` takes them; a part of a blob stands for it. Raises
-    `UnknownBlobs`."""
+    """Return the blobs that `names` select, by the rules of `lazyck prebuild`. The name of a part
+    of a blob selects the blob. Raises `UnknownBlobs`."""
     own = {blob.name: blob for blob in manifest.blobs}
     rows = select(manifest, names, every).blobs
     return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
@@ -72,7 +75,7 @@ def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> lis
 
 
 def render_summary(m: Manifest, files: Files) -> str:
-    """What there is, in counts."""
+    """Return a summary of the library, in counts."""
     lazy = [b for b in m.blobs if not b.kernel]
     eager = eager_of(m)
     sources, kernels = sum(b.is_whole for b in m.blobs), sum(b.is_kernel for b in m.blobs)
@@ -102,7 +105,7 @@ def render_summary(m: Manifest, files: Files) -> str:
 
 
 def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
-    """All that the manifest says of the blobs `chosen`."""
+    """Return everything that the manifest says of the blobs `chosen`."""
     kernels = _kernels(m)
     own = {blob: kernels.get(blob.unit, []) if blob.is_whole else [(s, "") for s in blob.symbols] for blob in chosen}
     readable = _readable([symbol for symbols in own.values() for symbol, _ in symbols])
@@ -122,12 +125,13 @@ def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
 
 
 def render_eager(m: Manifest) -> str:
-    """A line for each eager source, with all of its reasons."""
+    """Return a line for each eager source, with all of its reasons."""
     return "\n".join(f"eager {visible(str(one))}" for one in eager_of(m))
 
 
 def _kernels(m: Manifest) -> Mapping[str, list[tuple[str, str]]]:
-    """By host unit, the kernels' symbols, and the names by which kernels may be given."""
+    """Return the kernels of each host unit: their symbols, and the names by which users select
+    them."""
     found: dict[str, list[tuple[str, str]]] = {}
     for blob in m.blobs:
         if blob.is_kernel:
@@ -146,20 +150,20 @@ def _recipe_lines(step: str, r: Recipe) -> list[str]:
 
 
 def _toolchains(m: Manifest) -> Counter[tuple[str, str, str]]:
-    """The compilers, and how many sources each compiles."""
+    """Return the compilers, and the number of sources that each compiles."""
     used = (m.recipes[b.recipe] for b in m.blobs if not b.is_kernel)
     return Counter((r.toolchain, r.toolchain_id, r.home) for r in used)
 
 
 def _readable(symbols: Sequence[str]) -> Mapping[str, str]:
-    """Each symbol as people write it."""
+    """Return each symbol in readable form."""
     plain = {symbol: plain_name(symbol) for symbol in symbols}
     names = demangle.all_readable(list(plain.values()))
     return {symbol: names[name] for symbol, name in plain.items()}
 
 
 def shown(words: Sequence[str]) -> str:
-    """Words of a recipe as a user can read them."""
+    """Return the words of a recipe in readable form."""
     return _plain(shlex.join(words))
 
 
@@ -173,7 +177,7 @@ def _plain(word: str) -> str:
 
 
 def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str, Any]:
-    """All of the manifest but for blobs that are not `chosen`, and what the text says besides."""
+    """Return the manifest, with only the blobs `chosen`, and what the text shows in addition."""
     raw = asdict(m)
     readable = _readable([symbol for blob in chosen for symbol in blob.symbols])
     raw["blobs"] = [_blob_to_json(blob, readable) for blob in chosen]
@@ -201,7 +205,8 @@ def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str
 
 
 def _blob_to_json(blob: BlobRecord, readable: Mapping[str, str]) -> dict[str, Any]:
-    """A blob: its `symbols` by their plain names, `recorded` as the manifest has them."""
+    """Return a blob. `symbols` are the plain names, and `recorded` are the names in the
+    manifest."""
     return {
         **asdict(blob),
         "symbols": [plain_name(symbol) for symbol in blob.symbols],

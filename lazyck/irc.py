@@ -1,8 +1,10 @@
-"""lazyck-irc: a compiler of LLVM IR for machines without clang, on llvmlite; it takes clang's options.
+"""lazyck-irc: a compiler of LLVM IR for machines without clang, based on llvmlite. It takes clang's
+options.
 
-lazyck-irc -c IN.ll|IN.bc... [-o OUT.o] [-O0..3] [--target=TRIPLE] [-mcpu=NAME] [-mattr=LIST] [-fPIC] [-MD -MF FILE]
-lazyck-irc -S [-emit-llvm] IN...        assembler, or IR again
-lazyck-irc -shared IN.o... -o OUT.so    linked by c++ or cc
+    lazyck-irc -c IN.ll|IN.bc... [-o OUT.o] [-O0..3] [--target=TRIPLE] [-mcpu=NAME] [-mattr=LIST]
+               [-fPIC] [-MD -MF FILE]
+    lazyck-irc -S [-emit-llvm] IN...        assembler, or IR again
+    lazyck-irc -shared IN.o... -o OUT.so    linked by c++ or cc
 """
 
 from __future__ import annotations
@@ -20,29 +22,29 @@ from lazyck.errors import LazyckError, ToolchainError, UsageError
 from lazyck.toolchains.gnu import TABLE
 from lazyck.toolchains.options import Item, Role
 
-# of what it makes from the same input; part of every key
+# The version of the code that this compiler makes from an input. It is part of every key.
 _VERSION = 1
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _LEVELS = {"": 1, "0": 0, "1": 1, "2": 2, "3": 3, "4": 3, "s": 2, "z": 2, "g": 1, "fast": 3}
 _RELOCATION = {"-fno-pic": "static", "-fno-PIC": "static", "-fno-pie": "static", "-fno-PIE": "static"}
-# say nothing of IR; clang ignores them too, or only warns
+# Options without a meaning for IR. clang ignores them too, or only warns.
 _IGNORED_OPTIONS = (
     "-g -D -U -I -isystem -iquote -idirafter -include -imacros -isysroot --sysroot -std -w -v -pipe -ansi -pedantic "
     "-pthread -x --language -mtune -m64"
 )
 _IGNORED = frozenset(_IGNORED_OPTIONS.split())
 _IGNORED_LEADS = ("-f", "-g", "-W")
-# ABIs of which the object says so itself, and which Linux distributions expect
+# The ABIs that Linux distributions expect, of machines whose object files name their ABI.
 _DEFAULTS = {"riscv64": ("+m,+a,+f,+d,+c", "lp64d")}
 
 
 @dataclass
 class Job:
-    """A command line, taken apart."""
+    """A parsed command line."""
 
     inputs: list[str] = field(default_factory=list)
     output: str = ""
-    form: str = ""  # -c, -S, or "" for a link
+    form: str = ""  # -c, -S, or an empty string for a link
     emits_ir: bool = False
     runs_passes: bool = True
     level: int = 0
@@ -60,7 +62,7 @@ class Job:
 
 
 def parse(words: Sequence[str]) -> Job:
-    """What a command line asks for. Raises `UsageError`."""
+    """Parse a command line. Raises `UsageError`."""
     job = Job()
     for item in TABLE.split(words):
         if not item.name:
@@ -75,7 +77,8 @@ def parse(words: Sequence[str]) -> Job:
 
 
 def _is_of_code(job: Job, item: Item) -> bool:
-    """Options that say what code to make, which a linker's driver need not see."""
+    """Take an option that says what code to make, which a linker's driver need not see. Returns
+    whether it is one."""
     word, value = item.words[0], item.value or ""
     if item.name in ("-mcpu", "-march"):
         job.cpu = value
@@ -129,7 +132,8 @@ def _is_of_linking(item: Item) -> bool:
 
 
 def llvm() -> Any:
-    """llvmlite's binding, ready for every target. Raises `ToolchainError` where it is not installed."""
+    """Return llvmlite's binding, initialized for every target. Raises `ToolchainError` if llvmlite
+    is not installed."""
     try:
         from llvmlite import binding
     except ImportError as e:
@@ -141,13 +145,14 @@ def llvm() -> Any:
 
 
 def version_text() -> str:
-    """What `--version` prints: the part of every key that names this compiler."""
+    """Return the output of `--version`, which stands for this compiler in every key."""
     number = ".".join(map(str, llvm().llvm_version_info))
     return f"lazyck-irc {_VERSION} (llvmlite {metadata.version('llvmlite')})\nLLVM version {number}\n"
 
 
 def compile_all(job: Job) -> None:
-    """Compile every input. Raises `LazyckError` for the first that cannot be, after the others are done."""
+    """Compile every input. Raises `LazyckError` for an input that fails, after all others are
+    done."""
     if job.output and len(job.inputs) > 1:
         raise UsageError("cannot specify -o when generating multiple output files")
     binding = llvm()
@@ -174,7 +179,7 @@ def compile_all(job: Job) -> None:
 
 
 def _quoted(path: str) -> str:
-    """`path` as a make rule writes it."""
+    """Return `path` as a make rule spells it."""
     return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")
 
 
@@ -189,7 +194,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _machine(binding: Any, job: Job) -> Any:
-    """The target machine. Raises `UsageError` for a target that LLVM does not know."""
+    """Return the target machine. Raises `UsageError` for a target that LLVM does not know."""
     triple = job.triple or binding.get_default_triple()
     try:
         target = binding.Target.from_triple(triple)
@@ -213,7 +218,7 @@ def _machine(binding: Any, job: Job) -> Any:
 
 
 def _compile(binding: Any, machine: Any, job: Job, source: str) -> bytes:
-    """The bytes that one input becomes."""
+    """Return the bytes that one input compiles to. Raises `LazyckError`."""
     try:
         data = Path(source).read_bytes()
     except OSError as e:
@@ -244,7 +249,7 @@ def _compile(binding: Any, machine: Any, job: Job, source: str) -> bytes:
 
 
 def _named(source: str, said: str) -> str:
-    """LLVM's complaint about a module, as a compiler words it."""
+    """Return LLVM's complaint about a module in the words of a compiler."""
     said = said.removeprefix("LLVM IR parsing error\n").removeprefix("LLVM bitcode parsing error\n").strip()
     return said.replace("<string>:", f"{source}:", 1) if said.startswith("<string>:") else f"{source}: error: {said}"
 
@@ -257,7 +262,7 @@ def _optimise(binding: Any, machine: Any, level: int, module: Any) -> None:
 
 
 def link(job: Job) -> int:
-    """Hand a link to the machine's own driver; returns its status."""
+    """Pass a link to the machine's own compiler driver. Returns its exit status."""
     for name in job.inputs:
         if name.endswith((".ll", ".bc")):
             raise UsageError(f"{name}: compile it first", "lazyck-irc -c")

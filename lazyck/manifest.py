@@ -1,41 +1,47 @@
-"""The two records of lazyck: what the shim saw (`decode_record`), and the manifest of a lazy library.
+"""The two records of lazyck: what the shim saw (`decode_records`), and a lazy library's manifest.
 
-Record (little endian; in section `.lazyck.record` of a deferred object, and in the shim's link requests):
+Record (little endian; in the section `.lazyck.record` of a deferred object, and in the shim's link
+requests):
 
-    record  := "LZRC" version:u32 size:u32 kind:u8[4] fields      size counts from the magic to the record's end
+    record  := "LZRC" version:u32 size:u32 kind:u8[4] fields     size: of the whole record
     kind    := "COMP" | "LINK"
-    fields  := tool toolchain cwd source output prefix argv env     (source is "" for a link)
+    fields  := tool toolchain cwd source output prefix argv env    source is empty for a link
     argv    := count:u32 string*         env := count:u32 (string string)*         prefix := u32
     string  := length:u32 byte*          everything else of type string
 
-A section may hold several records, one after the other: `ld -r` concatenates them.
+A section may hold several records, one after the other, since `ld -r` concatenates them.
 
-Manifest (little endian; section `.lazyck.manifest` of a lazy library, and the file `manifest` of a bundle).
-It is read in place by the C++ runtime, so all tables have fixed-size rows:
+Manifest (little endian; section `.lazyck.manifest` of a lazy library, and the file `manifest` of a
+bundle). The C++ runtime reads it in place, so that all tables have rows of fixed size:
 
     header  := "LAZYCKMF" version:u32 size:u32
-               blobs:u32 symbols:u32 recipes:u32 words:u32              row counts (words: u32s in the list pool)
-               blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32 strings_at:u32 strings_size:u32
+               blobs:u32 symbols:u32 recipes:u32    row counts
+               words:u32                            count of u32s in the list pool
+               blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32
+               strings_at:u32 strings_size:u32
                library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
-               machine:S                               "x86_64", "aarch64"; "": that of whoever reads
-               private:L                               names that blobs call by private ones, which no stub has
-               contents:S                              SHA-256 of the bundle's list of its contents, which has that of
-                                                       each file (see bundle.py); "": laid out by hand, taken as it is
+               machine:S        "x86_64" or "aarch64"; if empty, the machine of the reader
+               private:L        names without a stub that blobs call by private names
+               contents:S       SHA-256 of the bundle's `contents`, which lists the digest of each
+                                file (see bundle.py); if empty, the bundle was laid out by hand
+                                and is taken as it is
     blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32 kernel:S
                units:S host_recipe:u32 device_recipe:u32
-    symbol  := name:S blob:u32                       row number = slot number; a blob's symbols are adjacent
-    recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L drop_env:L
+    symbol  := name:S blob:u32    row number = slot number; a blob's symbols are adjacent
+    recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L
+               drop_env:L
     S       := u32, offset of a NUL-terminated string in the string pool
     L       := u32, index of a list in the list pool: count:u32, then that many S
 
-Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env` alternates name and
-value, `eager` a source and the reasons why it is eager (see postbuild/reasons.py). Offsets (`*_at`) count from the
-start of the header.
+Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `lazyck.abi`. `env`
+alternates name and value. `eager` alternates a source and the reasons why it is eager (see
+postbuild/reasons.py). Offsets (`*_at`) count from the start of the header.
 
-`kernel` is "" for a blob. Rows of device code come behind the blobs: theirs is the name of the host unit, a tab, and a
-line of that one's table, which begins with a kernel's symbol, or with `*` for all kernels (units/src/units.h).
-`units` is "" for what is compiled whole; else a digest of all that the key of a part of the blob has beside the blob's
-own, and the recipes are those of its host unit and of its device code.
+`kernel` is empty for a blob with host code. Rows of device code come after these blobs. Their
+`kernel` is the name of the host unit, a tab, and a line of the host unit's table, which begins with
+the symbol of a kernel, or with `*` for all kernels (units/src/units.h). `units` is empty for what
+is compiled whole. Otherwise it is a digest of everything that the key of a part contains besides
+the blob's own digest, and the recipes are those of the host unit and of the device code.
 
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units.
 """
@@ -72,7 +78,7 @@ class _Reader:
 
 
 def decode_records(data: bytes, where: str) -> list[CompileCommand | LinkCommand]:
-    """Decode the records in `data`; `where` names their file in errors. Raises `FormatError`."""
+    """Decode the records in `data`. `where` names their file in errors. Raises `FormatError`."""
     found: list[CompileCommand | LinkCommand] = []
     at = 0
     while at < len(data):
@@ -111,12 +117,14 @@ def decode_records(data: bytes, where: str) -> list[CompileCommand | LinkCommand
 
 @dataclass(frozen=True)
 class Recipe:
-    """How blobs of one group are compiled at run time, in words with placeholders (see `lazyck.abi`).
+    """How the blobs of one group are compiled at run time, in words with placeholders (see
+    `lazyck.abi`).
 
-    `compile` turns `PH_SOURCE` into the object `PH_OUTPUT`; `link` turns `PH_INPUT` into the `.so` `PH_OUTPUT`.
-    `home` is the toolchain's home as found by the build, `home_env` the variables that may name another one where
-    it does not exist. `env` is set for both steps after the variables of `drop_env` were taken out, so that the
-    flags of the job's own environment cannot leak into an entry whose key does not know them.
+    `compile` turns `PH_SOURCE` into the object `PH_OUTPUT`, and `link` turns `PH_INPUT` into the
+    `.so` `PH_OUTPUT`. `home` is the toolchain's home that the build found, and `home_env` names the
+    variables that may give another one where that does not exist. Both steps run without the
+    variables in `drop_env` and with those in `env`. Flags in a job's own environment can then not
+    leak into an entry whose key does not cover them.
     """
 
     toolchain: str
@@ -132,8 +140,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Units:
-    """How the parts of a blob are compiled: the `digest` that tells them from those of other compilers of parts, and
-    the indices of the recipes of its host unit and of its device code."""
+    """How the parts of a blob are compiled: a `digest` that tells them from the parts that other
+    compilers make, and the indices of the recipes for its host unit and for its device code."""
 
     digest: str
     host: int
@@ -142,9 +150,13 @@ class Units:
 
 @dataclass(frozen=True)
 class BlobRecord:
-    """One lazily compiled blob: unique `name`, `source` relative to the bundle root, index of its recipe,
-    `digest` of all that its compilation reads (hex), and the symbols that go through slots. `kernel`: of device code
-    alone, whose (see the grammar). `units`: of a blob whose first call need not compile all of it."""
+    """One lazily compiled blob.
+
+    `name` is unique, and `source` is relative to the bundle root. `recipe` is the index of its
+    recipe. `digest` covers all that its compilation reads, in hexadecimal. `symbols` are those that
+    go through slots. `kernel` says whose device code it is (see the grammar) and is an empty string
+    for a blob with host code. `units` is set if a first call need not compile the whole blob.
+    """
 
     name: str
     source: str
@@ -166,13 +178,14 @@ class BlobRecord:
 
     @property
     def unit(self) -> str:
-        """The name of the host unit whose device code it is; "" for a blob."""
+        """The name of the host unit to which the device code belongs. It is an empty string for a
+        blob with host code."""
         return self.kernel.partition("\t")[0]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that a lazy library knows of its blobs."""
+    """Everything that a lazy library knows of its blobs."""
 
     library: str
     soname: str
@@ -190,21 +203,21 @@ class Manifest:
 
     @property
     def shelf(self) -> str:
-        """The name under which the entries of its blobs lie in a cache."""
+        """The name under which a cache keeps the entries of the library's blobs."""
         return self.library if self.soname else abi.PROGRAMS
 
     @property
     def symbols(self) -> list[tuple[str, int]]:
-        """(symbol, index of its blob) in the order of the slots."""
+        """Pairs (symbol, index of its blob) in the order of the slots."""
         return [(symbol, i) for i, blob in enumerate(self.blobs) for symbol in blob.symbols]
 
     @property
     def functions(self) -> list[str]:
-        """The symbols that have stubs: those of blobs, which come first."""
+        """The symbols that have stubs. They are those of blobs with host code, which come first."""
         return [symbol for blob in self.blobs if not blob.kernel for symbol in blob.symbols]
 
 
-# What a manifest's text may be altogether: characters, and times the size of the file.
+# A manifest may spell out this many characters, plus this many times the size of its file.
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
@@ -245,7 +258,7 @@ def _flat(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as the bytes that `decode` and the runtime read."""
+    """Encode the manifest in the bytes that `decode` and the runtime read."""
     pool = _Pool()
     pool.string("")
     blobs, symbols = bytearray(), bytearray()
@@ -301,7 +314,8 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """Decode a manifest; `where` names its file in errors. Raises `FormatError` for anything else."""
+    """Decode a manifest. `where` names its file in errors. Raises `FormatError` for anything
+    else."""
     if data[: len(abi.MANIFEST_MAGIC)] != abi.MANIFEST_MAGIC or len(data) < 16:
         raise FormatError(f"{where}: not a lazyck manifest", "give a lazy library, or the `manifest` of its bundle")
     version, size = struct.unpack_from("<2I", data, 8)
@@ -324,13 +338,13 @@ def _decode(data: bytes) -> Manifest:
     (blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size) = h[7:13]
     strings = data[strings_at : strings_at + strings_size]
     words = struct.unpack_from(f"<{word_count}I", data, lists_at)
-    # Rows may share lists and strings: a small file could spell out terabytes.
+    # Rows may share lists and strings, so that a small file could spell out terabytes.
     left = _MOST_TEXT + _MOST_SHARING * len(data)
 
     def text(at: int) -> str:
         nonlocal left
         end = strings.index(b"\0", at)
-        left -= end - at + 8  # an empty one costs memory too
+        left -= end - at + 8  # an empty string costs memory too
         if left < 0:
             raise ValueError("it repeats itself without end")
         return os.fsdecode(strings[at:end])

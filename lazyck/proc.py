@@ -1,9 +1,13 @@
-"""The only place from which lazyck's Python starts processes: argv lists, no shell, output kept for errors.
+"""The only module of lazyck's Python that starts processes: argv lists, no shell, output kept for
+errors.
 
-It decides, too, which program a name stands for: the absolute parts of PATH are searched, the relative and empty ones
-are not, since whoever can write to the working directory could put a program there. What lazyck starts for itself gets
-a PATH without them. `passthrough`, which starts the user's own command, changes nothing, and `anchored` is for commands
-of the project's build that lazyck repeats: these find what they would have found without lazyck.
+It also decides which program a name stands for. Only the absolute parts of PATH are searched:
+whoever can write to the working directory could put a program into a relative or empty one. A
+process that lazyck starts for itself gets a PATH with only those parts.
+
+The commands of the user and of the project's build must find what they would find without lazyck.
+`passthrough`, which starts the user's own command, therefore changes nothing, and `anchored` is for
+commands of the build that lazyck repeats.
 """
 
 from __future__ import annotations
@@ -27,8 +31,9 @@ from lazyck.errors import CommandError, ToolchainError
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished command left: exit status (negative: signal), its stdout and stderr as text, CPU
-    seconds and the peak resident size in KiB of it and all it waited for."""
+    """The result of a finished command. `status` is its exit status, or negative the signal that
+    killed it. CPU seconds and the peak resident size in KiB include the processes that it waited
+    for."""
 
     status: int
     stdout: str
@@ -38,25 +43,26 @@ class Result:
 
 
 def search_path(env: Mapping[str, str] | None = None) -> list[str]:
-    """The directories in which programs are looked up: the absolute parts of PATH (`env` None: of this process)."""
+    """Return the directories in which programs are looked up: the absolute parts of PATH. Without
+    `env` it is the PATH of this process."""
     parts = (environment() if env is None else env).get("PATH", os.defpath).split(os.pathsep)
     return [part for part in parts if os.path.isabs(part)]
 
 
 def find_program(name: str, env: Mapping[str, str] | None = None) -> str | None:
-    """The absolute path that the plain `name` stands for, or None."""
+    """Return the absolute path of the program `name`, which is not a path, or None."""
     paths = (os.path.join(directory, name) for directory in search_path(env))
     return next((path for path in paths if is_program(path)), None)
 
 
 def is_program(path: str) -> bool:
-    """Whether `path` is a file that can be executed."""
+    """Return whether `path` is an executable file."""
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str, str]:
-    """`env` for a command of the project's own build: the relative parts of PATH as absolute ones below `cwd`, where
-    the build would have looked."""
+    """Return `env` for a command of the project's own build. Relative parts of PATH become absolute
+    ones below `cwd`, where the build would have looked."""
     if "PATH" not in env:
         return dict(env)
     below = os.path.abspath(cwd or ".")
@@ -64,7 +70,8 @@ def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str,
 
 
 def _own(argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
-    """The words and the environment of a command of lazyck's own. Raises `FileNotFoundError`."""
+    """Return the words and the environment of a command that lazyck starts for itself. Raises
+    `FileNotFoundError`."""
     full = environment() if env is None else dict(env)
     if "PATH" in full:
         # An empty PATH would mean the working directory.
@@ -83,9 +90,10 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
 ) -> Result:
-    """Run `argv` to its end and return what it left; a non-zero status is not an error here.
+    """Run `argv` to its end and return the result. A non-zero status is not an error here.
 
-    Raises `ToolchainError` if the program cannot be started.
+    Raises `ToolchainError` if the program cannot be started, or if it takes longer than `timeout`
+    seconds.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
@@ -121,7 +129,8 @@ def check(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> Result:
-    """Like `run`, but a non-zero status raises `CommandError` that starts with `what`."""
+    """Run `argv` as `run` does. A non-zero status raises `CommandError`, whose message starts with
+    `what`."""
     result = run(argv, cwd=cwd, env=env)
     if result.status != 0:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr, hint)
@@ -129,8 +138,8 @@ def check(
 
 
 def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Run `argv`, a command of the user's, on lazyck's own stdin, stdout and stderr; returns its status as a shell
-    reports it (128 + signal)."""
+    """Run `argv`, a command of the user's, on lazyck's own stdin, stdout and stderr. Returns its
+    status as a shell reports it (128 + signal)."""
     try:
         status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
     except OSError as e:
@@ -141,16 +150,18 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
 
 
 def end_interrupted() -> NoReturn:
-    """End as Ctrl-C ends a program that does not know of it, without a word: whoever started this one says so."""
+    """End the process silently, as Ctrl-C ends a program without a handler. Whoever started it
+    reports the interruption."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     raise AssertionError("SIGINT is blocked")
 
 
 class Running:
-    """A command under way, whose output goes line by line to `on_line`, on a thread of its own; the end of it is kept.
+    """A running command. A thread of its own passes the output line by line to `on_line` and keeps
+    the last lines.
 
-    Its output is a pipe: should lazyck be killed, a command that goes on printing ends too.
+    The output is a pipe: if lazyck is killed, a command that goes on printing ends too.
     """
 
     def __init__(
@@ -178,24 +189,24 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def tail(self) -> str:
-        """The last lines that it printed."""
+        """The last lines that the command printed."""
         return "\n".join(self._tail)
 
     def poll(self) -> int | None:
-        """Its status, negative for a signal; None while it runs."""
+        """Return the exit status, negative for a signal, or None while the command runs."""
         return self._process.poll()
 
     def stop(self) -> int:
-        """Terminate it if it runs; returns its status when it has ended."""
+        """Terminate the command if it runs. Returns its status once it has ended."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what a shell starts in the background
+            self._process.send_signal(signal.SIGTERM)  # a shell's background commands ignore SIGINT
         status = self._process.wait()
-        # Whatever it started and left behind may hold the pipe.
+        # A process that the command left behind may hold the pipe open.
         self._thread.join(timeout=1)
         return status
 
@@ -207,8 +218,8 @@ class Running:
 
 
 class Conversation:
-    """A program that is spoken with through its standard input and output, in a session of its own. What it says on
-    stderr is left out. Raises `OSError` when it cannot be started."""
+    """A program with which we talk through its standard input and output, in a session of its own.
+    Its stderr is discarded. Raises `OSError` if it cannot be started."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         words, variables = _own(argv, None)
@@ -220,15 +231,15 @@ class Conversation:
         self.input, self.output = self._process.stdin, self._process.stdout
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether the program is still running."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it; may be called while another thread reads."""
+        """Kill the program. May be called while another thread reads."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it, and forget it."""
+        """Kill the program and close its pipes."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)

@@ -1,6 +1,8 @@
-"""Profiles: which blobs runs have used. Recorded by the runtime (LAZYCK_RECORD), merged and compared here.
+"""Profiles: which blobs runs have used. The runtime records them (LAZYCK_RECORD); this module
+merges and compares them.
 
-The grammar stands in `runtime/src/profile.h`. A plain list of names, one a line, is a profile that knows no more.
+The grammar is in `runtime/src/profile.h`. A plain list of names, one on each line, is a profile
+without further facts.
 """
 
 from __future__ import annotations
@@ -18,18 +20,19 @@ HEADER = "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak 
 COLUMNS = 10  # and one more for kernels
 _VERSION = re.compile(r"# lazyck profile (\d+)\b")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*|")
-_MERGED = "merged"  # what stands for the process in a merged line: its figures are those of several
-# What no blob's name, path or pattern holds, and lines of most other files do.
+_MERGED = "merged"  # the process of a merged line, whose figures are those of several processes
+# Characters that no name, path or pattern of a blob holds and that most lines of other files do.
 _NO_NAME = re.compile(r"[:$(){}\"'`;<>|&]")
 _REMEDY = "give a file that LAZYCK_RECORD named, one of `lazyck profile merge`, or a list of names"
 
 
 @dataclass(frozen=True)
 class Use:
-    """What one process, or several of which the lines were merged, did with a blob. `library` is "" in a plain list.
+    """How one process used a blob, or several processes if their lines were merged.
 
-    `order` is of its first use, from 1; `seconds` and `peak_kib` are of its compile, 0 when it came from the cache.
-    `kernel`: of a kernel that is compiled by itself, what that takes.
+    `library` is an empty string in a plain list. `order` is that of the blob's first use, from 1.
+    `seconds` and `peak_kib` are of its compile, and 0 if it came from the cache. `kernel` is set
+    for a kernel that is compiled by itself and holds everything needed to compile it.
     """
 
     blob: str
@@ -46,13 +49,13 @@ class Use:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it one line of a merged profile."""
+        """The key that identifies a line of a merged profile."""
         return (self.library, self.blob, self.archs)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a profile as it stands in its file; `use` is None for a comment and a torn one."""
+    """One line of a profile file. `use` is None for a comment and for a torn line."""
 
     text: str
     use: Use | None = None
@@ -61,14 +64,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile file, decoded."""
+    """A decoded profile file."""
 
     where: str
     lines: tuple[Line, ...]
 
     @property
     def uses(self) -> list[Use]:
-        """In recorded order; of each blob and process the last line, which knows most."""
+        """The uses in recorded order. For each blob and process the last line counts, which knows
+        most."""
         last: dict[tuple[tuple[str, str, str], str], Use] = {}
         for line in self.lines:
             if line.use is not None:
@@ -77,12 +81,13 @@ class Profile:
 
     @property
     def torn(self) -> int:
-        """How many lines a crash cut short."""
+        """The number of lines that a crash cut short."""
         return sum(line.is_torn for line in self.lines)
 
 
 def read_profile(path: Path) -> Profile:
-    """The profile at `path`. Raises `FormatError` when that cannot be read or is none."""
+    """Read the profile at `path`. Raises `FormatError` if the file cannot be read or is not a
+    profile."""
     try:
         data = path.read_bytes()
     except OSError as e:
@@ -91,7 +96,8 @@ def read_profile(path: Path) -> Profile:
 
 
 def decode(data: bytes, where: str) -> Profile:
-    """Decode a profile; `where` names its file in errors. Lines that make no sense are kept, and marked as torn."""
+    """Decode a profile. `where` names its file in errors. Lines that do not parse are kept and
+    marked as torn. Raises `FormatError` if the file is not a profile."""
     if b"\0" in data:
         raise FormatError(f"{where}: not a profile: it holds bytes that are not text", _REMEDY)
     text = data.decode("utf-8", "surrogateescape")
@@ -106,7 +112,7 @@ def decode(data: bytes, where: str) -> Profile:
         if not line.strip() or line.lstrip().startswith("#"):
             lines.append(Line(line))
         elif is_recorded and ("\t" in line or not is_ended):
-            use = _decode_row(line) if is_ended else None  # what lacks its end may lack a digit too
+            use = _decode_row(line) if is_ended else None  # a line without an end may lack digits too
             lines.append(Line(line, use, is_torn=use is None))
         elif name := line.split("\t")[0].strip():
             if not is_recorded and _NO_NAME.search(name):
@@ -145,7 +151,7 @@ def _decode_ranks(text: str) -> tuple[int, ...]:
 
 
 def show_ranks(ranks: Sequence[int]) -> str:
-    """`0-7,12`: the way in which a line names many ranks."""
+    """Return ranks in the compact form of a profile line, such as `0-7,12`."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:
@@ -156,7 +162,7 @@ def show_ranks(ranks: Sequence[int]) -> str:
 
 
 def encode(uses: Iterable[Use]) -> bytes:
-    """The text of a profile of these uses, in this order."""
+    """Return the text of a profile with these uses in this order."""
     rows = [HEADER]
     for u in uses:
         figures = (u.order, u.calls, f"{u.seconds:.1f}", u.peak_kib, show_ranks(u.ranks), u.process or _MERGED, u.time)
@@ -166,11 +172,11 @@ def encode(uses: Iterable[Use]) -> bytes:
 
 
 def merge(profiles: Iterable[Profile]) -> list[Use]:
-    """One use for each library, blob and archs, whichever runs and ranks used it, in the order of first use.
+    """Merge profiles into one use for each library, blob and archs, sorted by first use.
 
-    The order is the smallest of all, not the mean: what a prefetch or prebuild does first must be ready for the rank
-    that wants it first. Of calls, seconds and memory it takes the largest. A name in a plain list adds nothing where
-    some profile knows the blob's library.
+    The order of a use is the smallest of all, not the mean: what a prefetch or prebuild does first
+    must be ready for the rank that needs it first. Calls, seconds and memory are the largest of
+    all. A name in a plain list adds nothing if some profile knows the library of that blob.
     """
     merged: dict[tuple[str, str, str], Use] = {}
     for use in (u for p in profiles for u in p.uses):
@@ -196,7 +202,7 @@ def _joined(a: Use, b: Use) -> Use:
 
 @dataclass(frozen=True)
 class Difference:
-    """What one profile used and another did not, as (library, blob)."""
+    """The blobs that only one of two profiles used, as (library, blob)."""
 
     only_a: tuple[tuple[str, str], ...]
     only_b: tuple[tuple[str, str], ...]
@@ -206,7 +212,8 @@ class Difference:
 
 
 def compare(a: Profile, b: Profile) -> Difference:
-    """Compare by library and blob, whatever the archs; a name in a plain list stands for that blob of any library."""
+    """Compare two profiles by library and blob, regardless of archs. A name in a plain list matches
+    the blob in any library."""
 
     def only(left: Profile, right: Profile) -> tuple[tuple[str, str], ...]:
         pairs = {(u.library, u.blob) for u in right.uses}
@@ -219,14 +226,15 @@ def compare(a: Profile, b: Profile) -> Difference:
 
 
 def prune(profile: Profile, is_known: Callable[[Use], bool]) -> tuple[bytes, int]:
-    """The profile's text without lines of blobs that are not known any more, and torn ones; how many blobs went."""
+    """Return the profile's text without torn lines and without lines of unknown blobs, and the
+    number of blobs removed."""
     kept = [line.text for line in profile.lines if not line.is_torn and (line.use is None or is_known(line.use))]
     gone = {line.use.key for line in profile.lines if line.use is not None and not is_known(line.use)}
     return "".join(f"{text}\n" for text in kept).encode("utf-8", "surrogateescape"), len(gone)
 
 
 def render_table(uses: Sequence[Use]) -> str:
-    """The uses for people: a table and its totals."""
+    """Return the uses for people: a table and its totals."""
     rows = [("order", "calls", "compile", "memory", "ranks", "blob", "archs", "library")]
     for u in uses:
         seconds = show_seconds(u.seconds) if u.seconds else "-"
@@ -248,7 +256,7 @@ def render_table(uses: Sequence[Use]) -> str:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over uses; of memory the largest."""
+    """Sums over uses. `peak_kib` is the largest."""
 
     blobs: int
     libraries: int
@@ -259,7 +267,7 @@ class Totals:
 
 
 def totals(uses: Sequence[Use]) -> Totals:
-    """Add up."""
+    """Return the totals over `uses`."""
     return Totals(
         blobs=len(uses),
         libraries=len({u.library for u in uses}),
@@ -271,7 +279,7 @@ def totals(uses: Sequence[Use]) -> Totals:
 
 
 def to_json(uses: Sequence[Use]) -> dict[str, object]:
-    """The uses for programs."""
+    """Return the uses for programs."""
     rows = [
         {"blob": u.blob, "library": u.library, "archs": u.archs, "order": u.order, "calls": u.calls,
          "seconds": u.seconds, "peak_kib": u.peak_kib, "ranks": list(u.ranks), "time": u.time}

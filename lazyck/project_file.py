@@ -1,4 +1,5 @@
-"""The project's file of settings: what `[tool.lazyck]` of its pyproject.toml says of `lazyck build full`."""
+"""The project's settings for `lazyck build full`: the table `[tool.lazyck]` of its
+pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,8 +15,12 @@ else:
 
 
 def read_project(directory: Path) -> dict[str, object]:
-    """The table `[tool.lazyck]` of the pyproject.toml in `directory`; empty if there is none. No directory above is
-    looked at: what is there may be another user's. Raises `FormatError`, `UsageError`."""
+    """Return the table `[tool.lazyck]` of the pyproject.toml in `directory`, or an empty table if
+    there is none.
+
+    Directories above are not searched, since their files may be another user's. Raises
+    `FormatError`, `UsageError`.
+    """
     path = directory / "pyproject.toml"
     try:
         found = tomllib.loads(path.read_text())

@@ -1,8 +1,9 @@
-"""A plugin for pytest: a test during which a lazy library compiles fails, and names the blobs. It is off by default.
+"""A plugin for pytest that fails tests during which a lazy library compiles, and names the blobs.
+It is off by default.
 
-`--lazyck-forbid-jit`, or `lazyck_forbid_jit = true` among the settings of pytest, is for all tests; the marker
-`lazyck_forbid_jit` for one, and `lazyck_forbid_jit(False)` leaves one out. What compiles does compile, since a refused
-call ends a program that does not catch C++'s exceptions.
+`--lazyck-forbid-jit`, or `lazyck_forbid_jit = true` in the settings of pytest, applies it to all
+tests. The marker `lazyck_forbid_jit` applies it to one test, and `lazyck_forbid_jit(False)` exempts
+one. The compiles do happen, since a refused call ends a program that does not catch C++ exceptions.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ NAME = "lazyck_forbid_jit"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option and the setting."""
+    """Add the option and the setting."""
     text = "fail tests during which a lazy library compiles"
     parser.getgroup("lazyck").addoption("--lazyck-forbid-jit", action="store_true", help=text)
     parser.addini(NAME, text, type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker."""
+    """Add the marker."""
     config.addinivalue_line(
         "markers", f"{NAME}(is_forbidden=True): fail the test if a lazy library compiles during it, or let it compile"
     )
 
 
 def is_forbidden(item: pytest.Item) -> bool:
-    """Whether nothing may be compiled during this test."""
+    """Return whether nothing may be compiled during this test."""
     marker = item.get_closest_marker(NAME)
     if marker is not None:
         return bool((*marker.args, *marker.kwargs.values(), True)[0])
@@ -45,21 +46,24 @@ def is_forbidden(item: pytest.Item) -> bool:
 
 
 class Watch:
-    """Looks at what lazy libraries compile: their trace names it, and their counts say whether the trace has it all.
+    """Watches what lazy libraries compile. Their trace names the blobs, and their counts show
+    whether the trace is complete.
 
-    It has not for a library whose first lazy call came before `LAZYCK_TRACE` was set.
+    The trace lacks the compiles of a library whose first lazy call came before `LAZYCK_TRACE` was
+    set.
     """
 
     def __init__(self, trace: Path) -> None:
         self._trace = trace
-        self._end = 0  # of the last event that was read: what closes the array behind it is written over
+        self._end = 0  # end of the last event read: the next event overwrites the bracket behind it
         self._read()
-        self._named = 0  # compiles of this process that the trace has
-        self._unnamed = 0  # those that only the counts have
+        self._named = 0  # compiles of this process that are in the trace
+        self._unnamed = 0  # compiles that only the counts show
 
     def look(self) -> list[str]:
-        """What was compiled since the last look, by this process and those that it started: a text for each blob."""
-        import lazyck  # not in every run of pytest
+        """Return a text for each blob that this process and its children have compiled since the
+        last look."""
+        import lazyck  # imported late: not every run of pytest needs it
 
         stats = [library.stats() for library in lazyck.loaded()]
         events = [event for event in self._read() if event.kind == "compile"]
@@ -71,7 +75,7 @@ class Watch:
         return found
 
     def _read(self) -> list[Event]:
-        """The events that the trace has got since it was last read."""
+        """Return the events that were added to the trace since the last call."""
         if not self._trace.exists():
             return []
         with self._trace.open("rb") as file:
@@ -87,7 +91,7 @@ CLEANUP = pytest.StashKey[contextlib.ExitStack]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Has libraries write a trace, if a test wants it."""
+    """Make libraries write a trace, if any test needs it."""
     if not any(map(is_forbidden, session.items)):
         return
     with contextlib.ExitStack() as stack:
@@ -100,13 +104,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends that."""
+    """End the trace."""
     config.stash.get(CLEANUP, contextlib.ExitStack()).close()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """What was compiled until now is no test's."""
+    """Forget compiles before the test, since they are not part of it."""
     if is_forbidden(item):
         item.config.stash[WATCH].look()
     yield
@@ -114,20 +118,20 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """What was compiled during setup and call fails the test."""
+    """Fail the test if something was compiled during its setup or call."""
     yield
     fail_for_compiles(item)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """What was compiled since then is an error, too."""
+    """Report an error if something was compiled during teardown."""
     yield
     fail_for_compiles(item)
 
 
 def fail_for_compiles(item: pytest.Item) -> None:
-    """Fails the test if something was compiled that may not be."""
+    """Fail the test if something was compiled although it is forbidden."""
     if is_forbidden(item) and (found := item.config.stash[WATCH].look()):
         text = "\n".join(f"  {line}" for line in found)
         pytest.fail(f"lazy libraries compiled during the test:\n{text}", pytrace=False)

@@ -13,20 +13,22 @@ _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def size_of(text: str) -> int | None:
-    """The bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`; None for anything else.
+    """Return the bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`, or None for
+    anything else.
 
-    All units but B are powers of 1024, in either case. The runtime reads the same grammar (`size_in` of
-    runtime/src/numbers.h).
+    All units but B are powers of 1024, in either case. The runtime reads the same grammar
+    (`size_in` of runtime/src/numbers.h).
     """
     found = _SIZE.fullmatch(text)
-    if not found or (not found[2] and float(found[1]) != 0):  # 20 alone could mean anything
+    if not found or (not found[2] and float(found[1]) != 0):  # a bare 20 could mean anything
         return None
     size = float(found[1]) * 1024 ** " KMGT".index((found[3] or " ").upper())
     return int(size) if size < _TOO_MANY_BYTES else None
 
 
 def parse_size(text: str, what: str) -> int:
-    """The bytes of a size, as `size_of` reads it. Raises `UsageError` that begins with `what`."""
+    """Return the bytes of a size, as `size_of` does. Raises `UsageError`, whose message begins with
+    `what`."""
     size = size_of(text)
     if size is None:
         raise UsageError(f"{what} {text!r}: not a size", "write 20G, 500MB, 1.5GiB, 4096B, or 0")
@@ -34,7 +36,8 @@ def parse_size(text: str, what: str) -> int:
 
 
 def parse_age(text: str, what: str) -> int:
-    """`30d`, `12h`, `90m`, `2w` in seconds. Raises `UsageError` that begins with `what`."""
+    """Return the seconds of an age such as `30d`, `12h`, `90m` or `2w`. Raises `UsageError`, whose
+    message begins with `what`."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text.strip().lower())
     if not found:
         raise UsageError(f"{what} {text!r}: not an age", "write 30d, 12h, 90m or 2w")
@@ -42,10 +45,11 @@ def parse_age(text: str, what: str) -> int:
 
 
 def show_size(count: float) -> str:
-    """`1.5 GB`, in powers of 1024 as `ls -h` and `du -h` count.
+    """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` and `du -h`
+    count.
 
-    The runtime's messages (`size_text` of runtime/src/numbers.h) and the report's page (`bytes` of report/page.js) show
-    sizes in the same way.
+    The runtime's messages (`size_text` of runtime/src/numbers.h) and the page of the report
+    (`bytes` of report/page.js) show sizes in this form too.
     """
     unit = 0
     while count >= 999.5 and unit < 4:
@@ -56,12 +60,12 @@ def show_size(count: float) -> str:
 
 
 def show_kib(kib: float) -> str:
-    """The same for a number of KiB."""
+    """Return a size in KiB as `show_size` does."""
     return show_size(kib * 1024)
 
 
 def show_seconds(seconds: float) -> str:
-    """`0.4 s`, `3 m 20 s`, `2 h 05 m`, `3 d 04 h`."""
+    """Return a duration as text: `0.4 s`, `3 m 20 s`, `2 h 05 m`, `3 d 04 h`."""
     if seconds < 99.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -72,5 +76,5 @@ def show_seconds(seconds: float) -> str:
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """`1 blob`, `2 blobs`."""
+    """Return a number with its noun: `1 blob`, `2 blobs`."""
     return f"{n} {one if n == 1 else many or one + 's'}"

@@ -1,5 +1,8 @@
-"""What `lazyck build` decided: travels from `build full` to the post-build steps, which a shim starts inside the build,
-as `settings.json` in the tmp dir; `quick` starts from it too."""
+"""The decisions of `lazyck build`, as `settings.json` in the tmp dir.
+
+They travel from `build full` to the post-build steps, which a shim starts inside the build. `quick`
+starts from them too.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,19 @@ SETTINGS_VERSION = 1
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """The options of one `lazyck build full`. Paths are absolute; "" means not given.
+    """The options of one `lazyck build full`. Paths are absolute. An empty string means not given.
 
-    `kernels` are the globs of --kernels, and `blobs` those of --blobs, which count first. `archs` are those of
-    --gpu-archs; `env_archs`, by toolchain, what GPU_ARCHS and its kin say, for blobs whose
-    commands name none. `homes` maps a toolchain to its real home, `shim_homes` a shim's home to the real one that it
-    mirrors, `composed` a home that lazyck made for the build to the real one that recipes name. `beside`: the build has
-    the bundle beside each library, as an install dir has. `says_links`: each link says what it did, since nobody sums
-    up at the end. `project_dir`: the directory from which users write the paths of sources.
+    `kernels` are the globs of --kernels. `blobs` are those of --blobs, which take precedence.
+    `archs` are those of --gpu-archs. `env_archs` holds, for each toolchain, the archs in GPU_ARCHS
+    and its kin, for blobs whose commands name none.
+
+    `homes` maps a toolchain to its real home, and `shim_homes` maps the home of a shim to the real
+    one that it mirrors. `composed` maps a home that lazyck made for the build to the real one that
+    recipes name.
+
+    With `beside`, the build has the bundle beside each library, as an install dir has. With
+    `says_links`, each link reports what it did, since there is no summary at the end. Users write
+    the paths of sources relative to `project_dir`.
     """
 
     tmp_dir: str
@@ -53,12 +61,13 @@ class BuildSettings:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Homes that builds see → the real ones that recipes name."""
+        """Maps the homes that builds see to the real ones that recipes name."""
         composed = dict(self.composed)
         return {shim: composed.get(home, home) for shim, home in self.shim_homes} | composed
 
     def grade_of(self, source: str) -> str:
-        """ "kernels" for a source whose host code is compiled with the build, else "blob"."""
+        """Return "kernels" for a source whose host code is compiled with the build, "blob" for any
+        other."""
         if not self.kernels:
             return "blob"
         paths = (source, os.path.realpath(source))
@@ -69,12 +78,12 @@ class BuildSettings:
         return "kernels" if match(self.kernels) and not match(self.blobs) else "blob"
 
     def home(self, toolchain: str) -> str:
-        """The real home of `toolchain`, or ""."""
+        """Return the real home of `toolchain`, or an empty string if it has none."""
         return dict(self.homes).get(toolchain, "")
 
 
 def settings_path(tmp: Path) -> Path:
-    """Where `lazyck build full` leaves its settings."""
+    """Return the file in which `lazyck build full` leaves its settings."""
     return tmp / "settings.json"
 
 

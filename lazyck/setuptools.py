@@ -1,6 +1,7 @@
-"""`build_ext` of setuptools that makes extension modules lazy: `cmdclass={"build_ext": lazyck.setuptools.build_ext}`.
+"""A `build_ext` of setuptools that makes extension modules lazy: `cmdclass={"build_ext":
+lazyck.setuptools.build_ext}`.
 
-The build itself is setuptools' own, in a process of its own under `lazyck build full`, whose options stand in
+setuptools itself does the build, in another process under `lazyck build full`, whose options are in
 `[tool.lazyck]` of pyproject.toml. `LAZYCK=0` builds ahead of time.
 """
 
@@ -17,39 +18,43 @@ from setuptools.errors import ExecError
 from lazyck import abi, proc
 from lazyck.config import environment, switch
 
-# What other commands tell build_ext, such as `build` and those that make wheels and editable installations.
+# The options that other commands set on build_ext, such as `build` and those for wheels and
+# editable installations.
 _TOLD = ("build_lib", "build_temp", "compiler", "debug", "force", "inplace", "parallel")
-# A project may have all that setup() is told in its pyproject.toml.
+# A project without setup.py has the arguments of setup() in its pyproject.toml.
 _WITHOUT_SCRIPT = ("-c", "import setuptools; setuptools.setup()")
 
 
 class Lazily:
-    """Put before a class of build_ext: its `run` does that of the class in another process, under lazyck."""
+    """A mixin for a subclass of build_ext. Its `run` does the work of that class in another
+    process, under lazyck."""
 
     def run(self) -> None:
-        """Build all extensions. Raises `setuptools.errors.ExecError` when the build fails."""
+        """Build all extensions. Raises `setuptools.errors.ExecError` if the build fails."""
         command: Any = self
         if not command.extensions or not switch(environment(), abi.ENV_LAZY, default=True):
             super().run()  # type: ignore[misc]
             return
-        # Where a front end such as pip runs setup.py, the script has the front end's name.
+        # If a front end such as pip runs setup.py, `script_name` is the name of the front end.
         scripts = (command.distribution.script_name or "", "setup.py")
         start = next(((script,) for script in scripts if Path(script).is_file()), _WITHOUT_SCRIPT)
         given = command.distribution.get_option_dict("build_ext")
         options = {name: value for name, (source, value) in given.items() if source == "command line"}
         options |= {name: getattr(command, name) for name in _TOLD}
         build = (sys.executable, *start, "build_ext", *words(options, command.boolean_options))
-        # Under `build full` LAZYCK=0 is set: the other process gets to what this class stands before.
+        # `build full` sets LAZYCK=0, so that the class behind this mixin does the work in the other
+        # process.
         status = proc.passthrough((sys.executable, "-m", "lazyck", "build", "full", "--", *build))
         if status != 0:
             raise ExecError(f"lazyck build full ended with status {status} ({abi.ENV_LAZY}=0 builds without lazyck)")
 
 
 def words(options: Mapping[str, object], flags: Collection[str]) -> list[str]:
-    """Options of a command as words of its command line; `flags` are those without a value."""
+    """Return the options of a command as words of its command line. `flags` are the options without
+    a value."""
     long = {name.replace("_", "-"): value for name, value in options.items() if value}
     return [f"--{name}" if name in flags else f"--{name}={value}" for name, value in long.items()]
 
 
 class build_ext(Lazily, _build_ext):  # type: ignore[misc]
-    """setuptools' build_ext, whose extension modules are lazy."""
+    """setuptools' build_ext with lazy extension modules."""

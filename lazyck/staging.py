@@ -1,4 +1,5 @@
-"""A directory of this process's alone in a cache's `.staging`, for what is not an entry yet."""
+"""A directory in a cache's `.staging`, owned by this process, for files that are not entries
+yet."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from lazyck.directory import Directory
 
 
 class Staging:
-    """Named after the process, so that the runtime clears it away if that is killed (runtime/src/staging.cpp). A
-    context that removes it. Raises `RefusedError`, `OSError`."""
+    """A context manager that creates such a directory and removes it.
+
+    The name contains that of the process, so that the runtime can remove the directory if the
+    process is killed (runtime/src/staging.cpp). Raises `RefusedError`, `OSError`.
+    """
 
     def __init__(self, cache: Path, what: str) -> None:
         host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
@@ -25,7 +29,7 @@ class Staging:
         self.path = self._above.path / self._name
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the directory with all its contents."""
         self._above.remove_tree(self._name)
         self._above.close()
 

@@ -1,6 +1,6 @@
-"""Gzipped tar archives of plain files, the same bytes whenever they are made of the same.
+"""Reproducible gzipped tar archives of plain files: equal members give equal bytes.
 
-Of GNU's format, which the tar programs of small systems read too.
+The format is GNU's, which the tar programs of small systems read too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LEVEL = 6
 
 
 def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -> None:
-    """Write the members, each a name and a file or its contents, in their order. Raises `OSError`."""
+    """Write the members in their order. Each is a name, and a file or its contents. Raises
+    `OSError`."""
     with (
         gzip.GzipFile("", "wb", LEVEL, out, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,

@@ -1,6 +1,7 @@
-"""Spans of OpenTelemetry for what lazy libraries do, so that a compile shows up within the request that waited for it.
+"""OpenTelemetry spans of what lazy libraries do, so that a compile shows up within the request that
+waited for it.
 
-`opentelemetry-api` must be installed; where the spans go is for the program's own SDK to say.
+`opentelemetry-api` must be installed. The program's own SDK decides where the spans go.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ __all__ = ["spans"]
 
 @contextlib.contextmanager
 def spans(library: Library, *, tracer_provider: Any = None) -> Iterator[None]:
-    """Within it each compile, wait and load of the library becomes a span `lazyck.compile`, `lazyck.wait` or
-    `lazyck.load`, a child of the span that is current where it begins.
+    """Turn each compile, wait and load of the library within the block into a span
+    `lazyck.compile`, `lazyck.wait` or `lazyck.load`. Its parent is the span that is current where
+    the block begins.
 
-    Attributes are `lazyck.library`, `.blob`, `.arch`, `.what` (of a load from where, of a wait for what), and in bytes
-    `.peak_memory` and `.size`; a failure has the status ERROR with the reason. All spans of what was over by then are
-    ended when the `with` ends. It is an `on_event`: one at a time for each library, not one in another. `None` as
-    `tracer_provider` is the program's own.
+    The attributes are `lazyck.library`, `.blob`, `.arch`, `.what` (where a load came from, what a
+    wait was for), and `.peak_memory` and `.size`, both in bytes. A failure has the status ERROR
+    with the reason. Whatever has ended when the block ends has its span by then. This uses
+    `Library.on_event`: a library can have only one at a time, so blocks cannot be nested. Without a
+    `tracer_provider` the program's own is used.
 
-    Raises `LazyckError` where `opentelemetry-api` is not installed, and as `Library.on_event` does.
+    Raises `LazyckError` if `opentelemetry-api` is not installed, and as `Library.on_event` does.
     """
     try:
         from opentelemetry import context, trace
     except ImportError as e:
         raise LazyckError("spans need opentelemetry, which is not here", "pip install opentelemetry-sdk") from e
     tracer = trace.get_tracer("lazyck", __version__, tracer_provider)
-    parent = context.get_current()  # events are heard on another thread, which has no context
+    parent = context.get_current()  # events arrive on another thread, which has no context
 
     def hear(event: Event) -> None:
         if not event.has_ended:

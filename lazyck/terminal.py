@@ -1,4 +1,5 @@
-"""What commands tell people on stderr: lines, warnings and errors, with colours where a terminal shows them."""
+"""Messages of commands on stderr: lines, warnings and errors, with colours if the terminal shows
+them."""
 
 from __future__ import annotations
 
@@ -10,24 +11,26 @@ from lazyck import abi
 from lazyck.config import environment
 from lazyck.visible import visible
 
-_QUIET = frozenset({"error", "warn"})  # levels of LAZYCK_LOG that leave out what is no warning
+_QUIET = frozenset({"error", "warn"})  # levels of LAZYCK_LOG that leave out everything but warnings and errors
 _RED, _YELLOW, _CYAN, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[36m", "\x1b[0m"
 _HINT = "  hint: "
 
 
 def is_quiet() -> bool:
-    """Whether only warnings and errors are wanted: by `--quiet`, or LAZYCK_LOG=warn or error."""
+    """Return whether only warnings and errors are wanted: by `--quiet`, or by LAZYCK_LOG=warn or
+    error."""
     return environment().get(abi.ENV_LOG, "") in _QUIET
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that shows colours, and nobody has asked for none (https://no-color.org)."""
+    """Return whether `stream` is a terminal that shows colours, and nobody has asked for none
+    (https://no-color.org)."""
     env = environment()
     return stream.isatty() and not env.get("NO_COLOR") and env.get("TERM", "") not in ("", "dumb")
 
 
 def width_of(stream: TextIO) -> int:
-    """The columns of the terminal; 80 where it does not know."""
+    """Return the columns of the terminal, or 80 if they are unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
@@ -35,18 +38,18 @@ def width_of(stream: TextIO) -> int:
 
 
 def say(line: str) -> None:
-    """A line about what happens, unless only warnings are wanted."""
+    """Write a line about what happens, unless only warnings are wanted."""
     if not is_quiet():
         _write(f"lazyck: {line}\n")
 
 
 def warn(line: str) -> None:
-    """A warning: one line, whatever is in it."""
+    """Write a warning, always as one line."""
     _write(f"lazyck: {_coloured('warning:', _YELLOW)} {visible(line)}\n")
 
 
 def tell_error(text: str) -> None:
-    """An error as `LazyckError.render` has it: what failed, then the hint."""
+    """Write an error as `LazyckError.render` returns it: the message, then the hint."""
     lines = [
         f"  {_coloured('hint:', _CYAN)} {line.removeprefix(_HINT)}" if line.startswith(_HINT) else line
         for line in text.split("\n")

@@ -1,6 +1,7 @@
-"""`BuildExtension` of torch that makes extensions lazy, in the place of `torch.utils.cpp_extension.BuildExtension`.
+"""A `BuildExtension` that makes extensions lazy and replaces
+`torch.utils.cpp_extension.BuildExtension`.
 
-See `lazyck.setuptools`. Only this module of lazyck imports torch.
+See `lazyck.setuptools`. No other module of lazyck imports torch.
 """
 
 from __future__ import annotations
@@ -11,4 +12,4 @@ from lazyck.setuptools import Lazily
 
 
 class BuildExtension(Lazily, _BuildExtension):  # type: ignore[misc]
-    """torch's BuildExtension, `with_options` too, whose extensions are lazy."""
+    """torch's BuildExtension with lazy extensions. `with_options` works too."""

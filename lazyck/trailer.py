@@ -1,4 +1,5 @@
-"""The 64 bytes at the end of an entry, which say what it is (docs/cache-format.md; runtime/src/entry.cpp)."""
+"""The last 64 bytes of an entry, which identify it (docs/cache-format.md;
+runtime/src/entry.cpp)."""
 
 from __future__ import annotations
 
@@ -12,25 +13,25 @@ MAGIC = b"LAZYCKEN"
 
 @dataclass(frozen=True)
 class Trailer:
-    """`key` is the entry's key, in 32 hexadecimal digits; `text` the last 16 of that of the text it was made of, or
-    ""."""
+    """`key` is the key of the entry, in 32 hexadecimal digits. `text` is the lower half of the key
+    of the text that the entry was made of, in 16 digits, or an empty string."""
 
     key: str
     text: str
 
     def answers_to(self, key_id: str) -> bool:
-        """Whether the entry is for that key, be it its own or that of its text."""
+        """Return whether the entry is for that key: its own key, or the key of its text."""
         return key_id == self.key or (self.text != "" and key_id[16:] == self.text)
 
 
 def read(file: IO[bytes]) -> Trailer | None:
-    """That of an open file; None where there is none. Raises `OSError`."""
+    """Return the trailer of an open file, or None if it has none. Raises `OSError`."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - SIZE))
     return parse(file.read(SIZE))
 
 
 def parse(data: bytes) -> Trailer | None:
-    """That at the end of `data`; None where there is none."""
+    """Return the trailer at the end of `data`, or None if there is none."""
     data = data[-SIZE:]
     if len(data) < SIZE or not data.startswith(MAGIC):
         return None

@@ -1,8 +1,8 @@
-"""The user's file of settings: values of lazyck's variables that the environment lacks.
+"""The user's file of settings: values for variables of lazyck that the environment lacks.
 
-`$XDG_CONFIG_HOME/lazyck/lazyck.env`, else `~/.config/lazyck/lazyck.env`: lines NAME=VALUE, `#` begins a comment line.
-It is an env file, which Docker and systemd read as well. Lazy libraries read it by the same rules
-(runtime/src/user_file.h).
+The file is `$XDG_CONFIG_HOME/lazyck/lazyck.env`, else `~/.config/lazyck/lazyck.env`. Its lines are
+NAME=VALUE, and `#` begins a comment line. It is an env file, which Docker and systemd read as well.
+Lazy libraries read it by the same rules (runtime/src/user_file.h).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NAME = re.compile(r"LAZYCK_[A-Z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True)
 class UserFile:
-    """What the file says: `values` by variable, and `lines`, their numbers. `problems` say why the file, or a line of
-    it, was not read."""
+    """The contents of the file: `values` and line numbers (`lines`) by variable. `problems` say why
+    the file or a line of it was not read."""
 
     path: Path | None
     values: Mapping[str, str]
@@ -32,19 +32,22 @@ class UserFile:
 
 
 def is_variable(name: str) -> bool:
-    """Whether `name` looks like a variable of lazyck."""
+    """Return whether `name` looks like a variable of lazyck."""
     return _NAME.fullmatch(name) is not None
 
 
 def read_user_file(env: Mapping[str, str]) -> UserFile:
-    """Reads the file that belongs to the environment `env`. A file that is not there has no values; one that others
-    could have written is not read, since LAZYCK_LAUNCHER in it would run their program."""
+    """Read the file that belongs to the environment `env`.
+
+    A file that does not exist has no values. A file that others could have written is not read,
+    since LAZYCK_LAUNCHER in it would run their program.
+    """
     config_home, home = (env.get(name, "") for name in ("XDG_CONFIG_HOME", "HOME"))
     base = config_home if config_home.startswith("/") else f"{home}/.config" if home.startswith("/") else ""
     if not base:
         return UserFile(None, {}, {}, ())
     path = Path(base) / "lazyck" / "lazyck.env"
-    if not os.path.isfile(path):  # Path.is_file raises where a directory cannot be entered
+    if not os.path.isfile(path):  # Path.is_file raises if a directory cannot be entered
         return UserFile(path, {}, {}, ())
     try:
         problem = _stranger_on_way(path)
@@ -57,7 +60,7 @@ def read_user_file(env: Mapping[str, str]) -> UserFile:
 
 
 def parse(path: Path, text: str) -> UserFile:
-    """What the file `path` says whose text is `text`."""
+    """Parse `text`, the contents of the file `path`."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     problems = []
@@ -75,7 +78,8 @@ def parse(path: Path, text: str) -> UserFile:
 
 
 def _stranger_on_way(path: Path) -> str:
-    """Who else could put something at `path`, or ""; as `stranger_on_way` of the runtime tells."""
+    """Return who else could put something at `path`, or an empty string. The runtime's
+    `stranger_on_way` decides alike."""
     real = Path(os.path.realpath(path))
     for at in (real, *real.parents):
         info = at.lstat()

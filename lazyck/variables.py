@@ -1,4 +1,5 @@
-"""lazyck's environment variables: what each may be, what it is by default, and which was meant by a misspelt one."""
+"""lazyck's environment variables: their values, their defaults, and suggestions for misspelt
+names."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _ARCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\S*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable. `wanted` says what its value must be, `fits` whether one is; `default` what holds without it."""
+    """One variable. `wanted` says in words what its value must be, `fits` checks a value, and
+    `default` says what applies without one."""
 
     name: str
     default: str
@@ -26,7 +28,8 @@ class Variable:
     fits: Callable[[str], bool]
 
     def problem(self, value: str) -> str:
-        """What is wrong with `value`, or "". An empty value counts as not set."""
+        """Return what is wrong with `value`, or an empty string. An empty value counts as not
+        set."""
         return "" if not value or self.fits(value) else f"must be {self.wanted}"
 
 
@@ -78,7 +81,7 @@ _SWITCHED = ("0 or 1", _is_switch)
 _TIME = ("a number of seconds, 0 or more", _is_seconds)
 _SIZE = ("a size such as 4G or 512M, or 0", _is_size)
 
-# In the order of docs/environment.md, which says what each is for.
+# The order is that of docs/environment.md, which says what each variable is for.
 VARIABLES = (
     Variable(abi.ENV_CACHE_DIR, "$XDG_CACHE_HOME/NAME, else ~/.cache/NAME", _CACHE, _is_cache),
     Variable(abi.ENV_NAME, abi.DEFAULT_CACHE_NAME, "the name of a directory", _is_name),
@@ -120,7 +123,8 @@ BY_NAME = {variable.name: variable for variable in VARIABLES}
 
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str]:
-    """Those of `names` that look like variables of lazyck and are none, each with what to say of it."""
+    """Return those of `names` that look like variables of lazyck but are none, each with a
+    message."""
     others = tuple(abi.OTHER_VARIABLES.split())
     return {
         name: _unknown(name)

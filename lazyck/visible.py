@@ -1,26 +1,27 @@
-"""Names out of a manifest, a build or a file system, as one line that a terminal takes for text."""
+"""Makes names from a manifest, a build or a file system safe to print: one line, without control
+characters."""
 
 from __future__ import annotations
 
 
 def _is_control(c: str) -> bool:
-    """Whether `c` moves the cursor, colours, begins a line, turns the writing direction, or stands for a byte that is
-    not UTF-8."""
+    """Return whether `c` moves the cursor, sets colours, begins a line, changes the writing
+    direction, or stands for a byte that is not UTF-8."""
     n = ord(c)
     return n < 0x20 or 0x7F <= n < 0xA0 or 0x2028 <= n <= 0x202E or 0x2066 <= n <= 0x2069 or 0xD800 <= n <= 0xDFFF
 
 
 def _escaped(c: str) -> str:
-    is_byte = 0xDC80 <= ord(c) <= 0xDCFF  # of a file name that is not UTF-8
+    is_byte = 0xDC80 <= ord(c) <= 0xDCFF  # a byte of a file name that is not UTF-8
     raw = bytes([ord(c) - 0xDC00]) if is_byte else c.encode("utf-8", "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in raw)
 
 
 def visible(text: str) -> str:
-    """`text` with what is not text as `\\xNN`, like the runtime's messages."""
+    """Return `text` with control characters as `\\xNN`, as in the runtime's messages."""
     return "".join(_escaped(c) if _is_control(c) else c for c in text)
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines, which stay lines."""
+    """Return a text of several lines with each line as `visible` returns it. Tabs stay too."""
     return "\n".join("\t".join(visible(part) for part in line.split("\t")) for line in text.split("\n"))

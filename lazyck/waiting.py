@@ -1,4 +1,4 @@
-"""Says what lazyck is busy with when that takes long, so that no wait is silent."""
+"""Says what lazyck is busy with if that takes long, so that no wait is silent."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from lazyck.terminal import is_quiet
 
 FIRST = 2.0  # seconds until the first line
-INTERVAL = 30.0  # seconds between lines where they do not replace each other
+INTERVAL = 30.0  # seconds between lines if they do not replace each other
 _REDRAW = 1.0
 _WIPE = "\r\x1b[K"
 
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """While the block runs, and once that has taken two seconds, stderr says `what` ("compiling the runtime").
+    """Say on stderr `what` the block does ("compiling the runtime"), once it has taken two seconds.
 
-    On a terminal that is a line which renews itself and goes away at the end, elsewhere one every half minute and one
-    when it is done. A block within such a block speaks in its place. LAZYCK_LOG=warn silences it.
+    On a terminal this is one line, which is redrawn and disappears at the end. Elsewhere there is a
+    line every half minute and one at the end. A block inside another one speaks in its place.
+    LAZYCK_LOG=warn silences it.
     """
     if is_quiet():
         yield
@@ -35,7 +36,7 @@ def saying(what: str) -> Iterator[None]:
 
 
 class _Speaker:
-    """Speaks of one wait, on a thread of its own."""
+    """Speaks about one wait, on a thread of its own."""
 
     def __init__(self, what: str) -> None:
         self.succeeded = False
@@ -69,12 +70,12 @@ class _Speaker:
         return f"{time.monotonic() - self._start:.0f} s"
 
 
-_under_way: list[_Speaker] = []  # the latest speaks
+_under_way: list[_Speaker] = []  # the last one speaks
 
 
 def _write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except (OSError, ValueError):  # it is closed, or its reader is gone: nobody is waiting for lines
+    except (OSError, ValueError):  # stderr is closed, or its reader is gone: nobody waits for lines
         pass

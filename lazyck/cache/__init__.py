@@ -1,1 +1,1 @@
-"""Looking into a cache, and after it."""
+"""Inspection and maintenance of caches."""

@@ -1,4 +1,4 @@
-"""The entries of a cache, as its directories name them (docs/cache-format.md)."""
+"""The entries of a cache, found by the names of its files (docs/cache-format.md)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lazyck.variables import BY_NAME
 from lazyck.visible import visible
 
 _ENTRY = re.compile(r"(?P<blob>.+)-(?P<digest>[0-9a-f]{16})\.so")
-_ENDS = (".so", ".log", ".so.seen")  # of the files of an entry
+_ENDS = (".so", ".log", ".so.seen")  # ends of the names of an entry's files
 
-# What entries can be sorted by, and how.
+# The orders in which entries can be sorted, with their sort keys.
 ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
     "name": lambda e: (e.blob, e.library, e.archs),
     "size": lambda e: (-e.size, e.blob),
@@ -31,7 +31,8 @@ ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One entry. `build` is the toolchain, with the hash of an extra key if there was one; times are since 1970."""
+    """One entry. `build` is the toolchain, plus the hash of an extra key if there was one. `made`
+    and `used` are in seconds since 1970, `size` is in bytes."""
 
     path: Path
     library: str
@@ -45,12 +46,12 @@ class CacheEntry:
 
     @property
     def log(self) -> Path:
-        """What its compiler said; it need not be there."""
+        """The path of the compiler's output. The file need not exist."""
         return self.path.with_suffix(".log")
 
 
 def cache_of(env: Mapping[str, str]) -> Path:
-    """The cache that the environment names, as the runtime would take it. Raises `UsageError`."""
+    """Return the cache that the environment names, by the runtime's rules. Raises `UsageError`."""
     for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
         if problem := BY_NAME[name].problem(env.get(name, "")):
             raise UsageError(f"{name}={env[name]!r}: {problem}", f"unset {name} or give it such a value")
@@ -61,8 +62,8 @@ def cache_of(env: Mapping[str, str]) -> Path:
 
 
 def is_there(cache: Path) -> bool:
-    """Whether there is a cache yet. Raises `RefusedError` for one that the runtime refuses, `LazyckError` for one that
-    cannot be read."""
+    """Return whether the cache exists. Raises `RefusedError` for one that the runtime refuses, and
+    `LazyckError` for one that cannot be read."""
     try:
         root = find_root(cache)
         if root is not None:
@@ -75,8 +76,8 @@ def is_there(cache: Path) -> bool:
 
 
 def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
-    """The cache that `env` names, and whether it is there; that it is not is said. Raises as `cache_of` and `is_there`
-    do."""
+    """Return the cache that `env` names and whether it exists. Prints a line if it does not. Raises
+    as `cache_of` and `is_there` do."""
     cache = cache_of(env)
     found = is_there(cache)
     if not found:
@@ -85,7 +86,8 @@ def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def parse(path: Path) -> tuple[str, str, str, str, str] | None:
-    """(library, archs, build, blob, digest) of an entry's path; None for another file."""
+    """Return (library, archs, build, blob, digest) from the path of an entry, or None for another
+    file."""
     return _parse(path.parents[1].name, path.parent.name, path.name)
 
 
@@ -97,8 +99,11 @@ def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str,
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a cache holds. `used_bytes` are those on the disk that the runtime bounds: of entries with all that lies
-    beside them, of logs of failures, and of precompiled preambles, whose own are `preambles`."""
+    """The contents of a cache.
+
+    `preambles` are the sizes of precompiled preambles. `used_bytes` is the disk space that the
+    runtime limits: of entries with all files beside them, of logs of failures, and of preambles.
+    """
 
     entries: list[CacheEntry]
     preambles: list[int]
@@ -106,14 +111,17 @@ class Holdings:
 
 
 def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
-    """The entries below `v1` ("": of any blob), sorted by path. One that is removed at this moment is not there, and
-    directories that are refused are passed over, which is said. Raises `RefusedError` for a refused root."""
+    """Yield the entries below `v1`, or only those of `blob`, sorted by path.
+
+    An entry that is removed in the meantime is left out. Directories that are refused are skipped
+    with a warning. Raises `RefusedError` for a refused root.
+    """
     for leaf in read_leaves(cache):
         yield from _entries_in(leaf, _statuses(leaf, blob), blob)
 
 
 def read_holdings(cache: Path) -> Holdings:
-    """All that a cache holds. Raises `RefusedError` for a refused root."""
+    """Return everything that a cache holds. Raises `RefusedError` for a refused root."""
     found: list[CacheEntry] = []
     blocks, preambles = 0, _read_preambles(cache)
     for leaf in read_leaves(cache):
@@ -124,7 +132,8 @@ def read_holdings(cache: Path) -> Holdings:
 
 
 def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
-    """Of the files of entries in `leaf`, those of `blob` ("": of any), by name, sorted."""
+    """Return the status of each file of an entry in `leaf`, or only of the entries of `blob`,
+    sorted by name."""
     names = (n for n in leaf.names() if n.startswith(blob) and (n.endswith(_ENDS) or ".so.bad-" in n))
     return {name: info for name in names if (info := leaf.status(name))}
 
@@ -145,8 +154,8 @@ def _read_preambles(cache: Path) -> list[int]:
 
 
 def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
-    """The paths of the directories that hold the entries of a library and for an arch, as `choose` takes them. Raises
-    `RefusedError` for a refused root."""
+    """Return the paths of the directories with the entries of a library and for an arch, selected
+    as `choose` does. Raises `RefusedError` for a refused root."""
     paths = (leaf.path for leaf in read_leaves(cache))
     return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(p.name.partition("-")[0], arch)]
 
@@ -159,7 +168,7 @@ def _bytes_in(directory: Directory, name: str) -> int:
 
 
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
-    """Those of a library and for an arch; "" is any."""
+    """Return the entries of a library and for an arch. An empty string means any."""
     return [e for e in entries if library in ("", e.library) and _is_for(e.archs, arch)]
 
 
@@ -168,7 +177,7 @@ def _is_for(archs: str, arch: str) -> bool:
 
 
 def render(entries: Sequence[CacheEntry], now: float) -> str:
-    """A table, and its totals."""
+    """Return a table of the entries, and totals."""
     rows = [("size", "age", "last use", "arch", "library", "blob")]
     for e in entries:
         times = (show_seconds(max(0, round(now - t))) for t in (e.made, e.used))
@@ -183,7 +192,7 @@ def render(entries: Sequence[CacheEntry], now: float) -> str:
 
 
 def to_json(entries: Sequence[CacheEntry], now: float) -> list[dict[str, object]]:
-    """The entries for programs; ages are in seconds."""
+    """Return the entries for programs. Ages are in seconds."""
     return [
         {"path": str(e.path), "blob": e.blob, "library": e.library, "arch": e.archs, "build": e.build,
          "digest": e.digest, "size": e.size, "age": round(now - e.made, 1), "last_use": round(now - e.used, 1)}

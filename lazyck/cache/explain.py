@@ -1,4 +1,5 @@
-"""Why a blob is, or is not, in the cache: its nearest entry there, and which ingredient of the key differs."""
+"""Explains why a blob is, or is not, in the cache: the nearest entry there, and the ingredient of
+the key that differs."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from lazyck.quantities import show_seconds
 from lazyck.visible import visible
 
 _SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
-_MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine
-_HEAD_SIZE = 20  # of an ELF file, with its machine
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # by e_machine
+_HEAD_SIZE = 20  # bytes of an ELF file, up to its e_machine
 _LONGEST_COMMAND = 16 << 20
-# What a placeholder of a recipe has become in a command.
+# Patterns for what takes the place of a recipe's placeholders in a command.
 _STANDS_FOR = {
     abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
     abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
@@ -31,7 +32,8 @@ _STANDS_FOR = {
 
 @dataclass(frozen=True)
 class Difference:
-    """An ingredient of the key: what is wanted, and what the entry at hand has."""
+    """An ingredient of the key: the value that is wanted, and the value that the existing entry
+    has."""
 
     ingredient: str
     wanted: str
@@ -40,8 +42,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Whether the entry is there, and which others were made of the same text; if not, what is wrong with it, or the
-    nearest other one and how that differs."""
+    """The state of an entry. If it can be used, `same_text` are other entries made of the same
+    text. Otherwise `problem` says what is wrong with it, or `nearest` is the closest entry and
+    `differences` says how it differs."""
 
     entry: Entry
     problem: str = ""
@@ -51,7 +54,8 @@ class Explanation:
 
 
 def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str) -> Explanation:
-    """Explain one entry; `others` are entries of that blob, and `extra_key` what LAZYCK_EXTRA_CACHE_KEY says."""
+    """Explain one entry. `others` are entries of its blob, and `extra_key` is the value of
+    LAZYCK_EXTRA_CACHE_KEY."""
     candidates = [o for o in others if o.path != entry.path]
     if entry.cached:
         text = _text_of(entry.path)
@@ -67,7 +71,8 @@ def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extr
 
 
 def _text_of(path: Path) -> str:
-    """Of an entry's trailer, as far as it can be read."""
+    """Return the text key in the trailer of an entry, or an empty string if it has none or cannot
+    be read."""
     try:
         with opened_in(path.parents[3], path) as f:
             found = trailer.read(f)
@@ -77,7 +82,7 @@ def _text_of(path: Path) -> str:
 
 
 def problem_of(path: Path, machine: str) -> str:
-    """What is wrong with the entry that is at its place and is not taken, as far as can be told from outside."""
+    """Return why an entry is in its place but is not used, as far as can be told from outside."""
     try:
         with opened_in(path.parents[3], path) as f:
             head = f.read(_HEAD_SIZE)
@@ -95,7 +100,7 @@ def problem_of(path: Path, machine: str) -> str:
 
 
 def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
-    """The ingredients in which the key of `other` is not that of `entry`."""
+    """Return the ingredients in which the key of `other` differs from that of `entry`."""
     wanted = parse(entry.path)
     if wanted is None:
         return ()
@@ -117,7 +122,8 @@ def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: 
 
 
 def _split_build(build: str, toolchain: str) -> tuple[str, str]:
-    """(toolchain, hash of the extra key); a toolchain's name may end like such a hash."""
+    """Return (toolchain, hash of the extra key). The name of a toolchain may end like such a
+    hash."""
     if build == toolchain:
         return build, ""
     found = _SALT.fullmatch(build)
@@ -137,12 +143,12 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
 
 
 def read_command(log: Path) -> list[str] | None:
-    """The compile command at the head of an entry's log."""
+    """Return the compile command at the head of an entry's log, or None."""
     try:
         with opened_in(log.parents[3], log) as f:
             line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
         words = shlex.split(line[2:]) if line.startswith("$ ") else None
-        # lazyck-unit before the project's own command (units/src/main.cpp)
+        # lazyck-unit may stand before the project's own command (units/src/main.cpp).
         is_led = words is not None and words[1:2] in (["hip-object"], ["hip-text"]) and "--" in words
         return words[words.index("--") + 1 :] if words and is_led else words
     except (RefusedError, OSError, ValueError):
@@ -152,8 +158,8 @@ def read_command(log: Path) -> list[str] | None:
 def compare_commands(
     recipe: Recipe, source: str, archs: Sequence[str], command: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The words of the recipe that the command lacks, and the command's that the recipe lacks; paths, which may have
-    moved, fit each other."""
+    """Return the words of the recipe that the command lacks, and the words of the command that the
+    recipe lacks. Paths may have moved and match each other."""
     wanted: list[str] = []
     for word in recipe.compile:
         if word == abi.PH_ARCHS:
@@ -184,7 +190,7 @@ def _shown(word: str) -> str:
 
 
 def render(explanation: Explanation, now: float) -> str:
-    """The explanation for people."""
+    """Return the explanation for people."""
     e = explanation
     head = f"{visible(e.entry.name)} for {visible(e.entry.shown_arch)}"
     if e.entry.cached:

@@ -1,4 +1,5 @@
-"""The figures of a cache in the text format that Prometheus reads, for the textfile collector of its node_exporter."""
+"""The figures of a cache in the text format of Prometheus, for the textfile collector of its
+node_exporter."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Metric:
-    """One of a library and arch: its value out of their sums. What only grows is a counter, and ends in `_total`."""
+    """A metric of a library and arch, computed from their sums. The name of a counter, which only
+    grows, ends in `_total`."""
 
     name: str
     help: str
     value: Callable[[Sums], float]
 
 
-# docs/operating.md says what a change of each means.
+# docs/operating.md says what a change of each metric means.
 BY_LIBRARY = (
     Metric("lazyck_cache_entries", "Compiled blobs in the cache.", lambda s: s.entries),
     Metric("lazyck_cache_entry_bytes", "Bytes of the compiled blobs in the cache.", lambda s: s.bytes),
@@ -35,8 +37,8 @@ BY_LIBRARY = (
 
 
 def render(stats: Stats, cache: Path) -> str:
-    """All metrics, each with HELP and TYPE. All have the label `cache`: several caches of a host are told apart by it.
-    What there is none of (a limit, a history) has no line."""
+    """Return all metrics, each with HELP and TYPE. The label `cache` tells several caches of a host
+    apart. A metric without a value (a limit, a history) has no line."""
     lines = []
     own = _label("cache", str(cache))
     for metric in BY_LIBRARY:

@@ -1,4 +1,4 @@
-"""Pulling a library's entries out of a remote into the local cache."""
+"""Pulls entries of a library from a remote into the local cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _BATCH = 64  # entries that are verified and published together
 
 
 def pull(share: Share, found: Sequence[Entry]) -> Outcome:
-    """Pull what the cache lacks: fetched, verified as `cache verify` does, published. Raises `RemoteError`."""
+    """Pull the entries that the cache lacks: fetch them, verify them as `cache verify` does,
+    publish them. Raises `RemoteError`."""
     todo = [e for e in found if not e.cached]
     reporter = share.reporter(len(todo))
     skipped = Messages()
@@ -45,7 +46,7 @@ class _Puller:
         self._reporter = reporter
 
     def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
-        """Some entries, from the first question to their names in the cache."""
+        """Pull some entries, from asking for them to publishing them."""
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
@@ -77,7 +78,7 @@ class _Puller:
         return Outcome(PULLED, (item.entry.name,), fetched.size) if fetched else self._without(item)
 
     def _without(self, item: Item) -> Outcome:
-        """Nobody gave it: why."""
+        """Return the outcome for an entry that no remote delivered."""
         if problems := self._remote.problems_of(item.entry):
             return self._refused(problems[0])
         if any(place.why_down() for place in self._remote.places):
@@ -90,7 +91,8 @@ class _Puller:
 
 
 def offered(remote: Remote, entry: EntryName) -> int:
-    """The size of the entry in the nearest tier that has one to believe; 0: there is none."""
+    """Return the size of the entry in the nearest tier with a trusted one, or 0 if there is
+    none."""
     for place in remote.places:
         with contextlib.suppress(LazyckError):
             if record := remote.find(place, entry):
@@ -99,8 +101,9 @@ def offered(remote: Remote, entry: EntryName) -> int:
 
 
 def publish(stage: Path, cache: Path, name: str) -> None:
-    """Give a verified file of a directory of the same file system its name in the cache, by one rename; without the
-    blob's lock, since whoever compiles it at this moment publishes the same entry."""
+    """Publish a verified file from a directory on the same file system, by one rename. It does not
+    need the blob's lock, since a process that compiles the blob at this moment publishes the same
+    entry."""
     place = Path(abi.CACHE_VERSION, name)
     with (
         directory_below(stage, place.parent) as own,
@@ -112,7 +115,7 @@ def publish(stage: Path, cache: Path, name: str) -> None:
 
 
 def make_private(above: Path, path: Path) -> None:
-    """Make a directory and those between, for this user alone whatever the umask."""
+    """Make a directory and those between, for this user alone, regardless of the umask."""
     for directory in reversed([path, *path.parents]):
         if directory.is_relative_to(above):
             directory.mkdir(mode=0o700, exist_ok=True)

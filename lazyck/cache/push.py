@@ -1,4 +1,4 @@
-"""Pushing entries of the local cache to a remote."""
+"""Pushes entries of the local cache to a remote."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PUSHED = "pushed"
 
 
 def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcome:
-    """Push what the remote lacks. `unverified`: the cache that the items are of, if nobody has read them yet. Raises
-    `RemoteError`."""
+    """Push the entries that the remote lacks. `unverified` is the cache of the items if they must
+    be verified first. Raises `RemoteError`."""
     skipped = Messages()
     remote = open_remote(share.env, Listener(skipped=skipped.add))
     if not any(map(remote.may_push, remote.places)):
@@ -49,7 +49,7 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
 
 
 def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Item], Outcome]:
-    """Those that some tier lacks, and what is to be said of the others."""
+    """Return the items that some tier lacks, and the outcome of the others."""
     todo: list[Item] = []
 
     def look(item: Item) -> Outcome:
@@ -73,7 +73,8 @@ def _send(remote: Remote, item: Item) -> Outcome:
     with contextlib.suppress(OSError):
         took = read_last(item.path.parents[3], e.library, e.blob, e.archs)
     try:
-        # What is read, and signed, is the open file, whoever exchanges the directories above the cache.
+        # The open file is what is read and signed, even if the directories above the cache are
+        # exchanged.
         with opened_in(item.path.parents[3], item.path) as own:
             has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)))
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""What pushing and pulling entries have in common: which entries, which remote, what is said."""
+"""What pushing and pulling entries have in common: which entries, which remote, and messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from lazyck.remote import EntryName, Listener, Remote
 
 @dataclass(frozen=True)
 class Share:
-    """How it is done. `rt` gives `lazyck-rt`, when it is needed."""
+    """How to push or pull. `rt` returns the path of `lazyck-rt`, and is called only if that is
+    needed."""
 
     env: Mapping[str, str]
     jobs: int
@@ -32,20 +33,21 @@ class Share:
 
 
 def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence[Profile]) -> names.Selection:
-    """The blobs that patterns and profiles name; all without either. Raises `LazyckError` for what names none."""
-    # A profile's lines of other libraries are theirs.
+    """Return the blobs that patterns and profiles name, or all if there are neither. Raises
+    `LazyckError` for a name or pattern that fits none."""
+    # Lines of a profile that belong to other libraries do not count here.
     given = [u.blob for p in profiles for u in p.uses if u.library in ("", manifest.library)]
     return names.select(manifest, [*given, *patterns], not patterns and not profiles)
 
 
 def items_of(found: Sequence[Entry]) -> list[Item]:
-    """The entries of a library's blobs."""
+    """Return the entries of a library's blobs."""
     return [Item(EntryName(e.key, e.place), e.path) for e in found]
 
 
 def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[Item]:
-    """The entries of the cache, whichever libraries', whose blobs fit. Raises `LazyckError` for a pattern that fits
-    none."""
+    """Return the entries of the cache, of any library, whose blobs fit. Raises `LazyckError` for a
+    pattern that fits none."""
     wanted = {(library, u.blob) for p in profiles for u in p.uses for library in (u.library, abi.PROGRAMS)}
     unused = set(patterns)
     items = []
@@ -53,7 +55,7 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
         fits = [p for p in patterns if fnmatch.fnmatchcase(e.blob, p)]
         unused -= set(fits)
         if fits or {(e.library, e.blob), ("", e.blob)} & wanted or not (patterns or profiles):
-            with contextlib.suppress(FormatError, OSError):  # damaged: `cache verify` says so
+            with contextlib.suppress(FormatError, OSError):  # a damaged entry: `cache verify` reports it
                 items.append(Item(EntryName.of_file(cache, e.path), e.path))
     if unused:
         problem = f"no entry of {cache} is of a blob {sorted(unused)[0]!r}"
@@ -62,8 +64,9 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
 
 
 def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
-    """The remote of the environment. Raises `LazyckError` if it names none, or one that needs what is not here."""
-    # What first calls remember of tiers that were down is not for a user who asks now.
+    """Open the remote of the environment. Raises `LazyckError` if there is none, or if it needs
+    something that is not installed."""
+    # First calls remember which tiers were down. A user who asks explicitly wants a new try.
     remote = Remote.from_environment(env, None, listener, remembers=False)
     if remote is None:
         raise UsageError("no remote", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
@@ -73,21 +76,21 @@ def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
 
 
 class Messages:
-    """Texts that threads say, each once."""
+    """Messages from several threads, each kept once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.texts: list[str] = []
 
     def add(self, text: str) -> None:
-        """One more."""
+        """Add a message."""
         with self._lock:
             if text not in self.texts:
                 self.texts.append(text)
 
 
 def size_of(path: Path) -> int:
-    """Of a file; 0 if it has gone."""
+    """Return the size of a file in bytes, or 0 if it has vanished."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0

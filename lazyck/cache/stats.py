@@ -1,4 +1,4 @@
-"""What a cache holds, and what it was good for: sums over its entries and its history."""
+"""What a cache holds and what it has saved: sums over its entries and its history."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Sums:
-    """Entries and their bytes, and what happened. `hits` are loads out of the cache, `fetched` those that a remote
-    cache had, `misses` compiles that succeeded, of whichever process."""
+    """Entries and their bytes, and the events of all processes. `hits` are loads from the cache,
+    `fetched` are loads from a remote cache, and `misses` are compiles that succeeded."""
 
     entries: int
     bytes: int
@@ -32,9 +32,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Stats:
-    """`shares` are the sums by library and arch, as file names spell them. `used_bytes` is what the runtime compares
-    with the limit `max_bytes` (0: there is none). `since` is when the counters began: at the oldest event that is still
-    known, or when they were set to zero (0: no event is known)."""
+    """Sums over a cache. `shares` are the sums by library and arch, spelled as in file names.
+
+    `used_bytes` is what the runtime compares with the limit `max_bytes`, which is 0 if there is
+    none. `since` is when the counters began: at the oldest event that is known, or when they were
+    set to zero. It is 0 if no event is known.
+    """
 
     total: Sums
     shares: tuple[tuple[str, str, Sums], ...]
@@ -52,8 +55,11 @@ def add_up(
     known: Costs,
     zeroed: float = 0.0,
 ) -> Stats:
-    """The sums. Events that had ended when the counters were `zeroed` do not count.
-    What a hit saved is what that blob's last compile took, by the history, else by `known`."""
+    """Return the sums. Events that had ended when the counters were `zeroed` do not count.
+
+    A hit saves what the last compile of the blob took, according to the history, else according to
+    `known`.
+    """
     took = known.with_events(events)
     counting = [e for e in events if e.start + e.seconds >= zeroed]
     sizes: dict[tuple[str, str], list[int]] = {}
@@ -94,7 +100,7 @@ def _sums(sizes: Sequence[int], events: Sequence[Event], took: Costs) -> Sums:
 
 
 def render(stats: Stats, now: float) -> str:
-    """The sums for people."""
+    """Return the sums for people."""
     total = stats.total
     lines = [f"entries   {total.entries}, {show_size(total.bytes)}"]
     for library, arch, s in stats.shares:
@@ -124,7 +130,7 @@ def render(stats: Stats, now: float) -> str:
 
 
 def to_json(stats: Stats) -> dict[str, object]:
-    """The sums for programs."""
+    """Return the sums for programs."""
     raw = asdict(stats)
     shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
     return {**raw.pop("total"), **raw, "shares": shares}

@@ -1,4 +1,5 @@
-"""Verifying and trimming a cache, both by the runtime's own code: `lazyck-rt verify` and `lazyck-rt trim`."""
+"""Verifies and trims a cache, both by the runtime's own code: `lazyck-rt verify` and `lazyck-rt
+trim`."""
 
 from __future__ import annotations
 
@@ -23,24 +24,26 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Verified:
-    """All entries of a cache: (path, what is wrong with it or "")."""
+    """All entries of a cache, each with its path and what is wrong with it, an empty string if
+    nothing is."""
 
     entries: tuple[tuple[str, str], ...]
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Those with which something is wrong."""
+        """The entries and directories with a problem."""
         return [(path, problem) for path, problem in self.entries if problem]
 
     @property
     def damaged(self) -> list[str]:
-        """The entries among those: not directories that were passed over."""
+        """The entries with a problem, without directories that were skipped."""
         return [path for path, _ in self.problems if path.endswith(".so")]
 
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What was removed, or would be, and what stays: entries and bytes. `removed_logs` counts those of failures."""
+    """What was removed, or would be, and what stays, in entries and bytes. `removed_logs` counts
+    logs of failures."""
 
     paths: tuple[str, ...] = ()
     kept: int = 0
@@ -53,7 +56,7 @@ class Trimmed:
 
 
 def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
-    """Read every entry whole. Raises `CommandError` when that cannot be done."""
+    """Read every entry in full. Raises `CommandError` if that cannot be done."""
     what, argv = "verifying the cache", [str(rt), "verify", str(cache)]
     result = proc.run(argv, env=env)
     rows = _rows(what, argv, result)
@@ -65,8 +68,8 @@ def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a library calls of a blob's entries: those of this name in this directory below `v1`, for whichever
-    archs."""
+    """What a library expects of the entries of a blob, for any archs. `directory` is the library's
+    directory below `v1`, and `name` is the file name of the entries."""
 
     library: Path
     directory: str
@@ -75,7 +78,7 @@ class Expected:
 
 
 def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[str, str]) -> list[Expected]:
-    """One for each blob of a lazy library, or of a manifest file. Raises `LazyckError`."""
+    """Return one for each blob of a lazy library, or of a manifest file. Raises `LazyckError`."""
     everything = names.select(manifest, [], True)
     symbols = {b.name: b.symbols for b in manifest.blobs}
     return [
@@ -85,7 +88,8 @@ def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[s
 
 
 def check_symbols(verified: Verified, expected: Iterable[Expected]) -> Verified:
-    """The same, with a problem for each whole entry that does not define what a library expects of it."""
+    """Return `verified` with a problem added for each whole entry that lacks a symbol which a
+    library expects."""
     wanted = {(e.directory, e.name): e for e in expected}
 
     def problem_of(path: str, problem: str) -> str:
@@ -110,8 +114,12 @@ def trim(
     env: Mapping[str, str],
     only: Iterable[str] | None = None,
 ) -> Trimmed:
-    """Remove entries that were not used for so many seconds, then those longest unused until what is left fits; all if
-    that is nothing. With `only` just the entries, and those in the directories, of these paths."""
+    """Remove entries that were not used for `older_than` seconds, then those unused for the longest
+    time until the rest fits into `max_size` bytes (0: all).
+
+    With `only`, just the entries of these paths, and the entries in the directories of these paths,
+    are considered. Raises `CommandError`.
+    """
     what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
@@ -122,7 +130,7 @@ def trim(
     rows = _rows(what, argv, result)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr)
-    sys.stderr.write(result.stderr)  # which directories were passed over
+    sys.stderr.write(result.stderr)  # warnings about directories that were skipped
     total = {f.name: int(rows[-1].get(f.name, 0)) for f in fields(Trimmed)[1:]}
     return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
 
@@ -138,7 +146,8 @@ def _rows(what: str, argv: Sequence[str], result: proc.Result) -> list[dict[str,
 
 
 def render_verified(verified: Verified, removed: Sequence[str]) -> str:
-    """Each problem, and how many entries there are; of those with a problem some may be `removed` by now."""
+    """Return a line for each problem, and counts. `removed` are entries with a problem that are
+    gone."""
     problems = verified.problems
     lines = [f"{visible(path)}: {visible(problem)}" for path, problem in problems]
     count = counted(len(verified.entries), "entry", "entries")
@@ -147,14 +156,14 @@ def render_verified(verified: Verified, removed: Sequence[str]) -> str:
 
 
 def removal(cache: Path, libraries: Iterable[Path]) -> str:
-    """The command that removes what verifying `cache` against these libraries finds, as a line of shell."""
+    """Return a line of shell that removes what verifying `cache` against these libraries finds."""
     words = [word for library in libraries for word in ("--manifest", str(library.absolute()))]
     command = shlex.join(["lazyck", "cache", "verify", "--remove", *words])
     return f"{abi.ENV_CACHE_DIR}={shlex.quote(str(cache))} {command}"
 
 
 def render_cleared(cleared: Trimmed, cache: Path) -> str:
-    """What is gone, and what stays."""
+    """Return what was removed and what stays, for people."""
     gone = [f"{counted(cleared.removed, 'entry', 'entries')} ({show_size(cleared.removed_bytes)})"]
     for count, one, many in (
         (cleared.removed_logs, "log of a failure", "logs of failures"),
@@ -167,7 +176,7 @@ def render_cleared(cleared: Trimmed, cache: Path) -> str:
 
 
 def render_trimmed(trimmed: Trimmed, dry_run: bool) -> str:
-    """Each entry that is removed, and the sums."""
+    """Return each removed entry, and the sums, for people."""
     verb = "would be removed" if dry_run else "removed"
     removed = f"{counted(trimmed.removed, 'entry', 'entries')} ({show_size(trimmed.removed_bytes)}) {verb}"
     kept = f"{trimmed.kept} ({show_size(trimmed.kept_bytes)}) stay"

@@ -1,4 +1,5 @@
-"""Many entries between the local cache and a remote: several at a time, with a bar, and what came of it."""
+"""Transfers many entries between the local cache and a remote: several at a time, with a progress
+bar and a summary."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
 
 @dataclass(frozen=True)
 class Item:
-    """An entry, and where it is, or is to be, in the local cache."""
+    """An entry, and its path in the local cache."""
 
     entry: EntryName
     path: Path
@@ -33,8 +34,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Names of the entries that were transferred; how many were there already, are nowhere, or were left when there was
-    no remote any more; why others were refused or failed."""
+    """The result of transfers. `done` names the entries that were transferred.
+
+    `there` counts entries that existed already, `absent` those that are in no remote, and `left`
+    those that were given up since no remote was available any more. `refused` and `failed` say why
+    other entries were not transferred.
+    """
 
     verb: str
     done: tuple[str, ...] = ()
@@ -47,12 +52,13 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether all that could be transferred was."""
+        """Whether everything that could be transferred was."""
         return not (self.refused or self.failed or self.left)
 
 
 def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: Reporter) -> list[Outcome]:
-    """Do the work on each item, `jobs` at a time. An interruption lets those under way end."""
+    """Do the work on each item, `jobs` at a time. After an interruption, work that has begun is
+    finished."""
     outcomes: list[Outcome] = []
     ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
     with ThreadPoolExecutor(jobs) as pool:
@@ -71,7 +77,7 @@ def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, repor
 
 
 def add_up(verb: str, outcomes: Sequence[Outcome]) -> Outcome:
-    """All of them together."""
+    """Return the sum of several outcomes."""
     return Outcome(
         verb,
         tuple(name for o in outcomes for name in o.done),
@@ -85,23 +91,23 @@ def add_up(verb: str, outcomes: Sequence[Outcome]) -> Outcome:
 
 
 class Reporter(Protocol):
-    """Shows how far it is."""
+    """Shows the progress of transfers."""
 
     def ended(self, outcome: Outcome) -> None:
-        """One more is done."""
+        """Count one more transfer that has ended."""
 
     def show(self) -> None:
-        """Time has passed."""
+        """Show the progress, if it is time."""
 
     def note(self, line: str) -> None:
-        """Something to say between."""
+        """Show a message."""
 
     def close(self) -> None:
-        """No more."""
+        """End the display."""
 
 
 class Bar:
-    """A bar at the foot of a terminal."""
+    """A progress bar at the foot of a terminal."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
         self._stream = stream
@@ -125,7 +131,7 @@ class Bar:
 
 
 class Lines:
-    """For logs: a line every few seconds at most."""
+    """Lines for a log, one every few seconds at most."""
 
     def __init__(self, stream: TextIO, total: int, *, shows: bool = True) -> None:
         self._stream = stream
@@ -154,7 +160,7 @@ class Lines:
 
 
 class Quiet:
-    """For what is fast."""
+    """No output, for work that is fast."""
 
     def ended(self, outcome: Outcome) -> None:
         pass
@@ -170,14 +176,15 @@ class Quiet:
 
 
 def reporter(total: int) -> Reporter:
-    """The one that suits stderr."""
+    """Return the reporter that suits stderr."""
     if sys.stderr.isatty() and not is_quiet():
         return Bar(sys.stderr, total)
     return Lines(sys.stderr, total, shows=not is_quiet())
 
 
 def render(outcome: Outcome, seconds: float, dry_run: bool) -> str:
-    """The outcome for people, in a line; what was refused and failed has been said."""
+    """Return the outcome for people, in a line. Refused and failed entries have been reported
+    before."""
     verb = f"would be {outcome.verb}" if dry_run else outcome.verb
     parts = [f"{counted(len(outcome.done), 'entry', 'entries')} ({show_size(outcome.bytes)}) {verb}"]
     parts += [f"{outcome.there} there already"] if outcome.there else []
@@ -190,7 +197,7 @@ def render(outcome: Outcome, seconds: float, dry_run: bool) -> str:
 
 
 def to_json(outcome: Outcome) -> dict[str, object]:
-    """The outcome for programs."""
+    """Return the outcome for programs."""
     return {
         outcome.verb: list(outcome.done), "bytes": outcome.bytes, "there": outcome.there, "absent": outcome.absent,
         "left": outcome.left, "refused": list(outcome.refused), "failed": list(outcome.failed),

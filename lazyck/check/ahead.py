@@ -1,5 +1,6 @@
-"""Does ahead of time what a lazy build put off: compiles blobs by the project's own commands, for the host as far as
-symbols go, and links the library from their objects by the project's own link."""
+"""Makes a lazy build's library ahead of time. The project's own commands compile the blobs, only
+for the host, as the symbols need no more. The project's own link then makes the library from their
+objects."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ from lazyck.postbuild.ahead_link import FOLDER, AheadLink, archive_name, object_
 from lazyck.postbuild.own_command import compile_one, writing_to
 from lazyck.toolchains import by_name
 
-_HEARTBEAT = 10.0  # seconds between two words on how far the compiles are
+_HEARTBEAT = 10.0  # seconds between two messages about progress
 
 
 @dataclass(frozen=True)
 class Sample:
-    """How much of a library is compiled: at most `blobs` of them, or as many as are begun within `seconds`."""
+    """How much of a library is compiled: at most `blobs` of them, or as many as can be begun within
+    `seconds`."""
 
     blobs: int | None = None
     seconds: float | None = None
@@ -38,7 +40,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Unit:
-    """One blob of the link, and where its object belongs."""
+    """One blob of the link, and the place of its object."""
 
     blob: CompileCommand
     object: Path
@@ -46,7 +48,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Member:
-    """One member of an archive that is to be made again: of the blobs in it, or, if there are none, as it is."""
+    """One member of an archive that is made anew: the units of the blobs in it, or its content if
+    it holds other code."""
 
     name: str
     content: bytes
@@ -55,8 +58,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of compiling: units with an object, those that do not compile, with the failure, and those left out of
-    the sample."""
+    """The result of compiling: units with an object, units that do not compile (with the failure),
+    and units that the sample leaves out."""
 
     units: tuple[Unit, ...]
     failed: tuple[tuple[Unit, CommandError], ...]
@@ -64,14 +67,14 @@ class Compiled:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the library could be made from all its blobs."""
+        """Whether the library could be made from all of its blobs."""
         return not self.failed and not self.left_out
 
 
 @contextlib.contextmanager
 def present(directories: Iterable[str]) -> Iterator[None]:
-    """Make those working directories that are gone, as those of builds in a temporary directory are, for as long as the
-    context lasts. What cannot be made stays missing."""
+    """Create working directories that are gone, as those of builds in a temporary directory are,
+    for as long as the context lasts. A directory that cannot be created stays missing."""
     made: list[Path] = []
     for directory in dict.fromkeys(map(Path, directories)):
         missing = [d for d in (directory, *directory.parents) if not d.exists()]
@@ -100,7 +103,7 @@ class AheadOfTime:
         self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
 
     def remove(self) -> None:
-        """Take away all that was made."""
+        """Remove everything that was made."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read_archive(self, number: int, copy: str) -> list[Member]:
@@ -115,7 +118,8 @@ class AheadOfTime:
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
-        """Compile the units that `sample` asks for, `jobs` at a time; `say` hears how far it is."""
+        """Compile the units that `sample` asks for, `jobs` at a time. Progress is reported to
+        `say`."""
         chosen = spread(len(self.units), sample.blobs)
         deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
         progress = _Progress(len(chosen), say)
@@ -141,9 +145,10 @@ class AheadOfTime:
         return Compiled(tuple(self.units[i] for i in done), tuple(failed), tuple(left))
 
     def link(self, compiled: Compiled, st: state.LinkState) -> Path:
-        """Link the library from the objects of `compiled`; what others would define may stay undefined.
+        """Link the library from the objects of `compiled`. If some are missing, symbols may stay
+        undefined.
 
-        Raises `CommandError` with what the linker said.
+        Raises `CommandError` with the linker's output.
         """
         have = {str(unit.object) for unit in compiled.units}
         for number, members in enumerate(self._archives):
@@ -170,12 +175,13 @@ class AheadOfTime:
         target = self.folder / archive_name(number)
         target.unlink(missing_ok=True)
         archiver = proc.run([*driver, "-print-prog-name=ar"], env=self._env).stdout.strip() or "ar"
-        # `q` keeps apart members of one name
+        # `q` keeps several members of one name.
         proc.check(f"making {self._link.archives[number]} anew", [archiver, "qcs", str(target), *files])
 
 
 def _without_missing(words: Sequence[str], resolve: Callable[[str], str], folder: str, have: set[str]) -> Iterator[str]:
-    """The words of a link without the objects that were not compiled, and without the `-Xlinker` before such a one."""
+    """Yield the words of a link without the objects that were not compiled, and without the
+    `-Xlinker` before such an object."""
     for i, word in enumerate(words):
         following = resolve(words[i + 1]) if word == "-Xlinker" and i + 1 < len(words) else resolve(word)
         is_object = following.startswith(folder) and following.endswith(".o") and words[i - 1] != "-o"
@@ -184,21 +190,22 @@ def _without_missing(words: Sequence[str], resolve: Callable[[str], str], folder
 
 
 def spread(number: int, wanted: int | None) -> list[int]:
-    """The numbers below `number`, or `wanted` of them, in an order of which any beginning is spread evenly."""
+    """Return the numbers below `number`, or `wanted` of them, in an order whose every prefix is
+    spread evenly."""
     bits = max(1, (number - 1).bit_length())
     order = sorted(range(number), key=lambda i: format(i, f"0{bits}b")[::-1])
     return order if wanted is None else order[:wanted]
 
 
 class _Progress:
-    """Says now and then how many compiles are done, and what is left at that speed."""
+    """Reports now and then how many compiles are done, and the time left at that speed."""
 
     def __init__(self, number: int, say: Callable[[str], None]) -> None:
         self._number, self._say, self._done = number, say, 0
         self._begun = self._said = time.monotonic()
 
     def step(self) -> None:
-        """One more is done."""
+        """Count one more finished compile."""
         self._done += 1
         now = time.monotonic()
         if now - self._said >= _HEARTBEAT and self._done < self._number:

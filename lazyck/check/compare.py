@@ -1,4 +1,5 @@
-"""Compares a lazy library with the one linked ahead of time: pure decisions over what was read of both."""
+"""Compares a lazy library with the one linked ahead of time. The decisions are pure, over facts
+read from both."""
 
 from __future__ import annotations
 
@@ -13,19 +14,20 @@ from lazyck.check.objects import BlobObject, Defined
 from lazyck.check.offered import Export, Offered
 from lazyck.postbuild.mangled import is_private
 
-# What linkers define, and export where a needed library mentions it.
+# Symbols that linkers define, and export if a needed library mentions them.
 _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
 _OF_DEVICE_CODE = re.compile(r"__hip_(cuid|gpubin_handle|fatbin)_")
-_VARIANT = re.compile(r"(CI|C|D)[0-5]")  # of one constructor or destructor
+_VARIANT = re.compile(r"(CI|C|D)[0-5]")  # variants of one constructor or destructor
 _RUNTIME_NEEDS = re.compile(r"(libstdc\+\+|libgcc_s|libc|libm|libdl|libpthread)\.so\.\d+$")
-_LOADER = re.compile(r"ld-linux\b|ld-musl\b|ld64\.so")  # which every process has, whoever needs it
+_LOADER = re.compile(r"ld-linux\b|ld-musl\b|ld64\.so")  # the loader is in every process
 _OWN = re.compile(rf"lazyck_|_Z(T[ISV])?N?K?6lazyck|.*{re.escape(abi.PRIVATE_MARK)}")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One way in which the lazy library is not the same. `symbol` is mangled (several are separated by blanks), or what
-    else differs; `source` the blob behind it, or ""; `ahead` and `lazily` say how it is in the two libraries."""
+    """One way in which the lazy library differs. `symbol` is mangled (several are separated by
+    blanks), or names another thing that differs. `source` is the blob behind it, or an empty
+    string. `ahead` and `lazily` describe the two libraries."""
 
     kind: str
     symbol: str
@@ -35,7 +37,7 @@ class Difference:
 
     @property
     def fails(self) -> bool:
-        """Whether a check that finds it fails."""
+        """Whether a check that finds this difference fails."""
         return KINDS[self.kind].fails
 
     @property
@@ -46,8 +48,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Lazy:
-    """The lazy library: what it offers, which of its symbols are stubs, and whether its blobs are linked so that they
-    prefer definitions of their own (`-Bsymbolic`); `kept`: libraries that it needs for their sake."""
+    """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
+    whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
+    are libraries that it needs for the sake of blobs."""
 
     offered: Offered
     stubs: frozenset[str]
@@ -57,8 +60,9 @@ class Lazy:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences, and how many symbols of the blobs' objects there are of each sort: `stub`, `real` (defined by the
-    lazy library itself), `local` (nobody outside can see it ahead of time either), `different`."""
+    """The differences, and the number of symbols of each sort in the blobs' objects: `stub`, `real`
+    (defined by the lazy library itself), `local` (not visible outside ahead of time either),
+    `different`."""
 
     differences: tuple[Difference, ...]
     symbols: Mapping[str, int]
@@ -73,8 +77,9 @@ def compare(
     whole: bool,
     vague: frozenset[str] = frozenset(),
 ) -> Comparison:
-    """What differs. Unless the library was made `whole`, what the compiled blobs define is compared, and no more.
-    `vague` are symbols that every file which uses them defines anew."""
+    """Return the differences. Unless the library was made `whole`, only the definitions of the
+    compiled blobs are compared. `vague` are symbols that every file which uses them defines
+    anew."""
     defined: dict[str, Defined] = {}
     source_of: dict[str, str] = {}
     for blob in blobs:
@@ -107,7 +112,7 @@ def _sort(s: Defined, ahead: Offered, lazy: Lazy, unlike: set[str]) -> str:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Both libraries, and what the blobs' objects define."""
+    """Both libraries, and the definitions in the blobs' objects."""
 
     ahead: Offered
     lazy: Lazy
@@ -118,7 +123,7 @@ class _Facts:
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
-        """What the ahead-of-time library exports, and the lazy one does not, or not so."""
+        """Yield differences in what the ahead-of-time library exports."""
         lazily = _by_name(self.lazy.offered.exports.values())
         for key, export in self.ahead.exports.items():
             if not self.whole and export.name not in self.defined:
@@ -157,7 +162,7 @@ class _Facts:
             yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
 
     def added(self) -> Iterator[Difference]:
-        """What only the lazy library exports."""
+        """Yield what only the lazy library exports."""
         known = _by_name(self.ahead.exports.values())
         for key, export in self.lazy.offered.exports.items():
             if export.name in _BY_LINKER:
@@ -176,20 +181,21 @@ class _Facts:
                 is_runtime = of_blob is None and export.name not in self.lazy.stubs
                 kind = "own" if _OWN.match(export.name) else "runtime" if is_runtime else "added"
                 kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
-                # another compile has another name for it
+                # the name differs from one compile to the next
                 kind = "handle" if is_private(export.name) else kind
                 kind = kind if self.shared or kind == "own" else "program"
                 yield Difference(kind, key, "", "not exported", described(export))
 
     def undefined(self) -> Iterator[Difference]:
-        """What the lazy library lacks although ahead of time it is in the library, be it for itself only."""
+        """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
+        only for itself."""
         exported = _by_name(self.ahead.exports.values())
         for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
             if name not in exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
     def hollow(self) -> Iterator[Difference]:
-        """Stubs of what no blob defines."""
+        """Yield stubs of functions that no blob defines."""
         for name in sorted(self.lazy.stubs - self.defined.keys()):
             yield Difference("hollow", name, "", "not defined by any blob", "a stub")
 
@@ -202,22 +208,22 @@ def _by_name(exports: Iterable[Export]) -> dict[str, list[Export]]:
 
 
 def described(e: Export) -> str:
-    """An exported symbol in words."""
+    """Describe an exported symbol in words."""
     types = {"FUNC": "function", "OBJECT": "data", "TLS": "thread-local data", "IFUNC": "function (IFUNC)"}
     size = f" of {e.size} bytes" if e.type in ("OBJECT", "TLS") else ""
     return f"{e.binding.lower()} {types.get(e.type, e.type)}{size}, {e.visibility}"
 
 
 def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
-    """Functions of one blob that are one ahead of time, and several lazily."""
+    """Yield functions of one blob that share an address ahead of time, but not lazily."""
     exported = {e.name for e in ahead.exports.values()}
     places = {e.name: e.place for e in lazy.offered.exports.values()}
     for blob in blobs:
         groups: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
         for s in blob.symbols:
-            # the place of an IFUNC is that of the function which chooses
+            # the place of an IFUNC is that of its resolver
             if s.type == "FUNC" and s.size and s.name in exported and s.name in places:
-                # nobody can take the address of a constructor
+                # nobody can take the address of a constructor, so that its variants count as one
                 groups[s.place].setdefault(_VARIANT.sub(r"\1", s.name), s.name)
         for names in groups.values():
             if len({places[name] for name in names.values()}) > 1:
@@ -225,9 +231,11 @@ def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterato
 
 
 def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
-    """Variables that a lazy blob has for itself while the library has one of that name, too, which it does not export.
+    """Yield variables that a lazy blob defines for itself while the library has a variable of that
+    name, too, which it does not export.
 
-    Those that blobs alone have are one for all of them: the runtime loads a blob behind the others that have any.
+    A variable that only blobs define is shared by all of them: the runtime loads a blob behind the
+    others that have any.
     """
     exported = {e.name for e in lazy.offered.exports.values()}
     holders: dict[str, list[str]] = defaultdict(list)
@@ -242,14 +250,14 @@ def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
 
 
 def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
-    """Versions that a lazy blob's own assembler text gives its symbols."""
+    """Yield versions that a lazy blob's own assembler text gives to its symbols."""
     for blob in blobs:
         names = (s.name for s in blob.symbols if "@" in s.name and not blob.eager)
         yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
 
 
 def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool) -> Iterator[Difference]:
-    """What differs in the dynamic section."""
+    """Yield differences in the dynamic section."""
     for name in ahead.needed:
         if name not in lazily.needed and not _LOADER.match(name):
             yield Difference("needed-lost", name)

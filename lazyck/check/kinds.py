@@ -1,4 +1,4 @@
-"""The kinds of differences, each with what it means to somebody who never heard of lazyck's insides."""
+"""The kinds of differences, each explained to somebody who knows nothing of lazyck's internals."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """`means` follows the symbols concerned. A difference that `fails` makes a check fail; any other is by design and
-    only counted: `docs/check.md` says why no program can tell, or `docs/limits.md` what it costs."""
+    """One kind of difference. `means` is a phrase that follows the names of the symbols. A
+    difference that `fails` makes a check fail. Any other is by design and only counted:
+    `docs/check.md` says why no program can tell, or `docs/limits.md` says what it costs."""
 
     means: str
     fails: bool = True

@@ -1,4 +1,5 @@
-"""The check of one lazy library of a tmp dir: made ahead of time in a directory of its own, then compared."""
+"""Checks one lazy library of a tmp dir: makes it ahead of time in a directory of its own, then
+compares the two."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ from lazyck.postbuild.private_names import plain_name
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of one library found. `failed` are blobs (source and the compiler's first words) that do not compile
-    ahead of time, `left_out` the number of those that a sample passed over. `problem` says why nothing was compared."""
+    """The result of checking one library. `failed` are blobs that do not compile ahead of time,
+    each with its source and the first words of the compiler. `left_out` is the number of blobs that
+    a sample left out. `problem` says why nothing was compared."""
 
     library: str
     output: str
@@ -43,7 +45,8 @@ class Checked:
 
 @dataclass(frozen=True)
 class Request:
-    """What a check is asked for. `keeps`: the objects and the library made ahead of time stay."""
+    """What a check is asked for. With `keeps`, the objects and the library made ahead of time are
+    kept."""
 
     sample: Sample
     jobs: int
@@ -51,7 +54,8 @@ class Request:
 
 
 def directories(tmp: Path, wanted: tuple[str, ...]) -> list[Path]:
-    """The libraries of `tmp`: those that `wanted` gives by path or by name, or all. Raises `FormatError`."""
+    """Return the directories of libraries in `tmp`: those that `wanted` gives by path or by name,
+    or all. Raises `FormatError`."""
     known = {directory: state.load(directory) for directory in state.library_dirs(tmp)}
     if not known:
         raise FormatError(f"{tmp}: holds no lazy library", "give the --tmp-dir of a `lazyck build full` that made one")
@@ -71,7 +75,7 @@ def _is_called(text: str, st: state.LinkState, directory: Path) -> bool:
 
 
 def check_library(directory: Path, request: Request, env: Mapping[str, str], say: Callable[[str], None]) -> Checked:
-    """Check the library of `directory`; `say` hears of what takes its time. Raises `LazyckError`."""
+    """Check the library of `directory`. Slow steps are reported to `say`. Raises `LazyckError`."""
     begun = time.monotonic()
     st, link = state.load(directory), ahead_link.load(directory)
     made = AheadOfTime(link, directory, env)
@@ -135,7 +139,7 @@ def _how_many(sample: Sample, number: int) -> str:
 
 
 def first_error(error: CommandError) -> str:
-    """The line of a failed command's output that says what is wrong."""
+    """Return the line of a failed command's output that says what is wrong."""
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower() or "undefined" in line or "multiple" in line]
     return next(iter(telling or lines), f"status {error.status}")

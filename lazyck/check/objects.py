@@ -1,4 +1,4 @@
-"""What a blob's object of an ahead-of-time compile defines for others."""
+"""Reads what a blob's object from an ahead-of-time compile defines for others."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _RESERVED = 0xFF00
 
 @dataclass(frozen=True)
 class Defined:
-    """A symbol that an object defines. `is_state`: data that a program can change. `place`: section and value.
-    `is_merged`: the linker keeps one of all objects' definitions (COMDAT)."""
+    """A symbol that an object defines. `is_state` marks data that a program can change. `place` is
+    the section and the value. `is_merged` marks a COMDAT: the linker keeps one of all objects'
+    definitions."""
 
     name: str
     binding: str
@@ -43,10 +44,13 @@ class Defined:
 
 @dataclass(frozen=True)
 class BlobObject:
-    """The object of one blob. `eager` is the reason why the lazy library has it for real, "" for a lazy blob;
-    `handles` names the symbols by which GPU runtimes know kernels, and nvcc's functions that only these call;
-    `start_up` what code that runs when the library is loaded refers to, of what the source itself mentions. Of an LTO
-    object, which is not `is_readable`, nothing is known."""
+    """The object of one blob. `eager` is the reason why the lazy library contains it, or an empty
+    string for a lazy blob.
+
+    `handles` are the symbols by which GPU runtimes know kernels, and nvcc's functions that only
+    they call. `start_up` are names that the source itself mentions and to which code that runs at
+    load refers. Nothing is known of an LTO object, which is not `is_readable`.
+    """
 
     source: str
     eager: str
@@ -57,7 +61,7 @@ class BlobObject:
 
 
 def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
-    """The object at `path`. Raises `FormatError`."""
+    """Read the object at `path`. Raises `FormatError`."""
     image = elf.open_image(path) if elf.kind(path) == "object" else None
     if image is None or image.is_lto:
         return BlobObject(source, eager, (), is_readable=False)
@@ -79,11 +83,12 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
 
 
 def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles: frozenset[str]) -> frozenset[str]:
-    """What the start-up code of an object refers to and its source mentions by name, but for the `handles` of kernels:
-    the compiler's own code registers these, in time for the launches of a lazy blob, which it makes itself.
+    """Return the names to which the start-up code of an object refers and which its source
+    mentions. The `handles` of kernels are left out: the compiler's own code registers them, in time
+    for the launches of a lazy blob, which the blob makes itself.
 
-    Calls are not followed, unlike in the probe: all of the sections that compilers have for such code counts, and each
-    function with a name that they give to it.
+    Calls are not followed, unlike in the probe. The whole contents of sections that compilers have
+    for such code count, and each function with a name that compilers give to such code.
     """
     functions = [s for s in table if s.type == "FUNC" and 0 < s.section < len(image.sections)]
     named = [(s.section, s.value, s.value + s.size) for s in functions if is_start_up(s.name)]
@@ -104,11 +109,12 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles
     found -= handles
     wanted = {n for n in found if n and not is_harmless(n) and not is_start_up(n) and not is_of_the_standard_library(n)}
     words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
-    # a variable of its own stands in namespaces that it opens; one of a header may only share its name with something
+    # A variable of the source stands in namespaces that the source mentions. A variable of a header
+    # may merely share its name with something in the source.
     shared = {s.name for s in table if s.type == "OBJECT" and s.binding != "GLOBAL"}
     return frozenset(n for n in wanted if identifiers(n) & words and (n not in shared or scopes_of(n) <= words))
 
 
 def _is_writable(section: elf.Section) -> bool:
-    # what only the loader writes to is constant afterwards
+    # Data that only the loader writes to is constant afterwards.
     return bool(section.flags & _SHF_WRITE) and not section.name.startswith(".data.rel.ro")

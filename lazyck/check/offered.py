@@ -1,4 +1,5 @@
-"""What a linked library offers to whoever loads it: dynamic symbols with their versions, and the dynamic section."""
+"""Reads what a linked library offers to whoever loads it: dynamic symbols with their versions, and
+the dynamic section."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ _HIDDEN_VERSION, _SHN_ABS = 0x8000, 0xFFF1
 
 @dataclass(frozen=True)
 class Export:
-    """A dynamic symbol that a library defines. `version` is as `nm -D` shows it: "", "@@V" for the default of several,
-    "@V" for another one. `place` is the section and the value: two names with one place are aliases."""
+    """A dynamic symbol that a library defines.
+
+    `version` is as `nm -D` shows it: "@@V" for the default of several versions, "@V" for another
+    one, an empty string without versions. `place` is the section and the value: two names with one
+    place are aliases.
+    """
 
     name: str
     version: str
@@ -41,10 +46,14 @@ class Export:
 
 @dataclass(frozen=True)
 class Offered:
-    """A linked library or program. `exports` are by name and version; `names` is all that it defines, also for itself
-    (as far as it was not stripped); `undefined` what it asks others for, `taken` those of them that the linker found in
-    a needed library, by their version. `entries` are its single-valued rows of the dynamic section, `code` the kinds of
-    start-up and tear-down code that it has, `flags` those of the loader."""
+    """A linked library or program.
+
+    `exports` are keyed by name and version. `names` are all symbols that it defines, including
+    those for itself (unless it is stripped). `undefined` are the symbols that it needs from others,
+    and `taken` are those of them that the linker found in a needed library, by their version.
+    `entries` are the dynamic section's tags that occur once, `code` are the kinds of start-up and
+    tear-down code, and `flags` are those for the loader.
+    """
 
     exports: Mapping[str, Export]
     names: frozenset[str]
@@ -58,7 +67,7 @@ class Offered:
 
 
 def read_offered(path: Path) -> Offered:
-    """What the library at `path` offers. Raises `LazyckError`."""
+    """Read what the library at `path` offers. Raises `LazyckError`."""
     image = elf.open_image(path)
     try:
         return _read(image)
@@ -67,7 +76,8 @@ def read_offered(path: Path) -> Offered:
 
 
 def read_stubs(path: Path) -> Manifest | None:
-    """The manifest of a lazy library; None where every blob of it is eager. Raises `FormatError`."""
+    """Return the manifest of a lazy library, or None if all of its blobs are eager. Raises
+    `FormatError`."""
     data = elf.read_section(path, abi.MANIFEST_SECTION)
     return None if data is None else decode(data, str(path))
 
@@ -89,8 +99,8 @@ def _read(image: elf.ElfImage) -> Offered:
             if index in others:
                 taken.add(s.name)
         elif s.section == _SHN_ABS and s.name in own.values():
-            continue  # what stands for a version itself
-        elif not s.hidden and index not in others:  # else a program's copy of a library's variable
+            continue  # this symbol stands for a version
+        elif not s.hidden and index not in others:  # otherwise a program's copy of a library's variable
             at = "@" if number & _HIDDEN_VERSION else "@@"
             version = at + own[index] if index in own else ""
             export = Export(s.name, version, s.binding, s.type, s.visibility, s.size, (s.section, s.value))
@@ -112,7 +122,8 @@ def _read(image: elf.ElfImage) -> Offered:
 
 
 def _dynamic(image: elf.ElfImage) -> Iterator[tuple[int, int, str]]:
-    """(tag, value, text) of the rows of the dynamic section; the text is "" where the tag has none."""
+    """Yield (tag, value, text) for each row of the dynamic section. The text is empty if the tag
+    has none."""
     for section in image.sections:
         if section.type == _SHT_DYNAMIC:
             strings = image.content(image.sections[section.link])
@@ -133,7 +144,8 @@ def _flags(rows: list[tuple[int, int, str]]) -> Iterator[str]:
 
 
 def _version_names(image: elf.ElfImage) -> tuple[dict[int, str], frozenset[int]]:
-    """The versions that a library defines, by number, and the numbers of those that it takes from others."""
+    """Return the versions that a library defines, by number, and the numbers of those that it takes
+    from others."""
     own: dict[int, str] = {}
     others: set[int] = set()
     for section in image.sections:
@@ -144,7 +156,7 @@ def _version_names(image: elf.ElfImage) -> tuple[dict[int, str], frozenset[int]]
         for _ in range(section.info):
             if section.type == _SHT_VERDEF:
                 _, flags, index, _, _, first, following = _VERDEF.unpack_from(data, at)
-                if not flags & 1:  # that one names the file
+                if not flags & 1:  # such a version names the file
                     own[index & ~_HIDDEN_VERSION] = _text(strings, *struct.unpack_from("<I", data, at + first))
             else:
                 _, count, _, first, following = _VERNEED.unpack_from(data, at)

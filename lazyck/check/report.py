@@ -1,4 +1,4 @@
-"""What a check found, for people and for programs."""
+"""Presents the result of a check, for people and for programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lazyck.postbuild import demangle
 from lazyck.visible import visible
 
 _LONGEST = 160  # characters of a name
-_SHOWN = 20  # differences of one kind that are listed, without --verbose
+_SHOWN = 20  # differences of one kind that are listed without --verbose
 
 
 def render(found: Sequence[Checked], env: Mapping[str, str], *, verbose: bool) -> str:
-    """The text shown when the checks have ended."""
+    """Return the text that is shown when the checks have ended."""
     texts = demangle.all_readable(
         [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
     )
@@ -75,7 +75,7 @@ def _short(name: str) -> str:
 
 
 def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """Return the results for programs."""
     texts = demangle.all_readable(
         [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
     )

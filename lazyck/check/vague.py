@@ -1,9 +1,10 @@
-"""Tells what a blob defines for everybody from what each file that uses it defines anew.
+"""Tells apart what a blob defines for everybody and what each file that uses it defines anew.
 
-Inline functions, what is instantiated implicitly, and vtables of classes without a key function are emitted by every
-file that uses them: that they are missing from a library hurts nobody. Explicit instantiations, and vtables of classes
-with a key function, are emitted once. In an object all of these look alike, so the blob is compiled again: by GCC
-without implicit instantiations and weak symbols, by clang to LLVM's IR, which tells them apart.
+Every file that uses them emits inline functions, implicit instantiations, and vtables of classes
+without a key function. If a library lacks them, it hurts nobody. Explicit instantiations, and
+vtables of classes with a key function, are emitted once. In an object all of these look alike. The
+blob is therefore compiled again: by GCC without implicit instantiations and weak symbols, or by
+clang to LLVM IR, which tells them apart.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from lazyck.postbuild import elf
 from lazyck.postbuild.own_command import compile_one
 from lazyck.toolchains import by_name
 
-# without weak symbols GCC keeps inline functions to the file, also those that specialize a template explicitly
+# Without weak symbols GCC keeps inline functions local to the file, including explicit
+# specializations of templates.
 _EXPLICIT_ONLY = ("-fno-implicit-templates", "-fno-implicit-inline-templates", "-fno-weak", "-w")
 _TABLE = re.compile(r"_ZT[VISTC]")  # vtable, typeinfo, its name, VTT, construction vtable
 _IR_NAME = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
 
 def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mapping[str, str]) -> frozenset[str]:
-    """Those of the symbols `wanted` of `blob`, the object of `unit`, that every file which uses them defines anew; none
-    where the compiler does not say."""
+    """Return those of the symbols `wanted` in `blob`, the object of `unit`, that every file which
+    uses them defines anew. The set is empty if the compiler does not tell."""
     merged = frozenset(s.name for s in blob.symbols if s.is_merged and s.name in wanted)
     if not merged:
         return frozenset()
@@ -51,12 +53,12 @@ def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mappi
 
 
 def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> bool:
-    """Whether every file that uses the merged symbol `name` defines it anew. `explicit` is what the file defines for
-    others without implicit instantiations and weak symbols,
-    `with_key` the classes (as names spell them) whose key function it has."""
-    if name.startswith("_ZGV"):  # it goes with the variable that it guards
+    """Return whether every file that uses the merged symbol `name` defines it anew. `explicit` are
+    the symbols that the file defines for others without implicit instantiations and weak symbols.
+    `with_key` are the classes, as in mangled names, whose key function it has."""
+    if name.startswith("_ZGV"):  # a guard goes with its variable
         name = f"_Z{name[4:]}"
-    if name.startswith("_ZZ"):  # a static variable, of an inline function or of an instance
+    if name.startswith("_ZZ"):  # a static variable of an inline function or of an instance
         return not any(name[2:].startswith(f[2:] + "E") for f in explicit)
     if _TABLE.match(name) and not is_instance(name):
         return name[4:] not in with_key
@@ -64,7 +66,7 @@ def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> b
 
 
 def is_instance(name: str) -> bool:
-    """Whether a mangled name has template arguments."""
+    """Return whether a mangled name has template arguments."""
     rest, at = "", 4 if _TABLE.match(name) else 0
     while at < len(name):
         digits = re.compile(r"\d+").match(name, at)
@@ -77,7 +79,8 @@ def is_instance(name: str) -> bool:
 
 
 def _classes_with_key(image: elf.ElfImage) -> Iterator[str]:
-    """The classes of whose vtables in an object one entry is a function that only this object has."""
+    """Yield the classes whose vtable in an object has an entry for a function that only this object
+    has."""
     table = image.symbols()
     vtables = {s.section: s.name[4:] for s in table if s.name.startswith("_ZTV") and s.section != 0}
     for section, name in vtables.items():
@@ -89,7 +92,8 @@ def _classes_with_key(image: elf.ElfImage) -> Iterator[str]:
 
 
 def _discardable(text: str) -> Iterator[str]:
-    """The names that a module in LLVM's IR defines for itself only, as far as others do not need them."""
+    """Yield the names that an LLVM IR module defines, but may discard if nothing in it needs
+    them."""
     for line in text.splitlines():
         if line.startswith(("@", "define ")) and re.search(r"\blinkonce(_odr)?\b", line[:4000]):
             found = _IR_NAME.search(line)

@@ -1,14 +1,15 @@
-# lazyck for CMake projects: find_package(lazyck), with -Dlazyck_DIR="$(lazyck --cmake-dir)". See docs/cmake.md.
+# lazyck for CMake projects: find_package(lazyck), with -Dlazyck_DIR="$(lazyck --cmake-dir)".
+# See docs/cmake.md.
 #
 #   lazyck_library(<target> BLOBS <source>...
 #                  [ARCHS <arch>...] [TOOLCHAIN auto|host|cuda|rocm|llvm]
 #                  [INSTALL_DIR <dir> [COMPONENT <component>]])
-#       compiles these sources of <target> at their first call. It puts lazyck's launcher before the compiles and the
-#       link of this one target; all else is what `lazyck build full` does.
+#       compiles these sources of <target> at their first call. It puts lazyck's launcher before the
+#       compiles and the link of this one target, and otherwise does what `lazyck build full` does.
 #   LAZYCK_ENABLE=OFF
-#       has them compiled with the rest, ahead of time.
+#       compiles them with the rest, ahead of time.
 #   lazyck::headers
-#       lazyck.h, the C interface of lazy libraries.
+#       provides lazyck.h, the C interface of lazy libraries.
 
 if(CMAKE_VERSION VERSION_LESS 3.18)
   set(lazyck_FOUND FALSE)
@@ -59,9 +60,9 @@ function(lazyck_library target)
   _lazyck_launch("${target}" "${directory}/bin/lazyck-launch")
   _lazyck_mark("${target}" "${directory}" real ${others})
   _lazyck_mark("${target}" "${directory}" lazy ${blobs})
-  # in a file with others a blob would not be compiled by itself
+  # In a unity build a blob would not be compiled by itself.
   set_property(SOURCE ${blobs} TARGET_DIRECTORY "${target}" PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
-  # other settings, or another lazyck, make another library
+  # The library is linked again when the settings or lazyck change.
   set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${directory}/settings.json" "${directory}/stamp")
   if(arg_INSTALL_DIR)
     _lazyck_warn_of_precompiled_headers("${target}" "${blobs}")
@@ -69,13 +70,14 @@ function(lazyck_library target)
   endif()
 endfunction()
 
-# -- the call ------------------------------------------------------------------------------------------------
+# -- the call --------------------------------------------------------------------------------------
 
 macro(_lazyck_fail text)
   message(FATAL_ERROR "lazyck_library(${target}): ${text}")
 endmacro()
 
-# Ends with an error unless the call makes sense; a macro, for the arguments of lazyck_library.
+# Ends with an error unless the call makes sense. It is a macro, so that it sees the arguments of
+# lazyck_library.
 macro(_lazyck_check_call target)
   if(DEFINED arg_UNPARSED_ARGUMENTS)
     _lazyck_fail("unknown arguments: ${arg_UNPARSED_ARGUMENTS}. It takes BLOBS, ARCHS, TOOLCHAIN, INSTALL_DIR, COMPONENT")
@@ -119,7 +121,8 @@ or executable that takes these sources")
   endif()
 endmacro()
 
-# `out`: the sources as absolute paths, as CMake finds them: in the source directory, else in the binary one.
+# Sets `out` to the sources as absolute paths. They are looked up as CMake does: in the source
+# directory, else in the binary one.
 function(_lazyck_absolute out source_dir binary_dir)
   set(found "")
   foreach(source IN LISTS ARGN)
@@ -139,7 +142,8 @@ function(_lazyck_absolute out source_dir binary_dir)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
-# `out`: the sources of a target as absolute paths, but for those that a generator expression names.
+# Sets `out` to the sources of a target as absolute paths, without those that a generator expression
+# names.
 function(_lazyck_sources_of out target)
   get_target_property(sources "${target}" SOURCES)
   if(NOT sources)
@@ -152,7 +156,7 @@ function(_lazyck_sources_of out target)
   set(${out} "${sources}" PARENT_SCOPE)
 endfunction()
 
-# `out`: whether this very build runs under `lazyck build full`.
+# Sets `out` to whether this build itself runs under `lazyck build full`.
 function(_lazyck_is_wrapped out)
   set(${out} FALSE PARENT_SCOPE)
   foreach(language IN ITEMS C CXX CUDA HIP)
@@ -165,9 +169,10 @@ function(_lazyck_is_wrapped out)
   endforeach()
 endfunction()
 
-# -- what lazyck does ----------------------------------------------------------------------------------------
+# -- what lazyck does ------------------------------------------------------------------------------
 
-# Finds the Python that has lazyck: that of the project, that beside which this package is installed, that of PATH.
+# Finds the Python that has lazyck: the project's, the one beside which this package is installed,
+# or the one in PATH.
 function(_lazyck_find_python)
   get_property(root GLOBAL PROPERTY _LAZYCK_ROOT)
   get_property(version GLOBAL PROPERTY _LAZYCK_VERSION)
@@ -197,7 +202,7 @@ function(_lazyck_find_python)
                       "  hint: name that into which lazyck is installed: -DLAZYCK_PYTHON=/path/to/python3")
 endfunction()
 
-# Has lazyck make what compiles and links of the target need.
+# Makes lazyck prepare what compiles and links of the target need.
 function(_lazyck_prepare target directory blobs)
   _lazyck_find_python()
   get_property(root GLOBAL PROPERTY _LAZYCK_ROOT)
@@ -228,8 +233,9 @@ function(_lazyck_prepare target directory blobs)
   endif()
 endfunction()
 
-# Has compiles and links of the target run by way of lazyck. A launcher of the project's stays: a compiler cache behind
-# lazyck, so that it sees real compiles by the real compiler, and whatever else stands before a link.
+# Makes compiles and links of the target run through lazyck. The project's own launchers stay. A
+# compiler's launcher, such as a compiler cache, comes after lazyck, so that it sees real compiles
+# by the real compiler. A linker's launcher comes before lazyck.
 function(_lazyck_launch target launcher)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   foreach(language IN ITEMS C CXX CUDA HIP)
@@ -247,7 +253,7 @@ function(_lazyck_launch target launcher)
     _lazyck_fail("RULE_LAUNCH_COMPILE (${compile}) would cache what is not compiled: name the compiler cache by \
 CMAKE_CXX_COMPILER_LAUNCHER instead")
   endif()
-  # No linker launcher is known for links by CUDA and HIP, and none at all before CMake 3.21.
+  # CMake has no linker launcher for links by CUDA and HIP, and before 3.21 none at all.
   if("CUDA" IN_LIST languages OR "HIP" IN_LIST languages OR CMAKE_VERSION VERSION_LESS 3.21)
     _lazyck_rule_launcher(link "${target}" RULE_LAUNCH_LINK)
     string(STRIP "${link} \"${launcher}\"" link)
@@ -266,8 +272,9 @@ function(_lazyck_rule_launcher out target property)
   set(${out} "${value}" PARENT_SCOPE)
 endfunction()
 
-# Build tools see that a source changed, not that it became a blob or ceased to be one: its object depends on a file that
-# says which. A source that never was a blob has none.
+# Makes the object of a source depend on a file that says whether the source is a blob. Build tools
+# notice that a source changed, but not that it became a blob or ceased to be one. A source that
+# never was a blob has no such file.
 function(_lazyck_mark target directory state)
   foreach(source IN LISTS ARGN)
     string(SHA1 name "${source}")
@@ -285,7 +292,8 @@ function(_lazyck_mark target directory state)
   endforeach()
 endfunction()
 
-# CMake's precompiled headers include the project's by absolute paths, which do not lead into a bundle.
+# Warns of precompiled headers: CMake's include the project's headers by absolute paths, which do
+# not lead into a bundle.
 function(_lazyck_warn_of_precompiled_headers target blobs)
   get_target_property(headers "${target}" PRECOMPILE_HEADERS)
   list(GET blobs 0 first)
@@ -296,7 +304,8 @@ the sources are gone. Set the property SKIP_PRECOMPILE_HEADERS for the BLOBS bef
   endif()
 endfunction()
 
-# Installs what lies beside the library in the build, lazyck/<library>, beside where the project installs the library.
+# Installs lazyck/<library>, which is beside the library in the build, beside the place where the
+# project installs the library.
 function(_lazyck_install target where component)
   if(NOT IS_ABSOLUTE "${where}")
     set(where "\${CMAKE_INSTALL_PREFIX}/${where}")

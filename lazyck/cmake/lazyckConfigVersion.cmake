@@ -1,4 +1,5 @@
-# Which versions of lazyck this one will do for: its own minor version from the one asked for on, as long as lazyck is 0.x.
+# Tells CMake whether this lazyck satisfies the version asked for. While lazyck is 0.x, it must be
+# of the same minor version, if one is given, and not older.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../__init__.py" PACKAGE_VERSION REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = \"(.*)\"$" "\\1" PACKAGE_VERSION "${PACKAGE_VERSION}")
 

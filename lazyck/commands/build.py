@@ -1,4 +1,4 @@
-"""`lazyck build`: a project's own build, made lazy."""
+"""`lazyck build`: runs a project's own build and makes it lazy."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ def group(context: click.Context) -> None:
 
 
 def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object]:
-    """What the project's file says of the options of `full_command`, by parameter: paths below its directory, and no
-    number of jobs if the environment has one. Raises `LazyckError`."""
+    """Return the options of `full_command` that the project's file sets, by parameter name.
+
+    Paths are relative to the directory of the file. The number of jobs is left out if the
+    environment has one. Raises `LazyckError`.
+    """
     found: dict[str, object] = {}
     options = {o.opts[0].removeprefix("--"): o for o in full_command.params if isinstance(o, click.Option)}
     for key, value in read_project(directory).items():
@@ -150,11 +153,12 @@ def full_command(
 ) -> None:
     """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
 
-    Options may stand in `[tool.lazyck]` of ./pyproject.toml, without `--`; those of the command line count first.
+    Options may stand in `[tool.lazyck]` of ./pyproject.toml, without `--`; those of the command
+    line count first.
 
-    Sources that match --blobs are recorded instead of compiled, and every link that takes them makes a lazy
-    library at the place that the build asked for. The exit status is COMMAND's; where that is 0 and --check finds a
-    difference, 1.
+    Sources that match --blobs are recorded instead of compiled, and every link that takes them
+    makes a lazy library at the place that the build asked for. The exit status is COMMAND's; where
+    that is 0 and --check finds a difference, 1.
     """
     env = environment()
     commands = [list(command)] if command else []

@@ -1,4 +1,4 @@
-"""`lazyck cache`: where a cache is, what is in it, what it was good for, and looking after it."""
+"""`lazyck cache`: shows where a cache is, what it holds and what it has saved, and maintains it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def list_command(as_json: bool, library: str, arch: str, order: str | None, reve
 @click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
 @click.option("--zero", is_flag=True, help="Have what is counted begin now; entries and history stay.")
 def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
-    """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent and saved."""
+    """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent
+    and saved."""
     if as_json and prometheus:
         raise UsageError("--json and --prometheus are two formats", "give one of them")
     env = environment()
@@ -96,10 +97,11 @@ def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
 @ARCH
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
-    """Remove all entries with their logs, and precompiled preambles and texts (which say what an entry was made of).
+    """Remove all entries with their logs, and precompiled preambles and texts (which say what an
+    entry was made of).
 
-    With --library or --arch only entries of these, and preambles stay. What is removed is compiled again when it is
-    called. The history, and what compiles took, stay.
+    With --library or --arch only entries of these, and preambles stay. What is removed is compiled
+    again when it is called. The history, and what compiles took, stay.
     """
     env = environment()
     cache, is_there = entries.cache_to_read(env)
@@ -171,7 +173,8 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
     "--gpu-archs", "--arch", default="", metavar="LIST", help="Archs. [default: LAZYCK_ARCHS, else the build's]"
 )
 def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
-    """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and what of the key differs."""
+    """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and what of the key
+    differs."""
     env = environment()
     entries.cache_to_read(env)
     manifest = read_manifest(library)

@@ -1,4 +1,4 @@
-"""`lazyck check`: is a lazy library the same as the one that the build makes ahead of time?"""
+"""`lazyck check`: compares a lazy library with the one that the build makes ahead of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lazyck.terminal import is_quiet, say
 
 
 def parse_sample(text: str) -> Sample:
-    """The sample that an option asks for: `40` blobs, or as many as `90s` or `10m` allow. Raises `UsageError`."""
+    """Return the sample that an option asks for: `40` blobs, or as many as `90s` or `10m` allow.
+    Raises `UsageError`."""
     match = re.fullmatch(r"([1-9]\d{0,8})([sm]?)", text, re.ASCII)
     if text and not match:
         raise UsageError(f"{text!r} is no sample", "give a number of blobs, or a time such as 90s or 10m")
@@ -34,7 +35,8 @@ def parse_sample(text: str) -> Sample:
 
 
 def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, str], *, as_json: bool) -> bool:
-    """Check libraries of `tmp` and say what was found; whether all are the same. Raises `LazyckError`."""
+    """Check libraries of `tmp` and print the result. Returns whether all are the same as ahead of
+    time. Raises `LazyckError`."""
     found = [check_library(directory, request, env, say) for directory in directories(tmp, wanted)]
     if as_json:
         click.echo(json.dumps(to_json(found, env), indent=1))
@@ -58,10 +60,11 @@ def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, 
 def command(
     tmp_dir: Path, sample: str, jobs: int | None, as_json: bool, verbose: bool, libraries: tuple[str, ...]
 ) -> None:
-    """Make each LIB of a lazy build (a path or a name; by default all) ahead of time too, and compare the two.
+    """Make each LIB of a lazy build (a path or a name; by default all) ahead of time too, and
+    compare the two.
 
-    Every blob is compiled for the host by the project's own command, and the library linked by the project's own link.
-    The exit status is 1 if something differs.
+    Every blob is compiled for the host by the project's own command, and the library linked by the
+    project's own link. The exit status is 1 if something differs.
     """
     tmp, env = tmp_dir.absolute(), environment()
     load_settings(tmp)

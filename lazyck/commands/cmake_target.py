@@ -1,4 +1,4 @@
-"""`lazyck cmake-target`: what `lazyck_library` of lazyck's CMake package calls; not meant to be typed."""
+"""`lazyck cmake-target`: called by `lazyck_library` of lazyck's CMake package, not by users."""
 
 from __future__ import annotations
 

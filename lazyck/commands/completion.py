@@ -1,4 +1,4 @@
-"""`lazyck completion`: words that the shell completes."""
+"""`lazyck completion`: completes lazyck's commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str, root: click.Command) -> str:
-    """What the shell reads. Raises `LazyckError` where click cannot make it: for bash before 4.4."""
+    """Return the script for the shell. Raises `LazyckError` if click cannot make it, as for bash
+    before 4.4."""
     kind = get_completion_class(shell)
     assert kind is not None
     try:
@@ -25,8 +26,8 @@ def script(shell: str, root: click.Command) -> str:
 
 
 def place(shell: str, env: dict[str, str]) -> Path:
-    """Where the shell looks for a user's completions by itself (zsh: once its fpath has the directory). Raises
-    `UsageError` without a home directory."""
+    """Return where the shell looks for a user's completions by itself. zsh does so only if its
+    fpath has the directory. Raises `UsageError` without a home directory."""
     home = env.get("HOME", "")
     if not home.startswith("/"):
         raise UsageError("HOME is not set", "set it, or print the script without --install and put it where you want")
@@ -44,7 +45,8 @@ def place(shell: str, env: dict[str, str]) -> Path:
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_context
 def command(context: click.Context, install: bool, shell: str | None) -> None:
-    """Print the script by which SHELL (default: the login shell) completes lazyck's commands and options."""
+    """Print the script by which SHELL (default: the login shell) completes lazyck's commands and
+    options."""
     env = environment()
     name = shell or Path(env.get("SHELL", "")).name
     if name not in SHELLS:

@@ -1,4 +1,4 @@
-"""`lazyck config`: which settings hold, and where they come from."""
+"""`lazyck config`: shows the settings in effect, and where they come from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lazyck.config import own_environment
 @click.command("config")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Print every LAZYCK_ variable: its value, and whether that comes from the environment, from the user's file or is
-    the default.
+    """Print every LAZYCK_ variable: its value, and whether that comes from the environment, from
+    the user's file or is the default.
 
     Ends with status 1 if a value makes no sense, or a variable is not one of lazyck's.
     """

@@ -1,4 +1,4 @@
-"""`lazyck help`: the pages of the documentation, which are in the package."""
+"""`lazyck help`: shows the pages of the documentation, which are in the package."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n?", re.MULTILINE)
 
 
 def topics() -> dict[str, str]:
-    """The titles of the pages, by topic. Pages of which only the site has the text, made from sources, are left out."""
+    """Return the titles of the pages, by topic. Pages whose text is generated from sources, and is
+    only on the site, are left out."""
     found = {page.stem: page.read_text() for page in sorted(PAGES.glob("*.md"))}
     return {t: text.removeprefix("# ").partition("\n")[0] for t, text in found.items() if not _ELSEWHERE.search(text)}
 
 
 def page(topic: str) -> str:
-    """The page on `topic`, for reading in a terminal. Raises `UsageError` for a topic that there is not."""
+    """Return the page on `topic`, for reading in a terminal. Raises `UsageError` for an unknown
+    topic."""
     known = topics()
     if topic not in known:
         near = difflib.get_close_matches(topic, known, n=1)

@@ -1,4 +1,4 @@
-"""`lazyck inspect`: what a lazy library holds."""
+"""`lazyck inspect`: shows what a lazy library holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from lazyck.postbuild.explain import advise
 @click.option("--explain-eager", is_flag=True, help="Say what to change in eager sources so that they become lazy.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: all of it, of the blobs named or of every one.")
 def command(library: Path, blobs: tuple[str, ...], every: bool, explain_eager: bool, as_json: bool) -> None:
-    """Print what a lazy library (or a manifest file) holds: a summary, unless blobs or eager sources are asked for."""
+    """Print what a lazy library (or a manifest file) holds: a summary, unless blobs or eager
+    sources are asked for."""
     manifest = read_manifest(library)
     files = files_of(library, manifest)
     chosen = blobs_named(manifest, blobs, every=every) if blobs or every else []

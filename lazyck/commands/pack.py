@@ -1,4 +1,4 @@
-"""`lazyck pack`: prebuilt entries as a file to be installed beside the library."""
+"""`lazyck pack`: packs prebuilt entries into a file that is installed beside the library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def command(
 ) -> None:
     """Pack prebuilt blobs into a tar or a wheel that a deployment installs beside the library.
 
-    What is not cached is compiled first. The library finds them in lazyck/cache beside it, without a compiler.
+    What is not cached is compiled first. The library finds them in lazyck/cache beside it, without
+    a compiler.
     """
     if (tar_file is None) == (wheel_dir is None):
         raise UsageError("one of --tar FILE and --wheel DIR is needed", "say which of them to make")
@@ -75,7 +76,7 @@ def command(
     mtime = date(env)
     machine = chosen.manifest.machine or platform.machine()
     if tar_file is not None:
-        suffix_of(tar_file)  # before anything is compiled
+        suffix_of(tar_file)  # checked before anything is compiled
     else:
         wheel_names(wheel_name or "x", wheel_version or "0", into, machine)
     rt = tool(env)
@@ -106,6 +107,6 @@ def command(
 
 
 def describe(pack: Pack, manifest: Manifest) -> str:
-    """`12 prebuilt entries of libfmha_fwd for gfx942 gfx950`."""
+    """Return a description such as `12 prebuilt entries of libfmha_fwd for gfx942 gfx950`."""
     entries = counted(len(pack.items), "prebuilt entry", "prebuilt entries")
     return f"{entries} of {manifest.library} for {' '.join(pack.archs)}"

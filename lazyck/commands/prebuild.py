@@ -1,4 +1,4 @@
-"""`lazyck prebuild`: the cache, ahead of time."""
+"""`lazyck prebuild`: fills the cache ahead of time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def group() -> None:
 
 
 def blob_options(command: F) -> F:
-    """The ways of naming blobs, the same for every command that takes some."""
+    """Add the options that name blobs, which several commands share."""
     decorators = [
         click.option(
             "--manifest",
@@ -69,7 +69,7 @@ def blob_options(command: F) -> F:
 def selection(
     manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...], *, kernels: bool = False
 ) -> names.Selection:
-    """The blobs that the user named. Raises `UsageError` that lists unknown names."""
+    """Return the blobs that the user named. Raises `UsageError` that lists unknown names."""
     manifest = read_manifest(manifest_file)
     given = [*blobs]
     for name in blob_list:
@@ -78,7 +78,7 @@ def selection(
 
 
 def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
-    """--jobs, else LAZYCK_JOBS, else the cores that this process may use."""
+    """Return --jobs, else LAZYCK_JOBS, else the number of cores that this process may use."""
     return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
 
 
@@ -171,7 +171,8 @@ def build_command(
     launcher: str | None,
     executor: str | None,
 ) -> None:
-    """Compile blobs into the cache that the runtime reads, longest first; what is there already is left alone."""
+    """Compile blobs into the cache that the runtime reads, longest first; what is there already is
+    left alone."""
     env = environment()
     if keep_logs and output_dir is None:
         raise UsageError("--keep-logs goes with --output", "logs in the user's own cache are always kept")
@@ -200,7 +201,7 @@ def build_command(
             count = make_preambles(rt, manifest_file, to_compile.jobs, options.parallel, env)
             say(f"{count} precompiled preambles are ready for {len(to_compile.jobs)} blobs that are not cached")
             return
-        # They tell which kernels there are.
+        # The host units come first, since they tell which kernels there are.
         hosts = all_entries(rt, manifest_file, chosen.hosts, gpu_archs, env)
         if not dry_run and not all(e.cached for e in hosts):
             finish(compiled(plan.make_plan(hosts, read_known_costs(hosts, env)), False))
@@ -230,7 +231,8 @@ def build_command(
 
 
 def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
-    """Where a library's bundle has what compiles took. Raises `UsageError` where there is no bundle."""
+    """Return the file of a library's bundle for what compiles took. Raises `UsageError` if there is
+    no bundle."""
     directory = manifest_file.absolute().parent
     places = [directory / "lazyck" / manifest.library, directory / manifest.root / manifest.library]
     places += [directory] if manifest_file.name == "manifest" else []
@@ -243,7 +245,8 @@ def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
 
 
 def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
-    """What the compiles took before, in the cache that is filled and in the user's own."""
+    """Return what the compiles took before, according to the cache that is filled and the user's
+    own."""
     own = cache_dir(environment())
     caches = dict.fromkeys([*(e.root for e in found), *([own] if own else [])])
     return read_costs(caches, {e.cost_key[0] for e in found})
@@ -257,12 +260,12 @@ def run(
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:
-    """Do the plan on this machine."""
+    """Carry out the plan on this machine."""
     return told(planned, lambda reporter: build.build(rt, manifest_file, planned, options, env, reporter), as_json)
 
 
 def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
-    """Have the work done with its progress on stderr, and say what came of it."""
+    """Carry out the plan by `work`, with progress on stderr, and report the outcome."""
     say(f"{planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile")
     outcome = plan.Outcome(planned, 0, (), 0.0)
     if planned.jobs:
@@ -283,8 +286,8 @@ def run_on_farm(
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:
-    """The same on the workers of a cluster."""
-    from lazyck.prebuild.farm.build import FarmOptions, build_on_farm  # what it needs is for those who have one
+    """Carry out the plan on the workers of a cluster."""
+    from lazyck.prebuild.farm.build import FarmOptions, build_on_farm  # only those with a cluster have what this needs
 
     farm = FarmOptions(executor, jobs, options.keeps_going)
 
@@ -295,7 +298,8 @@ def run_on_farm(
 
 
 def finish(outcome: plan.Outcome) -> None:
-    """Raises `BuildError` that lists the failures, or `KeyboardInterrupt` if it was interrupted."""
+    """Raise `BuildError` that lists the failures, or `KeyboardInterrupt` if the work was
+    interrupted."""
     if outcome.failures:
         text = f"{len(outcome.failures)} of {len(outcome.plan.jobs)} could not be compiled:"
         error = BuildError(f"{text}\n{plan.render_failures(outcome.failures)}", _FAILED_HINT)
@@ -310,7 +314,7 @@ def finish(outcome: plan.Outcome) -> None:
 
 
 def worker_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
-    """`4` or `4,8,16`."""
+    """Parse a list of numbers such as `4` or `4,8,16`."""
     words = text.split(",")
     if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= 1_000_000 for w in words):
         raise click.BadParameter(f"{text!r} is no list of numbers such as 4,8,16")

@@ -1,4 +1,4 @@
-"""`lazyck profile`: what runs have used."""
+"""`lazyck profile`: merges, shows and compares what runs have used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def group() -> None:
 
 
 def read(path: Path) -> profile.Profile:
-    """The profile; lines that a crash cut short are passed over, with a warning."""
+    """Read a profile. Lines that a crash cut short are skipped, with a warning."""
     found = profile.read_profile(path)
     if found.torn:
         warn(f"{path}: {counted(found.torn, 'line')} cut short, passed over")
@@ -39,7 +39,8 @@ def read(path: Path) -> profile.Profile:
 @FILES
 @click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here. [default: stdout]")
 def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
-    """Make one profile of those of many ranks and runs, one line a blob; it is a --blob-list too."""
+    """Make one profile of those of many ranks and runs, one line a blob; it is a --blob-list
+    too."""
     merged = profile.encode(profile.merge([read(f) for f in files]))
     if output is None:
         sys.stdout.buffer.write(merged)
@@ -51,7 +52,8 @@ def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
 @FILES
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_command(files: tuple[Path, ...], as_json: bool) -> None:
-    """Show what the profiles together know: order, calls, compile time, memory, ranks, and totals."""
+    """Show what the profiles together know: order, calls, compile time, memory, ranks, and
+    totals."""
     merged = profile.merge([read(f) for f in files])
     click.echo(json.dumps(profile.to_json(merged), indent=1) if as_json else profile.render_table(merged))
 
@@ -60,7 +62,8 @@ def show_command(files: tuple[Path, ...], as_json: bool) -> None:
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 def diff_command(a: Path, b: Path) -> None:
-    """Say what A used and B did not (`<`), and the other way round (`>`); status 1 if they differ."""
+    """Say what A used and B did not (`<`), and the other way round (`>`); status 1 if they
+    differ."""
     found = profile.compare(read(a), read(b))
     for mark, pairs in (("<", found.only_a), (">", found.only_b)):
         for library, blob in pairs:
@@ -81,7 +84,8 @@ def diff_command(a: Path, b: Path) -> None:
 )
 @click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here what is left of all. [default: in place]")
 def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: Path | None) -> None:
-    """Drop blobs that LIB does not have any more, and say how many. Lines of other libraries stay."""
+    """Drop blobs that LIB does not have any more, and say how many. Lines of other libraries
+    stay."""
     known = {m.library: Names(m) for m in map(read_manifest, manifests)}
 
     def is_known(use: profile.Use) -> bool:

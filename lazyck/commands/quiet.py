@@ -1,4 +1,4 @@
-"""The option `--quiet` of commands that say what they do."""
+"""The option `--quiet`, for commands that report what they do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lazyck.terminal import is_quiet
 
 
 def _silence(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
-    """For the time of the command, and for what it starts."""
+    """Silence the command and the processes that it starts."""
     if is_given and not is_quiet():
         context.with_resource(setting(abi.ENV_LOG, "warn"))
 

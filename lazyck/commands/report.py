@@ -1,4 +1,4 @@
-"""`lazyck report`: one page about what compiling lazily cost and saved."""
+"""`lazyck report`: writes a page about what lazy compilation cost and saved."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def command(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Write a page about what compiling lazily cost and saved: slowest blobs, timeline, failures."""
+    """Write a page about what compiling lazily cost and saved: slowest blobs, timeline,
+    failures."""
     found = gather(cache, traces, since, library, [read_manifest(m) for m in manifests], environment())
     if as_json:
         click.echo(json.dumps(to_json(found), indent=1))

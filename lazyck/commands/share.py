@@ -1,4 +1,5 @@
-"""`lazyck cache push|pull|sync|keygen`: the local cache and those of other machines."""
+"""`lazyck cache push|pull|sync|keygen`: exchanges entries between the local cache and other
+machines."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def share_options(command: F) -> F:
-    """Options of all three."""
+    """Add the options that these commands share."""
     decorators = [
         click.option(
             "--profile", "profiles", type=_FILE, multiple=True, metavar="FILE",
@@ -61,10 +62,11 @@ LIBRARY = click.option(
 )
 @share_options
 def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
-    """Put the cache's entries (all, or those of blobs that fit the shell patterns) into the tiers of LAZYCK_REMOTE.
+    """Put the cache's entries (all, or those of blobs that fit the shell patterns) into the tiers
+    of LAZYCK_REMOTE.
 
-    What is there already is left alone, so an interrupted push goes on where it was. Status 1 if any was refused or
-    failed.
+    What is there already is left alone, so an interrupted push goes on where it was. Status 1 if
+    any was refused or failed.
     """
     share, profiles = _prepare(how)
     began = time.monotonic()
@@ -80,7 +82,8 @@ def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **
 @LIBRARY
 @share_options
 def pull_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
-    """Get a library's entries that the cache lacks (all, or those of blobs that fit) from the tiers of LAZYCK_REMOTE.
+    """Get a library's entries that the cache lacks (all, or those of blobs that fit) from the tiers
+    of LAZYCK_REMOTE.
 
     Each is verified, then published. Status 1 if any was refused, or a tier was down.
     """
@@ -106,7 +109,8 @@ def sync_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: An
 @click.argument("file", type=_FILE)
 @click.option("--public", is_flag=True, help="Print the public key of FILE, which is there; make nothing.")
 def keygen_command(file: Path, public: bool) -> None:
-    """Make a private key in FILE, for LAZYCK_SIGN_KEY, and print the public one, for LAZYCK_TRUST."""
+    """Make a private key in FILE, for LAZYCK_SIGN_KEY, and print the public one, for
+    LAZYCK_TRUST."""
     signer = read_signer(file.absolute()) if public else make_key(file)
     click.echo(signer.public)
 
@@ -116,7 +120,7 @@ COMMANDS = (push_command, pull_command, sync_command, keygen_command)
 
 def _prepare(how: dict[str, Any]) -> tuple[Share, list[Profile]]:
     env = environment()
-    entries.is_there(entries.cache_of(env))  # or an error says why it cannot be used
+    entries.is_there(entries.cache_of(env))  # raises if the cache cannot be used
     share = Share(env, how["jobs"], how["dry_run"], lambda: tool(env), transfer.reporter)
     return share, [read_profile(path) for path in how["profiles"]]
 
@@ -129,7 +133,7 @@ def _entries_of(
 
 
 def _push_of(share: Share, found: Sequence[Entry]) -> Outcome:
-    """The entries of a library that are there: the runtime has just verified them."""
+    """Push those entries of a library that the cache has. The runtime has just verified them."""
     return push.push(share, items_of([e for e in found if e.cached]), None)
 
 

@@ -1,8 +1,9 @@
-"""Lazy libraries of this process, from Python: what they have, making blobs ready, records, and what they compile.
+"""Lazy libraries of this process: what they hold, making blobs ready, records, and what they
+compile.
 
-Every function here works by the C interface that each lazy library exports (`lazyck.h`). Libraries that torch, ctypes
-or an extension module has loaded already are found by their path, or among all that this process has loaded. Programs
-have these names from `lazyck` itself.
+Every function here works through the C interface that each lazy library exports (`lazyck.h`).
+Libraries that torch, ctypes or an extension module has already loaded are found by their path, or
+among all that this process has loaded. Programs import these names from `lazyck` itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The C interface that each lazy library exports (`lazyck.h`), as ctypes has it."""
+"""The C interface that each lazy library exports (`lazyck.h`), declared for ctypes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 class InfoStruct(ctypes.Structure):
-    """What `dladdr` fills in."""
+    """The struct that `dladdr` fills in."""
 
     _fields_ = [
         ("path", ctypes.c_char_p),
@@ -67,12 +67,13 @@ class InfoStruct(ctypes.Structure):
 
 
 def text_of(value: bytes | None) -> str:
-    """A text of the interface; "" for NULL."""
+    """Return a text of the interface, or an empty string for NULL."""
     return os.fsdecode(value or b"")
 
 
 def progress_of(handle: ctypes.CDLL, job: int, seconds: float) -> Progress | None:
-    """How far a job is, once it is over or so many seconds have passed; None if the library has an error to tell."""
+    """Wait until a job is over, at most `seconds`, and return its progress. The result is None if
+    the library has an error to report."""
     out = ProgressStruct(ctypes.sizeof(ProgressStruct))
     if handle.lazyck_job_wait(job, seconds, ctypes.byref(out)) < 0:
         return None

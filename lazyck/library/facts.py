@@ -1,4 +1,4 @@
-"""What lazy libraries tell of themselves: counts, progress, events."""
+"""What lazy libraries report: counts, progress, events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts since the library's first lazy call; `compile_ns` is wall time in nanoseconds."""
+    """Counts since the library's first lazy call. `compile_ns` is wall time in nanoseconds."""
 
     blobs: int
     symbols: int
@@ -25,7 +25,8 @@ class Stats:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a prefetch is: blobs in all, ready, and failed."""
+    """The progress of a prefetch: how many blobs there are, how many are ready, and how many have
+    failed."""
 
     total: int
     ready: int
@@ -37,9 +38,11 @@ class Progress:
 class Event:
     """Something that happened to a blob.
 
-    `kind` is "compile", "wait" or "load"; `what` says of a failure why, of a wait for what, of a load from where;
-    `start` is in seconds since 1970, `seconds` how long it took (0 as a compile begins: `has_ended` is false then),
-    `peak_kib` the memory of the compiler's largest process, `bytes` the size of the entry (0: unknown).
+    `kind` is "compile", "wait" or "load". `what` says why a failure happened, what a wait was for,
+    or where a load came from. `start` is in seconds since 1970, and `seconds` is the duration. A
+    compile that begins is an event too: `has_ended` is false and `seconds` is 0. `peak_kib` is the
+    memory of the compiler's largest process, and `bytes` is the size of the entry. Either is 0 if
+    it is unknown.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The blocks of a program within which nothing may be compiled, and what held before the first of them."""
+"""The blocks of a program in which nothing may be compiled, and the state to restore after them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ ALL = ""
 
 
 class Blocks:
-    """Which libraries may not compile: those that a block names by their paths, and in a block of `ALL` every one.
+    """The libraries that may not compile: those that a block names by their paths, and in a block
+    of `ALL` every one.
 
-    Blocks are counted, since threads enter and leave them in any order: the last one to end restores.
+    Blocks are counted, since threads enter and leave them in any order. The last one to end
+    restores the previous state.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count: Counter[str] = Counter()
-        self._before: dict[str, tuple[Library, int]] = {}  # by path: what held outside of all blocks
-        self._outside = 0  # what holds there for libraries that are loaded within a block of `ALL`
+        self._before: dict[str, tuple[Library, int]] = {}  # by path: the state outside of all blocks
+        self._outside = 0  # the state outside for libraries that are loaded within a block of `ALL`
         self._environment = contextlib.ExitStack()
 
     @contextlib.contextmanager
     def forbid(self, path: str, libraries: Callable[[], Iterable[Library]]) -> Iterator[None]:
-        """A block of `path`, which stands for these libraries. Raises `CompileError`, `UsageError` for an environment
-        that makes no sense."""
+        """Enter a block of `path`, which stands for these libraries.
+
+        Raises `CompileError`, and `UsageError` if a variable of the environment makes no sense.
+        """
         with self._lock:
             try:
                 self._forbid(libraries())
@@ -50,7 +54,7 @@ class Blocks:
             with self._lock:
                 if path == ALL and self._count[ALL] == 1:
                     self._environment.close()
-                    self._forbid(libraries())  # those that were loaded within it are restored, too
+                    self._forbid(libraries())  # libraries that were loaded within the block are restored, too
                 self._count[path] -= 1
                 self._restore()
 
@@ -60,7 +64,7 @@ class Blocks:
             self._before.setdefault(library.path, (library, self._outside if self._count[ALL] else before))
 
     def _restore(self) -> None:
-        """Gives those that no block names any more what held before."""
+        """Restore the state of libraries to which no block applies any more."""
         for path, (library, before) in list(self._before.items()):
             if not self._count[ALL] and not self._count[path]:
                 del self._before[path]

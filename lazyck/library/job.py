@@ -1,4 +1,4 @@
-"""Blobs of one or several libraries that are being made ready in the background."""
+"""A prefetch: blobs of one or several libraries that are being made ready in the background."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lazyck.library.facts import Progress
 if TYPE_CHECKING:
     from lazyck.library.library import Library
 
-_LONGEST_LOOK = 0.2  # seconds in which Ctrl-C is not seen
-_BETWEEN_LOOKS = 0.05  # seconds, of a task that awaits
+_LONGEST_LOOK = 0.2  # seconds for which Ctrl-C has no effect
+_BETWEEN_LOOKS = 0.05  # seconds between two looks of a task that awaits
 
 
 class Prefetch:
     """Blobs that are being made ready in the background. Made by `prefetch`.
 
-    `wait()` waits until that is over, in a coroutine `await` does, and a `with` block does at its end. It goes on
-    whether anybody waits or not, until `cancel()`.
+    `wait()` waits until they are ready. So does `await` in a coroutine, and a `with` block at its
+    end. The prefetch goes on whether anybody waits or not, until `cancel()`.
     """
 
     def __init__(self, jobs: Sequence[tuple[Library, int]]) -> None:
@@ -37,7 +37,7 @@ class Prefetch:
         return f"<lazyck.Prefetch of {names}: {now.ready} of {now.total} blobs ready{failed}, {state}>"
 
     def __del__(self) -> None:
-        # To free a job that is under way would cancel it: the few bytes of such a one stay.
+        # Freeing an unfinished job would cancel it, so that its few bytes are kept.
         for library, job in self._jobs:
             now = progress_of(library._handle, job, 0)
             if now is not None and now.is_over:
@@ -55,19 +55,20 @@ class Prefetch:
             self.cancel()
 
     def __await__(self) -> Generator[Any, None, Progress]:
-        """As `wait`, in a task of asyncio, whose event loop goes on meanwhile. To cancel the task does not cancel the
-        prefetch, which may be awaited again, and by several tasks."""
+        """Wait as `wait` does, in a task of asyncio, without blocking the event loop. If the task
+        is cancelled, the prefetch is not: it may be awaited again, and by several tasks."""
         return self._until_over().__await__()
 
     async def _until_over(self) -> Progress:
-        import asyncio  # takes long, and is there already where this runs
+        import asyncio  # slow to import, and already imported where this runs
 
         while not self.progress().is_over:
             await asyncio.sleep(_BETWEEN_LOOKS)
         return self.wait()
 
     def _look(self, seconds: float) -> Progress:
-        """How far it is, when the first job that is not over is, or after so many seconds."""
+        """Return the progress. Waits for one job after the other, until one takes longer than
+        `seconds`."""
         found = []
         for library, job in self._jobs:
             now = progress_of(library._handle, job, seconds)
@@ -83,16 +84,17 @@ class Prefetch:
         )
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """Return the progress."""
         return self._look(0)
 
     def wait(
         self, timeout: float | None = None, *, on_progress: Callable[[Progress], object] | None = None
     ) -> Progress:
-        """Wait until it is over, at most `timeout` seconds (`None`: for ever), and say how far it is; `on_progress`
-        is told now and then.
+        """Wait until the prefetch is over, at most `timeout` seconds (`None`: for ever), and return
+        the progress. `on_progress` is called with it now and then.
 
-        Ctrl-C gets through. Raises `CompileError` with the first failure once it is over.
+        Ctrl-C interrupts the wait. Raises `CompileError` with the first failure once the prefetch
+        is over.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last = None
@@ -111,6 +113,6 @@ class Prefetch:
         return now
 
     def cancel(self) -> None:
-        """Begin nothing more."""
+        """Cancel the prefetch: no further compile begins."""
         for library, job in self._jobs:
             library._handle.lazyck_job_cancel(job)

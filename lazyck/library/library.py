@@ -1,4 +1,4 @@
-"""One lazy library: what it has, what it is told to do, and what it tells."""
+"""One lazy library: what it holds, what it can be told to do, and what it reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from lazyck.library.job import Prefetch
 
 
 def fitting(blobs: Sequence[str], what: Sequence[str] | str) -> list[str]:
-    """Those of `blobs` that a shell pattern matches, or those that a list has, in its order."""
+    """Return those of `blobs` that match a shell pattern, or those that are in a list, in the
+    list's order."""
     if isinstance(what, str):
         return [name for name in blobs if fnmatchcase(name, what)]
     there = set(blobs)
@@ -53,34 +54,37 @@ class Library:
         return tuple(text_of(self._handle.lazyck_blob_name(i)) for i in range(count))
 
     def blobs(self) -> tuple[str, ...]:
-        """The names of all its blobs, in the manifest's order."""
+        """Return the names of all its blobs, in the order of the manifest."""
         return self._names
 
     def is_cached(self, blob: str) -> bool:
-        """Whether a call of the blob now would find it compiled. Raises `CompileError` for an unknown name."""
+        """Return whether a call of the blob would find it compiled. Raises `CompileError` for an
+        unknown name."""
         return self._check(self._handle.lazyck_is_cached(os.fsencode(blob))) == 1
 
     def stats(self) -> Stats:
-        """Counts since the first lazy call."""
+        """Return counts since the first lazy call."""
         out = StatsStruct(ctypes.sizeof(StatsStruct))
         self._check(self._handle.lazyck_get_stats(ctypes.byref(out)))
         return Stats(*(int(getattr(out, name)) for name in Stats.__dataclass_fields__))
 
     def set_cache_dir(self, path: str | os.PathLike[str]) -> None:
-        """Use this cache for what is not loaded yet. Raises `CompileError` when it cannot be one."""
+        """Use this cache for blobs that are not loaded yet. Raises `CompileError` if it cannot be
+        used as a cache."""
         self._check(self._handle.lazyck_set_cache_dir(os.fsencode(path)))
 
     def clear_failures(self) -> int:
-        """Let blobs that the compiler refused be tried again; returns how many there were."""
+        """Forget which blobs the compiler refused, so that they are tried again. Returns their
+        number."""
         return self._check(self._handle.lazyck_clear_failures())
 
     def prefetch(self, what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int = 0) -> Prefetch:
-        """Begin to make blobs ready in the background, `workers` at a time (0: `LAZYCK_JOBS`), and return at once:
-        wait for what this returns, or await it.
+        """Begin to make blobs ready in the background, `workers` at a time (0: `LAZYCK_JOBS`), and
+        return at once. Wait for the result, or await it.
 
-        `what` is a list of names, the `Path` of a profile, or one shell pattern for names. Blobs of a
-        profile that the library does not have are left out, with a warning in the log. Raises `CompileError` for a name
-        or pattern that fits no blob.
+        `what` is a list of names, the `Path` of a profile, or one shell pattern for names. Blobs in
+        a profile that the library does not have are left out, with a warning in the log. Raises
+        `CompileError` for a name or pattern that fits no blob.
         """
         if isinstance(what, str):
             pattern, what = what, fitting(self.blobs(), what)
@@ -89,7 +93,7 @@ class Library:
         return Prefetch([(self, self._begin(what, workers))])
 
     def _begin(self, what: Iterable[str] | os.PathLike[str], workers: int) -> int:
-        """The job of the C interface that makes these names, or a profile's, ready."""
+        """Start the job of the C interface that makes these names, or those of a profile, ready."""
         job: int | None
         if isinstance(what, os.PathLike):
             job = self._handle.lazyck_job_replay(os.fsencode(what), workers)
@@ -102,18 +106,18 @@ class Library:
 
     @contextlib.contextmanager
     def forbid_jit(self) -> Iterator[None]:
-        """Within it a blob of this library that is not cached is an error instead of a compile, in all threads, as
-        within `lazyck.forbid_jit`."""
+        """Within the block a blob of this library that is not cached is an error instead of a
+        compile, in all threads, as within `lazyck.forbid_jit`."""
         with BLOCKS.forbid(self.path, lambda: [self]):
             yield
 
     def _forbid_jit(self, is_forbidden: int) -> int:
-        """Whether it was forbidden before."""
+        """Forbid compiles, or allow them. Returns whether they were forbidden before."""
         return self._check(self._handle.lazyck_forbid_jit(is_forbidden))
 
     @contextlib.contextmanager
     def record(self, profile: str | os.PathLike[str]) -> Iterator[None]:
-        """Within it the blobs that are called are appended to the profile."""
+        """Append the blobs that are called within the block to the profile."""
         self._check(self._handle.lazyck_record(os.fsencode(profile)))
         try:
             yield
@@ -121,21 +125,24 @@ class Library:
             self._check(self._handle.lazyck_record(None))
 
     def speculate(self, profile: str | os.PathLike[str] | None) -> None:
-        """From now on a blob's first call has those made ready, one at a time in the background, that the profile
-        shows to follow it soon in at least half of the processes that called it; None ends that.
+        """From now on, compile ahead: a blob's first call makes ready, one at a time in the
+        background, the blobs that followed it soon in at least half of the processes that called
+        it, according to the profile. None ends that.
 
-        Give it the records of several runs, one after another in a file: a merged profile does not tell what was
-        called in one process. Raises `CompileError` when it cannot be read.
+        Give it the records of several runs, one after another in a file. A merged profile does not
+        tell what was called in one process. Raises `CompileError` if the profile cannot be read.
         """
         self._check(self._handle.lazyck_speculate(None if profile is None else os.fsencode(profile)))
 
     @contextlib.contextmanager
     def on_event(self, callback: Callable[[Event], object]) -> Iterator[None]:
-        """Within it `callback` hears of every compile (as it begins and as it ends), wait and load.
+        """Call `callback` for every compile (as it begins and as it ends), wait and load within the
+        block.
 
-        It is called on a thread of its own, in order and some time after the event; whatever is over by then has been
-        told when the `with` ends. What it raises is printed and goes no further. One at a time for each library.
-        Raises `CompileError` where a callback takes more than ten seconds at the end.
+        The calls are made on a thread of their own, in order and some time after the event. The
+        block does not end before all events up to then are reported. An exception of the callback
+        is printed and goes no further. A library can have only one callback at a time. Raises
+        `CompileError` if a callback takes more than ten seconds at the end.
         """
 
         def hear(event: Any, _data: object) -> None:
@@ -157,18 +164,19 @@ class Library:
             self._stop_listening()
 
     def _stop_listening(self) -> None:
-        self._check(self._handle.lazyck_set_listener(LISTENER(), None))  # waits for a callback that runs
+        self._check(self._handle.lazyck_set_listener(LISTENER(), None))  # waits for a running callback
         _LISTENERS.pop(self.path, None)
 
     @contextlib.contextmanager
     def on_compile(self, callback: Callable[[Event], object]) -> Iterator[None]:
-        """`on_event` for compiles alone: for a progress bar of one's own."""
+        """Call `callback` as `on_event` does, but only for compiles, for example for a progress
+        bar."""
         with self.on_event(lambda event: callback(event) if event.kind == "compile" else None):
             yield
 
 
-# What libraries call. Where a program ends within a `with` of another thread, nobody may be called in an interpreter
-# that is being taken apart.
+# The callbacks of libraries. If a program ends while another thread is within a `with`, no callback
+# may run in an interpreter that is shutting down.
 _LISTENERS: dict[str, tuple[Library, object]] = {}
 
 

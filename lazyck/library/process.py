@@ -1,5 +1,5 @@
-"""The lazy libraries of this process: to load one, to find those that are loaded, to have all of
-them make blobs ready, or compile nothing."""
+"""The lazy libraries of this process: load one, find those that are loaded, make blobs of all of
+them ready, or let none of them compile."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from lazyck.library.library import Library, fitting
 
 
 def _own(handle: ctypes.CDLL) -> str | None:
-    """The path of the lazy library behind `handle`: itself, or one that it depends on."""
+    """Return the path of the lazy library behind `handle`: that library itself, or one that it
+    depends on."""
     return _place_of(handle, "lazyck_abi_version")
 
 
 def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
-    """The path of the library that defines `symbol`, of those that a look-up by `handle` goes through."""
+    """Return the path of the library that defines `symbol`, among those that a look-up in `handle`
+    searches."""
     try:
         address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p)
     except AttributeError:
@@ -34,9 +36,11 @@ def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
 
 
 def load(path: str | os.PathLike[str], mode: int = ctypes.RTLD_LOCAL) -> Library:
-    """The lazy library at `path`, loaded if it is not yet, by its name as `dlopen` takes it.
+    """Return the lazy library at `path`, and load it if it is not loaded yet. `path` may be a name,
+    as for `dlopen`.
 
-    Raises `OSError` when it cannot be loaded, `LazyckError` when it is not a lazy library or of an older lazyck.
+    Raises `OSError` if it cannot be loaded, and `LazyckError` if it is not a lazy library or is
+    from an older lazyck.
     """
     handle = ctypes.CDLL(os.fspath(path), mode)
     own = _own(handle)
@@ -61,8 +65,8 @@ def _is_same(own: str, given: str) -> bool:
 
 
 def loaded(symbol: str = "") -> list[Library]:
-    """The lazy libraries that this process has loaded, whoever loaded them: all, or those that define `symbol`, a
-    (mangled) name such as `PyInit_attn`."""
+    """Return the lazy libraries that this process has loaded, no matter who loaded them: all, or
+    those that define `symbol`, a (mangled) name such as `PyInit_attn`."""
     found: dict[str, Library] = {}
     with open("/proc/self/maps", errors="surrogateescape") as maps:
         paths = dict.fromkeys(line.split(None, 5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line)
@@ -82,11 +86,12 @@ def loaded(symbol: str = "") -> list[Library]:
 
 
 def prefetch(what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int = 0) -> Prefetch:
-    """Begin to make blobs of all lazy libraries that are loaded ready in the background, `workers` of each at a time
-    (0: `LAZYCK_JOBS`), and return at once: wait for what this returns, or await it.
+    """Begin to make blobs of all loaded lazy libraries ready in the background, `workers` of each
+    library at a time (0: `LAZYCK_JOBS`), and return at once. Wait for the result, or await it.
 
-    `what` is a list of names, the `Path` of a profile, or one shell pattern for names. Raises `LazyckError` if no lazy
-    library is loaded, `CompileError` for a name that no library has, and for a pattern that fits none.
+    `what` is a list of names, the `Path` of a profile, or one shell pattern for names. Raises
+    `LazyckError` if no lazy library is loaded, and `CompileError` for a name that no library has
+    and for a pattern that fits none.
     """
     libraries = loaded()
     if not libraries:
@@ -104,12 +109,14 @@ def prefetch(what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int
 
 @contextlib.contextmanager
 def forbid_jit() -> Iterator[None]:
-    """Within it a call that would have to compile raises instead, as under `LAZYCK_DISABLE_JIT=1`.
+    """Within the block a call that would have to compile raises instead, as under
+    `LAZYCK_DISABLE_JIT=1`.
 
-    That holds for all lazy libraries, those that are loaded within it too, and for all threads: what a call needs may
-    be called by another one (autograd's, a pool's). It holds for a prefetch that is under way, and for programs that
-    are started within it. Blocks may be nested and may overlap: when the last one ends, by an exception too, each
-    library may again do what it might before. Raises `LazyckError` where a setting of the environment makes no sense.
+    This applies to all lazy libraries, also to those that are loaded within the block, and to all
+    threads, since another thread may make the call (autograd's, or a pool's). It applies to a
+    prefetch that is under way, and to programs that are started within the block. Blocks may be
+    nested and may overlap. When the last one ends, also by an exception, each library may again do
+    what it might before. Raises `LazyckError` if a variable of the environment makes no sense.
     """
     with BLOCKS.forbid(ALL, loaded):
         yield

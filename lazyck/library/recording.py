@@ -1,4 +1,4 @@
-"""`lazyck.record`: what a run calls is recorded, and made ready before the next one."""
+"""`lazyck.record`: records what a run calls, and makes it ready before the next run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from lazyck.library.process import loaded
 
 
 class record(contextlib.ContextDecorator):
-    """Warm up, capture and replay, in one: `with lazyck.record("run.profile"):` or `@lazyck.record("run.profile")`.
+    """Record what a run calls, and make it ready before the next run: `with
+    lazyck.record("run.profile"):` or `@lazyck.record("run.profile")`.
 
-    The first run appends to the profile what it calls. Later runs make that ready first (`replay`), several at a time,
-    and then record too. With `LAZYCK_DISABLE_JIT=1` such a run shows that nothing is left to compile. `libraries` are
-    those to record (default: all that are loaded when it begins; those loaded within it record too, and replay in the
-    background at their first call). Raises `CompileError` if a recorded blob cannot be made ready any more.
+    The first run appends what it calls to the profile. Later runs first make that ready (`replay`),
+    several blobs at a time, and then record too. With `LAZYCK_DISABLE_JIT=1` such a run proves that
+    nothing is left to compile. `libraries` are those to record. By default they are all libraries
+    that are loaded when the block begins. Libraries that are loaded within the block record too,
+    and replay in the background at their first call. Raises `CompileError` if a recorded blob can
+    no longer be made ready.
     """
 
     def __init__(
@@ -48,6 +51,6 @@ class record(contextlib.ContextDecorator):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.libraries is None:
-            for library in loaded():  # those that began within it
+            for library in loaded():  # libraries that were loaded within the block
                 library._check(library._handle.lazyck_record(None))
         self._stack.close()

@@ -1,4 +1,4 @@
-"""What goes into a pack: verified entries, each with its place below the library's directory."""
+"""The contents of a pack: verified entries, each with its place below the library's directory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 from lazyck.visible import visible
 
-# Where the runtime looks for entries that came with the library, seen from the library's directory.
+# The folder in which the runtime looks for entries that came with the library, relative to the
+# library.
 PLACE = PurePosixPath("lazyck/cache")
-EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: what a file is dated when nothing else says
+EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: the date of files by default
 _MOST_NAMES = 10
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file of a pack: where it lies, and its place below the library's directory."""
+    """A file of a pack: where it is, and its place below the library's directory."""
 
     source: Path
     place: PurePosixPath
 
     def read(self) -> bytes:
-        """Its bytes. Raises `LazyckError` if it is not there any more, or no entry any more."""
+        """Return the contents. Raises `LazyckError` if the file has vanished or is not an entry any
+        more."""
         try:
             with opened_in(self.source.parents[3], self.source) as file:
                 data = file.read()
@@ -48,17 +50,19 @@ class Pack:
 
     @property
     def fingerprint(self) -> str:
-        """Of the places, which name the digests of all that was compiled."""
+        """A digest of the places, which name the digests of everything that was compiled."""
         return hashlib.sha256("\n".join(str(i.place) for i in self.items).encode()).hexdigest()
 
     def directories(self) -> Iterator[PurePosixPath]:
-        """The directories from `lazyck/cache` down, parents first. (`lazyck` itself is the bundle's.)"""
+        """Return the directories from `lazyck/cache` down, parents first. `lazyck` itself belongs
+        to the bundle."""
         found = {d for i in self.items for d in i.place.parents if d.is_relative_to(PLACE)}
         return iter(sorted(found))
 
 
 def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
-    """One pack, or one for each set of archs. Raises `LazyckError` that names entries which are not cached."""
+    """Return one pack, or one for each set of archs. Raises `LazyckError` that names entries which
+    are not cached."""
     found = list(entries)
     absent = [e for e in found if not e.cached or not e.path.is_file()]
     if absent:
@@ -83,5 +87,6 @@ def _pack(entries: Sequence[Entry]) -> Pack:
 
 
 def date(env: Mapping[str, str]) -> int:
-    """What the files are dated: SOURCE_DATE_EPOCH, else always the same, so that equal entries make equal packs."""
+    """Return the date of files in a pack: SOURCE_DATE_EPOCH, else a constant, so that equal entries
+    make equal packs."""
     return max(number(env, "SOURCE_DATE_EPOCH", EPOCH), EPOCH)

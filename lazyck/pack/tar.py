@@ -1,4 +1,4 @@
-"""A pack as a tar: unpacked in the library's directory, it is in place."""
+"""A pack as a tar, to be unpacked in the library's directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".tar.xz", ".tar.gz", ".tar.zst", ".txz", ".tgz", ".tar")
 
 
 def suffix_of(path: Path) -> str:
-    """The end of the name that says how it is compressed. Raises `UsageError`."""
+    """Return the end of the file name, which says how it is compressed. Raises `UsageError`."""
     found = next((s for s in SUFFIXES if path.name.endswith(s)), "")
     if not found or path.name == found:
         raise UsageError(f"--tar {path}: not a name that says its format", f"end it in {', '.join(SUFFIXES)}")
@@ -29,13 +29,13 @@ def suffix_of(path: Path) -> str:
 
 
 def name_for(path: Path, archs: str) -> Path:
-    """`kernels-gfx942.tar.xz` for `kernels.tar.xz`."""
+    """Return the name for some archs, such as `kernels-gfx942.tar.xz` for `kernels.tar.xz`."""
     suffix = suffix_of(path)
     return path.with_name(f"{path.name.removesuffix(suffix)}-{archs}{suffix}")
 
 
 def write_tar(path: Path, pack: Pack, mtime: int) -> None:
-    """Write the pack to `path`, whole or not at all. The same entries and date make the same bytes."""
+    """Write the pack to `path`, atomically. Equal entries and dates make equal bytes."""
     suffix = suffix_of(path)
     with write_through(path) as raw, ExitStack() as stack:
         out = stack.enter_context(_compressed(raw, suffix, mtime))
@@ -59,7 +59,7 @@ def _info(name: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 def _compressed(raw: IO[bytes], suffix: str, mtime: int) -> Any:
     if suffix in (".tar.gz", ".tgz"):
-        return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=mtime)  # without the name and time of now
+        return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=mtime)  # without a name, and dated `mtime`
     if suffix in (".tar.xz", ".txz"):
         return lzma.open(raw, "wb")
     if suffix == ".tar.zst":

@@ -1,4 +1,4 @@
-"""A pack as a wheel: installed, its entries lie in the package that the library lives in."""
+"""A pack as a wheel, which installs its entries into the package that the library lives in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 @dataclass(frozen=True)
 class WheelNames:
-    """What the wheel calls itself, and the directory below site-packages that holds the library."""
+    """The names of a wheel, and the directory below site-packages that holds the library."""
 
     name: str
     version: str
@@ -33,12 +33,12 @@ class WheelNames:
 
     @property
     def stem(self) -> str:
-        """`<name>-<version>` as file names spell it."""
+        """`<name>-<version>` as in file names."""
         return f"{canonicalize_name(self.name).replace('-', '_')}-{self.version}"
 
     @property
     def tag(self) -> str:
-        """Any Python 3; what is in it is code for one machine's Linux."""
+        """The wheel's tag: any Python 3, on Linux on one machine."""
         return f"py3-none-linux_{self.machine}"
 
     @property
@@ -65,7 +65,7 @@ def wheel_names(name: str, version: str, package: str, machine: str) -> WheelNam
 
 
 def write_wheel(directory: Path, pack: Pack, names: WheelNames, summary: str, mtime: int) -> Path:
-    """Write the wheel into `directory`, whole or not at all; returns its path."""
+    """Write the wheel into `directory`, atomically. Returns its path."""
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / names.file
     metadata = f"Metadata-Version: 2.1\nName: {names.name}\nVersion: {names.version}\nSummary: {summary}\n"
@@ -81,7 +81,7 @@ def write_wheel(directory: Path, pack: Pack, names: WheelNames, summary: str, mt
 
 
 class _DatedWheel(WheelFile):  # type: ignore[misc,unused-ignore]
-    """One whose members, RECORD among them, are all of one date and mode."""
+    """A wheel whose members, including RECORD, all have one date and mode."""
 
     def __init__(self, path: Path, mtime: int) -> None:
         super().__init__(str(path), "w", compression=ZIP_DEFLATED)

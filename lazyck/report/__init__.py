@@ -1,4 +1,4 @@
-"""`lazyck report`: what compiling lazily cost and saved, as one HTML page.
+"""`lazyck report`: what lazy compilation cost and saved, as one HTML page.
 
 `gather` reads, `figures` decides, `page` renders.
 """

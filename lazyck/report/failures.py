@@ -1,4 +1,4 @@
-"""What failed: how often, what helps, and of a compile the log that the cache keeps."""
+"""Failures: how often they happened, what helps, and for a compile the log that the cache keeps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lazyck import abi
 from lazyck.directory import Directory, RefusedError, read_leaves
 from lazyck.history import Event
 
-MOST_SHOWN = 100  # on the page, and of which logs are read
+MOST_SHOWN = 100  # failures on the page; logs are read only for these
 _LOG_NAME = re.compile(r"(?P<blob>.+)-[0-9a-f]{16}\.log")
 _REPEAT = re.compile(r"\[to reproduce: (.*)\]")  # the last line of a failed compile's log (runtime/src/compile.cpp)
 _LONGEST_READ = 256 << 10  # bytes of a log, from its end
 _MOST_LINES = 40
 _LONGEST_END = 4000  # characters
 
-# What helps, by what the compiler or the runtime says; the first that fits.
+# Remedies, by patterns for what the compiler or the runtime says. The first match counts.
 _HINTS = (
     (abi.ENV_COMPILE_TIMEOUT, f"Set `{abi.ENV_COMPILE_TIMEOUT}` to more seconds, or to 0 for no limit."),
     (
@@ -56,8 +56,8 @@ _NO_LOG_HINT = (
 
 @dataclass(frozen=True)
 class Log:
-    """A failed compile's log: where it is, the end of what the compiler said, and the shell command that repeats the
-    compile. Texts are as the file has them."""
+    """The log of a failed compile: its path, the end of the compiler's output, and the shell
+    command that repeats the compile. Texts are unescaped."""
 
     path: str
     end: str
@@ -66,10 +66,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Failure:
-    """What failed `count` times in the same way, the last time at `last`; it `is_over` where the same blob was compiled
-    or loaded after that. `hint` is what helps,
-    with what is to be typed between backticks. No `log`: it is not in
-    the cache, or this was no compile."""
+    """A failure that happened `count` times, the last time at `last`. It `is_over` if the blob was
+    compiled or loaded after that. `hint` says what helps, with commands between backticks. `log` is
+    None if the cache has none, or if this was not a compile."""
 
     kind: str
     blob: str
@@ -84,7 +83,8 @@ class Failure:
 
 
 def failures(events: Sequence[Event]) -> list[Failure]:
-    """What failed, the same failure of a blob once: first what is not over, and of these the latest."""
+    """Return the failures, each failure of a blob once. Those that are not over come first, sorted
+    by time, the latest first."""
     grouped: dict[tuple[str, str, str, str, str], list[Event]] = defaultdict(list)
     succeeded: dict[tuple[str, str, str], float] = {}
     for e in events:
@@ -101,8 +101,8 @@ def failures(events: Sequence[Event]) -> list[Failure]:
 
 
 def with_advice(found: Sequence[Failure], cache: Path) -> list[Failure]:
-    """The same with hints, and the first of them with the logs that the cache has. Raises `RefusedError` for a refused
-    cache."""
+    """Return the failures with hints, and the first of them with logs from the cache. Raises
+    `RefusedError` for a refused cache."""
     logs = _read_logs(found[:MOST_SHOWN], cache)
     return [replace(f, log=logs.get(i), hint=_hint(f, logs.get(i))) for i, f in enumerate(found)]
 
@@ -119,8 +119,8 @@ def _hint(failure: Failure, log: Log | None) -> str:
 
 
 def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
-    """The logs of failed compiles, by their index. Of several of one blob (its source was changed meanwhile) it is the
-    one that was written nearest to the failure."""
+    """Return the logs of failed compiles, by their index. If a blob has several, since its source
+    was changed meanwhile, the one written nearest to the failure counts."""
     wanted: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for i, f in enumerate(found):
         if f.kind == "compile":
@@ -139,7 +139,8 @@ def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
 
 
 def _read_log(leaf: Directory, name: str) -> tuple[float, Log] | None:
-    """When it was written, and what it says; None if it is not of a failed compile, or cannot be read."""
+    """Return when a log was written, and its contents. The result is None if it is not the log of a
+    failed compile or cannot be read."""
     with contextlib.suppress(OSError, RefusedError), leaf.open_file(name) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _LONGEST_READ))

@@ -1,4 +1,5 @@
-"""What a history says: sums, the blobs that cost most, growth, runs, and the lanes of the timeline."""
+"""Figures from a history: sums, the blobs that cost most, growth, runs, and the lanes of the
+timeline."""
 
 from __future__ import annotations
 
@@ -12,17 +13,18 @@ from lazyck.manifest import Manifest
 from lazyck.visible import visible
 
 _IDLE = 30 * 60  # seconds without an event that end a run
-_SHORT_LIVED = 2  # events of a process that shares its lane with others: `lazyck prebuild` starts one for each blob
+_SHORT_LIVED = 2  # most events of a process that shares a lane: `lazyck prebuild` starts a process for each blob
 _MANY_PROCESSES = 16
 _RANKLESS = 1 << 53  # after all ranks
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The whole period. Times are in seconds, sizes in bytes.
+    """Sums over the whole period. Times are in seconds, sizes in bytes.
 
-    `hits` are loads from a cache, `saved_seconds` what compiling these blobs took last; of `unknown_hits` nobody knows
-    that. `cache_entries` and `cache_bytes` are of the whole cache at the time of the report.
+    `hits` are loads from a cache. `saved_seconds` is what the last compiles of these blobs took.
+    `unknown_hits` are those loads for which this is not known. `cache_entries` and `cache_bytes`
+    are of the whole cache at the time of the report.
     """
 
     first: float
@@ -43,8 +45,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class BlobCost:
-    """One blob for one arch: `seconds` of all its compiles (also those that failed), their `share` of all compile time
-    (0 to 1), how often it was loaded, the largest `peak_kib`, the newest `size` in bytes (0: unknown)."""
+    """One blob for one arch. `seconds` is the time of all its compiles, including failed ones, and
+    `share` is its part of all compile time (0 to 1). `loads` is how often it was loaded. `peak_kib`
+    is the largest, and `size` is the newest, in bytes, or 0 if it is unknown."""
 
     blob: str
     library: str
@@ -59,8 +62,8 @@ class BlobCost:
 
 @dataclass(frozen=True)
 class Coverage:
-    """A library against its full build: of its lazy `blobs`, `compiled` are known to have been compiled, in
-    `mean_seconds` each."""
+    """A library compared with its full build. Of its lazy `blobs`, `compiled` are known to have
+    been compiled, in `mean_seconds` each."""
 
     library: str
     blobs: int
@@ -70,12 +73,13 @@ class Coverage:
 
     @property
     def whole_seconds(self) -> float:
-        """An extrapolation: all blobs at the mean of the compiled ones, one arch, one core."""
+        """An extrapolation for one arch on one core: all blobs, at the mean of the compiled
+        ones."""
         return self.blobs * self.mean_seconds
 
     @property
     def spent_seconds(self) -> float:
-        """What compiling the compiled ones takes."""
+        """What compiling the compiled blobs takes."""
         return self.compiled * self.mean_seconds
 
 
@@ -91,14 +95,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Lane:
-    """A process of the timeline, or several short ones of a host that do not overlap; events by thread."""
+    """A process of the timeline, or several short ones of a host that do not overlap. Events are
+    grouped by thread."""
 
     label: str
     threads: tuple[tuple[Event, ...], ...]
 
 
 def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
-    """The sums. `events` are in order of their start; where there is none, the period is the moment `made`."""
+    """Return the sums. `events` are in order of their start. Without events, the period is the
+    moment `made`."""
     compiles = [e for e in events if e.kind == "compile"]
     good = [e for e in compiles if not e.has_failed]
     hits = [e for e in events if e.is_cache_load]
@@ -126,7 +132,8 @@ def _last_seconds(compiles: Iterable[Event]) -> dict[tuple[str, str, str], float
 
 
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
-    """Every blob that was compiled, or whose compile was tried; the one that took longest first."""
+    """Return every blob with a compile, successful or not, sorted by compile time, the longest
+    first."""
     grouped: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     loads: dict[tuple[str, str, str], int] = defaultdict(int)
     for e in events:
@@ -157,7 +164,7 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
 
 
 def coverage(manifest: Manifest, costs: Costs) -> Coverage:
-    """What of a library was compiled."""
+    """Return how much of a library was compiled."""
     library = visible(manifest.library)
     names = {visible(b.name) for b in manifest.blobs}
     known = {blob: seconds for blob, seconds in costs.of_library(visible(manifest.shelf)).items() if blob in names}
@@ -166,7 +173,7 @@ def coverage(manifest: Manifest, costs: Costs) -> Coverage:
 
 
 def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
-    """(time, bytes published so far), thinned out to at most `most` steps."""
+    """Return pairs (time, bytes published so far), thinned out to at most `most` steps."""
     total = 0
     steps = []
     for e in sorted((e for e in events if e.kind == "compile" and e.size), key=lambda e: e.start + e.seconds):
@@ -177,7 +184,7 @@ def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
 
 
 def runs(events: Sequence[Event]) -> list[Run]:
-    """The period cut where nothing happened for half an hour."""
+    """Return the runs in the period, which is cut where nothing happened for half an hour."""
     groups: list[list[Event]] = []
     end = 0.0
     for e in events:
@@ -195,7 +202,8 @@ def runs(events: Sequence[Event]) -> list[Run]:
 
 
 def lanes(events: Sequence[Event]) -> list[Lane]:
-    """A lane for each process, by rank and host; many short-lived ones of a host share lanes."""
+    """Return a lane for each process, by rank and host. Many short-lived processes of a host share
+    lanes."""
     processes: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for e in events:
         processes[e.host, e.rank, e.pid].append(e)
@@ -231,7 +239,8 @@ def _by_thread(events: Sequence[Event]) -> tuple[tuple[Event, ...], ...]:
 
 
 def _packed(processes: Iterable[list[Event]]) -> list[list[Event]]:
-    """Rows of processes that do not overlap, each event in the first row that is free."""
+    """Return rows of processes that do not overlap. Each process goes into the first row that is
+    free."""
     rows: list[list[Event]] = []
     ends: list[float] = []
     for own in sorted(processes, key=lambda p: p[0].start):

@@ -1,4 +1,4 @@
-"""Reads what a report is made of: history, traces, costs, and what the cache holds now."""
+"""Reads the data of a report: history, traces, costs, and what the cache holds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows. `made` is in seconds since 1970; `passed_over` counts the lines of the history that did
-    not parse."""
+    """Everything that the page shows. `made` is in seconds since 1970. `passed_over` is the number
+    of lines in the history that did not parse."""
 
     made: float
     cache: str
@@ -49,8 +49,11 @@ def gather(
     manifests: Sequence[Manifest],
     env: Mapping[str, str],
 ) -> Report:
-    """The report of `cache` (None: the user's own), which may have no history yet. Raises `LazyckError` when a given
-    cache is not there, what it has as a history is none, or nothing in it is of this library and period."""
+    """Return the report on `cache` (None: the user's own), which may have no history yet.
+
+    Raises `LazyckError` if a given cache does not exist, if its history has no valid line, or if
+    nothing in it is of this library and period.
+    """
     place = cache or cache_dir(env)
     if place is None:
         raise UsageError("no cache: neither HOME, XDG_CACHE_HOME nor LAZYCK_CACHE_DIR is set", "give --cache DIR")
@@ -77,8 +80,8 @@ def gather(
 def make_report(
     cache: Path, events: Sequence[Event], whole: History, library: str, manifests: Sequence[Manifest], made: float
 ) -> Report:
-    """The report on `events`, a choice from the `whole` history."""
-    costs = read_costs([cache]).with_events(whole.events)  # what a blob took may be known from before the period
+    """Return the report on `events`, a selection from the `whole` history."""
+    costs = read_costs([cache]).with_events(whole.events)  # a blob's cost may be known from before the period
     entries, size = cache_size(cache)
     return Report(
         made=made,
@@ -96,8 +99,8 @@ def make_report(
 
 
 def since_time(text: str, now: float) -> float:
-    """Seconds since 1970 of "90m", "12h", "7d", "2026-01-31" or "2026-01-31T08:00" (local time); 0 for "". Raises
-    `UsageError`."""
+    """Return the seconds since 1970 of "90m", "12h", "7d", "2026-01-31" or "2026-01-31T08:00"
+    (local time), and 0 for an empty string. Raises `UsageError`."""
     if not text:
         return 0.0
     if match := re.fullmatch(r"(\d{1,6})([smhdw])", text):
@@ -108,7 +111,8 @@ def since_time(text: str, now: float) -> float:
 
 
 def cache_size(cache: Path) -> tuple[int, int]:
-    """How many entries a cache holds, and their bytes. Raises `RefusedError` for a cache that the runtime refuses."""
+    """Return the number of entries in a cache, and their bytes. Raises `RefusedError` for a cache
+    that the runtime refuses."""
     infos = [leaf.status(name) for leaf in read_leaves(cache) for name in leaf.names() if name.endswith(".so")]
     sizes = [i.st_size for i in infos if i is not None and stat.S_ISREG(i.st_mode)]
     return len(sizes), sum(sizes)

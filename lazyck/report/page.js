@@ -1,4 +1,4 @@
-// The parts of the report that move: the theme, the table's order, the timeline, the growth chart.
+// The interactive parts of the report: theme, order of the table, timeline, growth chart.
 "use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -14,7 +14,7 @@ function svg(name, attributes, text) {
 
 // ---- words -------------------------------------------------------------------------------------
 const two = (n) => String(n).padStart(2, "0");
-const local = (t) => new Date((t + data.offset) * 1000);  // read with getUTC...
+const local = (t) => new Date((t + data.offset) * 1000);  // to be read with getUTC...()
 const day = (d) => `${d.getUTCFullYear()}-${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())}`;
 function clock(t, step) {
   const d = local(t);
@@ -31,7 +31,7 @@ function duration(s) {
   if (s < 5970) return `${(s / 60).toFixed(1)} min`;
   return `${(s / 3600).toFixed(1)} h`;
 }
-function bytes(n) {  // as show_size of quantities.py
+function bytes(n) {  // like show_size of quantities.py
   let unit = 0;
   while (n >= 999.5 && unit < 4) { n /= 1024; ++unit; }
   return `${n.toFixed(unit && n < 99.95 ? 1 : 0)} ${["B", "KB", "MB", "GB", "TB"][unit]}`;
@@ -76,7 +76,7 @@ if ($("more")) {
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
   3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
 function ticks(start, end, width) {
-  const least = (end - start) * 78 / Math.max(width, 78);  // a page may be laid out in no width for a moment
+  const least = (end - start) * 78 / Math.max(width, 78);  // a page may have no width for a moment
   const step = STEPS.find((s) => s >= least) || least;
   const found = [];
   for (let t = Math.ceil((start + data.offset) / step) * step - data.offset; t <= end; t += step) found.push(t);
@@ -94,7 +94,8 @@ function drawAxis(into, start, end, width, baseline, top) {
 }
 
 // ---- timeline ----------------------------------------------------------------------------------
-// An event: [lane, thread, start (from t0), seconds, kind, blob, arch, what, KiB, bytes, pid], names by their index.
+// An event is [lane, thread, start (from t0), seconds, kind, blob, arch, what, KiB, bytes, pid].
+// Names are given by their index.
 const ROW = 16;
 const lanes = data.lanes.map(([name, threads]) => ({ name, threads, events: [], isOpen: false }));
 for (const event of data.events) lanes[event[0]].events.push(event);
@@ -149,7 +150,7 @@ function drawNow() {
   for (const lane of lanes) if (!lane.node.hidden) drawLane(lane, width);
 }
 
-// Bars that would share a pixel are drawn as one: the work is bounded by what can be seen.
+// Draws bars that would share a pixel as one, so that the work is bounded by what can be seen.
 function drawLane(lane, width) {
   const rows = lane.isOpen ? lane.threads : 1, scale = width / (view[1] - view[0]);
   const height = rows * ROW + 8;
@@ -171,7 +172,7 @@ function drawLane(lane, width) {
     ends.set(slot, bar);
   }
   const all = document.createDocumentFragment();
-  // what can be hidden by others comes last
+  // Bars that others could hide are drawn last.
   for (const kind of [1, 0, 2, 3]) for (const { x, w, row, event } of bars[kind]) {
     const y = 4 + row * ROW;
     const [top, tall] = [[1, 14], [5, 6], [11, 4], [0, 16]][kind];
@@ -222,7 +223,7 @@ function listen() {
   let drag = null;
   box.addEventListener("wheel", (e) => {
     const isAxis = axis.contains(e.target), frame = axis.getBoundingClientRect();
-    if (!isAxis && !e.ctrlKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;  // scrolls the lanes
+    if (!isAxis && !e.ctrlKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;  // the wheel scrolls the lanes
     e.preventDefault();
     if (isAxis || e.ctrlKey) {
       zoom(Math.exp(e.deltaY * 0.002), Math.min(1, Math.max(0, (e.clientX - frame.left) / frame.width)));

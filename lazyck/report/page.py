@@ -1,7 +1,7 @@
 """A report as one HTML page that fetches nothing, and as JSON.
 
-Names in it are whatever the user of a cache wrote into it: every text goes through `html_text`, data through
-`_script_json`, and a policy allows the page's own script and style alone, by their digests.
+Users of a cache choose the names in it. Every text therefore goes through `html_text`, and data
+goes through `_script_json`. A policy allows only the page's own script and style, by their digests.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lazyck.report.words import (
     time_text,
 )
 
-_FIRST_ROWS = 12  # of the table of blobs, before "show all"
+_FIRST_ROWS = 12  # rows of the table of blobs before "show all"
 _MOST_ROWS = 1000
 _LONGEST_TITLE = 1000  # characters; kernels' names take some hundreds
 
 
-# -- the page -----------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 def render_page(report: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     here = Path(__file__).parent
     style, script = (here / "page.css").read_text("utf-8"), (here / "page.js").read_text("utf-8")
     parts = {
@@ -53,7 +53,7 @@ def render_page(report: Report) -> str:
         "footer": _footer(report),
         "data": _script_json({**script_data(report), "rows": _FIRST_ROWS}),
     }
-    # in one pass: what is put in is not looked at again
+    # One pass: text that is put in is not searched again.
     template = (here / "page.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
 
@@ -97,7 +97,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _script_json(data: object) -> str:
-    """JSON that no HTML parser takes for the end of its script, nor for a comment's begin."""
+    """Return JSON in which no HTML parser finds the end of the script or the start of a comment."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -283,7 +283,7 @@ def _footer(report: Report) -> str:
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The report for programs: all but the single events, which the history holds."""
+    """Return the report for programs, without single events, which are in the history."""
     raw = {name: value for name, value in vars(report).items() if name != "lanes"}
     raw["summary"] = asdict(report.summary)
     for name in ("blobs", "failures", "runs"):

@@ -1,4 +1,5 @@
-"""The timeline of a report: its HTML, and the data that page.js draws it and the growth chart from."""
+"""The timeline of a report: its HTML, and the data from which page.js draws the timeline and the
+growth chart."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from lazyck.report.figures import Lane, Run
 from lazyck.report.gather import Report
 from lazyck.report.words import LONGEST_TEXT, count_text, duration, middle, time_text
 
-_MOST_EVENTS = 20_000  # the page stays below some megabytes
+_MOST_EVENTS = 20_000  # so that the page takes only some megabytes
 _MOST_LANES = 2000
 _MOST_RUNS = 60
 _KINDS = {"compile": 0, "wait": 1, "load": 2}
@@ -19,7 +20,7 @@ _FAILURE = 3
 
 
 def render_timeline(report: Report) -> str:
-    """The section of the page; its bars are drawn by the script."""
+    """Return the section of the page. The script draws the bars."""
     chosen = _chosen_runs(report.runs)
     busiest = max(chosen, key=lambda r: (r.compile_seconds, r.start))
     options = [
@@ -73,13 +74,13 @@ def _run_text(run: Run) -> str:
 
 
 def _chosen_runs(runs: Sequence[Run]) -> list[Run]:
-    """The busiest runs, the latest first."""
+    """Return the busiest runs, the latest first."""
     busiest = sorted(runs, key=lambda r: -r.compile_seconds)[:_MOST_RUNS]
     return sorted(busiest, key=lambda r: -r.start)
 
 
 def script_data(report: Report) -> dict[str, Any]:
-    """What the script draws from."""
+    """Return the data from which the script draws."""
     start = report.summary.first
     words: dict[str, int] = {}
 
@@ -121,7 +122,8 @@ def script_data(report: Report) -> dict[str, Any]:
 
 
 def _drawn(lanes: Sequence[Lane]) -> list[tuple[int, int, Event]]:
-    """(lane, thread, event) of what the timeline shows, by start: all, or failures and the longest."""
+    """Return (lane, thread, event) for the events that the timeline shows, by start: all of them,
+    or failures and the longest."""
     every = [
         (i, j, e) for i, lane in enumerate(lanes[:_MOST_LANES]) for j, thread in enumerate(lane.threads) for e in thread
     ]

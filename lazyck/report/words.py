@@ -1,4 +1,4 @@
-"""Figures and names of a report as people read them, and as HTML holds them."""
+"""Figures and names of a report, as people read them and as HTML holds them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ LONGEST_TEXT = 400
 
 
 def html_text(text: str) -> str:
-    """`text` for HTML, in an element or a quoted attribute."""
+    """Return `text` for HTML, in an element or a quoted attribute."""
     return html.escape(visible(text), quote=True)
 
 
 def lines_html(text: str) -> str:
-    """The same for a text of several lines, which stay lines."""
+    """Return a text of several lines for HTML, with its line breaks."""
     return html.escape(visible_lines(text), quote=True)
 
 
 def name_html(text: str) -> str:
-    """A blob's name for HTML: shortened, and broken where its parts end if need be."""
+    """Return the name of a blob for HTML: shortened, and with possible breaks between its parts."""
     return html_text(middle(text)).replace("_", "_<wbr>")
 
 
 def middle(text: str, most: int = LONGEST_NAME) -> str:
-    """`text` without its middle if it is long: kernels' names differ at their ends."""
+    """Return `text`, without its middle if it is long, since kernels' names differ at their
+    ends."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Return seconds as people say them."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
     if seconds < 99.5:
@@ -44,15 +45,15 @@ def duration(seconds: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds since 1970 in local time."""
+    """Return seconds since 1970 as local time."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def count_text(n: int, noun: str) -> str:
-    """A number and what there is so many of."""
+    """Return a number with its noun."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1."""
+    """Return a share from 0 to 1 as a percentage."""
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

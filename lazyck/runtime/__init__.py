@@ -1,1 +1,1 @@
-"""The C++ runtime's sources (`src/`) and the Python that builds them."""
+"""The sources of the C++ runtime (`src/`) and the Python that builds them."""

@@ -1,8 +1,10 @@
-"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. What did not change is not compiled.
+"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. Unchanged parts are
+not compiled again.
 
-The package's own sources are compiled together, as one: a user waits for this before his first library, and most of the
-time would go into reading the C++ library's headers once for each of 60 files, and into code that all of them make of
-these. Sources elsewhere (LAZYCK_RUNTIME_SRC) are being worked on: each is compiled by itself, when it has changed.
+The package's own sources are compiled together, as one. A user waits for this before the first
+library. Most of the time would go into reading the C++ library's headers once for each of 60 files,
+and into the code that every file makes of them. Sources elsewhere (LAZYCK_RUNTIME_SRC) are under
+development: each is compiled by itself when it has changed.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from lazyck.toolchains.base import accepts, machine_for
 
 SOURCES = Path(__file__).parent / "src"
 OBJECTS = "objects"  # the store of objects in the user's directory of tools
-# What of the sources makes one object: each name that is in no other's is in the first one's. Names that a source has
-# for itself, in an unnamed namespace, are those of its whole object.
+# The groups of sources that make one object each. A source without an entry here belongs to the
+# runtime's. Names in an unnamed namespace are shared by all sources of an object.
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
 _GROUPS = {"hash.cpp": _DIGESTS, "sha256.cpp": _DIGESTS, "tool_main.cpp": _TOOL}
 
-# No -fno-exceptions, no sanitizers, no -march: the objects must fit whatever they are linked with.
+# There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are
+# linked with.
 CXX_FLAGS = (
     "-std=c++17",
     "-g0",
@@ -41,28 +44,31 @@ CXX_FLAGS = (
     "-Wall",
     "-Wextra",
 )
-# The digests go over every byte of what is loaded. Of the rest nothing is called often, and there is much of it: what
-# counts is how long it takes to compile, and how large it is.
+# The digests go over every byte that is loaded. The other code is large and seldom called: what
+# counts is how long it takes to compile, and its size.
 _FAST = ("-O2",)
-# g++ collects its garbage at this many KiB, which are never reached.
+# g++ collects its garbage only at this many KiB, which are never reached.
 _SMALL = {"g++": ("-Og", "--param=ggc-min-heapsize=524288"), "clang": ("-Oz",)}
 _SMALLEST = ("-Os",)
-# As far as the compiler knows them. Outline atomics would bring a constructor, and only error_stream.cpp's may run.
+# Flags that are used if the compiler knows them. Outline atomics would bring a constructor, and
+# only that of error_stream.cpp may run.
 MACHINE_FLAGS = {
-    # What the runtime calls is bound as the library is loaded, in some 50 µs, and not one by one in the first call.
+    # The runtime's calls are bound when the library is loaded, in some 50 µs, and not one by one in
+    # the first call.
     "x86_64": ("-fcf-protection=full", "-fno-plt"),
     "aarch64": ("-mbranch-protection=standard", "-mno-outline-atomics"),
 }
-# As far as the compiler knows it. A static of an inline function (of the C++ library's headers too) must not become a
-# unique symbol, which would pin a lazy library in memory past its dlclose and share it between libraries.
+# This flag is used if the compiler knows it. A static of an inline function (of the C++ library's
+# headers too) must not become a unique symbol, which would pin a lazy library in memory past its
+# dlclose and share the static between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = shipped.TOOL_LINK_FLAGS
-_LAYOUT = "7"  # of the objects in the store, beyond what compiler and flags say: see hide.py
+_LAYOUT = "7"  # of the objects in the store, apart from compiler and flags: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
 
 def source_digest(src: Path = SOURCES) -> str:
-    """Digest of the runtime's sources and of the names they share with Python."""
+    """Return a digest of the runtime's sources and of the names that they share with Python."""
     parts = [abi.render_header().encode()]
     for path in _sources(src, "*"):
         parts += [encode(path.name), path.read_bytes()]
@@ -72,11 +78,12 @@ def source_digest(src: Path = SOURCES) -> str:
 def compile_objects(
     store: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = (), jobs: int | None = None
 ) -> list[Path]:
-    """Objects that make a lazy library of stubs; those that `store` has not got yet are compiled.
+    """Return the objects that turn stubs into a lazy library. Objects that `store` lacks are
+    compiled.
 
-    `compiler` is an argv prefix; the objects are for the machine that it makes code for. Each is named by what it was
-    made of (its source, the headers, compiler and flags), so one store serves all versions, compilers and processes.
-    What the compiler said is kept beside an object.
+    `compiler` is an argv prefix. The objects are for the machine that it makes code for. Each is
+    named by what it was made of (its source, the headers, compiler and flags), so that one store
+    serves all versions, compilers and processes. The compiler's messages are kept beside an object.
     Raises `BuildError`, `CommandError`, `ToolchainError`.
     """
     machine = machine_for(compiler)
@@ -89,10 +96,11 @@ def compile_objects(
 
 
 def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
-    """The executable `lazyck-rt`, below `out`, in a directory of its own for each state of sources and compiler.
+    """Return the executable `lazyck-rt`, built below `out` in a directory of its own for each state
+    of sources and compiler.
 
-    Its objects come from the store `out`/`OBJECTS`, as those of `compile_objects` do. Safe when several processes do it
-    at once. Raises `CommandError`, `ToolchainError`.
+    Its objects come from the store `out`/`OBJECTS`, as those of `compile_objects` do. Several
+    processes may do this at once. Raises `CommandError`, `ToolchainError`.
     """
     compiler = canonical(compiler)
     tool = tool_path(out, compiler, src, extra_flags)
@@ -110,9 +118,11 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
 
 
 def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
-    """What `shipped.write` puts into a wheel of the runtime: by name the key and the object, made with `compiler` where
-    `store` has it not. Nobody waits for these, so they are as small as they can be. Raises `CommandError`,
-    `ToolchainError`."""
+    """Return what `shipped.write` puts into a wheel of the runtime: keys and objects, by name.
+
+    Objects that `store` lacks are made with `compiler`. Nobody waits for them, so that they are as
+    small as possible. Raises `CommandError`, `ToolchainError`.
+    """
     made = compile_objects(store, compiler, extra_flags=_SMALLEST)
     made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
     made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
@@ -120,21 +130,21 @@ def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[
 
 
 def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
-    """Where `build_tool` puts the executable."""
+    """Return where `build_tool` puts the executable."""
     stamp = digest(_command_stamp(canonical(compiler), extra_flags).encode(), source_digest(src).encode())
     return out / stamp[:16] / "lazyck-rt"
 
 
 def canonical(compiler: Sequence[str]) -> tuple[str, ...]:
-    """The same compiler under one name: `c++`, `g++` and `/usr/bin/g++` are links to one program, which does not look
-    at its name. (Clang, and the links of ccache, do.)"""
+    """Return the compiler under one name. `c++`, `g++` and `/usr/bin/g++` are links to one program,
+    which does not look at its name. (Clang, and the links of ccache, do.)"""
     path = compiler[0] if "/" in compiler[0] else proc.find_program(compiler[0])
     real = os.path.realpath(path) if path else ""
     return (real if "g++" in os.path.basename(real) else compiler[0], *compiler[1:])
 
 
 def together(sources: Iterable[Path]) -> bytes:
-    """The text of a source that is all of `sources`, which the compiler finds by their names."""
+    """Return the text of a source that includes all of `sources` by their names."""
     return "".join(f'#include "{name}"\n' for name in sorted(s.name for s in sources)).encode()
 
 
@@ -147,24 +157,24 @@ def _sources(src: Path, pattern: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Unit:
-    """What makes one object of that name."""
+    """The sources of one object, and the object's name."""
 
     name: str
     sources: tuple[Path, ...]
 
     @property
     def is_fast(self) -> bool:
-        """Whether speed counts."""
+        """Whether the code must be fast."""
         return _GROUPS.get(self.sources[0].name) == _DIGESTS
 
     @property
     def content(self) -> list[bytes]:
-        """All that decides what it makes, but for headers, compiler and flags."""
+        """Everything that decides the object, apart from headers, compiler and flags."""
         return [self.name.encode(), *(part for s in self.sources for part in (encode(s.name), s.read_bytes()))]
 
 
 def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
-    """The C++ sources, as they are compiled."""
+    """Return the units in which the C++ sources are compiled."""
     groups: dict[str, list[Path]] = {}
     for source in _sources(src, "*.cpp"):
         group = _GROUPS.get(source.name, _RUNTIME)
@@ -180,7 +190,7 @@ def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
 
 
 def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
-    """Digest of the compiler and of its flags."""
+    """Return a digest of the compiler and its flags."""
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
@@ -200,7 +210,7 @@ def _compile(
     compiler = canonical(compiler)
     directory = store / _command_stamp(compiler, extra_flags)[:16]
     abi_header = abi.render_header().encode()
-    # Any source may include any header: 40 files are not worth a dependency scanner.
+    # Any source may include any header: a dependency scanner would not be worth its complexity.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
     common = digest(abi_header, *(part for h in headers for part in (encode(h.name), h.read_bytes())))
     keys = [digest(common.encode(), *unit.content)[:16] for unit in units]
@@ -216,7 +226,7 @@ def _compile(
                 write_atomic(target, found.read_bytes())
         if all(o.is_file() for o in objects):
             return objects
-    # -iquote: the runtime's headers must not stand in for system headers of the same name.
+    # With -iquote the runtime's headers cannot take the place of system headers of the same name.
     include = directory / f"abi-{digest(abi_header)[:16]}"
     argv = [*_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
     small = _SMALL["clang" if accepts(compiler, ("-Xclang", "-Oz"), "c++") else "g++"]

@@ -1,10 +1,12 @@
-"""Keeps what the runtime's objects define for themselves apart from what a lazy library has of the same name.
+"""Keeps the runtime's own definitions apart from a lazy library's definitions of the same name.
 
-Templates of the C++ library stay visible whatever `-fvisibility` says, since its headers ask for that: a lazy library
-would export dozens of the runtime's instances. Hiding them is not enough, because a linker takes the strictest
-visibility of all definitions of a name, and the library's own ones would be hidden, too. So they get other names, as do
-the uses of functions of the C++ library that the runtime has itself (`src/cxx_library.cpp`). What a library's symbol
-table has of templates' instances would be a third of the runtime's size, so these get short ones.
+Templates of the C++ library stay visible regardless of `-fvisibility`, since its headers ask for
+that: a lazy library would export dozens of the runtime's instances. Hiding them is not enough. A
+linker takes the strictest visibility of all definitions of a name, so that the library's own
+definitions would be hidden, too. The runtime's definitions therefore get other names. So do the
+uses of those functions of the C++ library that the runtime defines itself (`src/cxx_library.cpp`).
+The names of template instances in a library's symbol table would make up a third of the runtime's
+size, so they get short names.
 """
 
 from __future__ import annotations
@@ -18,32 +20,35 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interface, and what callers catch
-_HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # functions of the C++ library that the runtime has itself
+_HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # C++ library functions that the runtime defines too
 _MARK = b".lazyck"
 _OF_CXX_LIBRARY = re.compile(rb"_Z(T[CISTV])?(NK?)?(S|9__gnu_cxx)")
 _ROW = struct.Struct("<IBBHQQ")
 _LOCAL, _WEAK = 0, 2  # bindings
 _HIDDEN = 2
-_PLACE_IN_HEADER = 24  # of a section's offset in the file, before its size
+_PLACE_IN_HEADER = 24  # of a section's offset in the file, which its size follows
 
 
 def set_apart(path: Path) -> None:
-    """Rename and hide, in the object at `path`, all that it defines for whoever links it but the interfaces, and what
-    it uses that another of the runtime's objects has under such a name."""
+    """Rename and hide what the object at `path` defines for whoever links it, apart from the
+    interfaces. Uses of such names from other objects of the runtime are renamed too."""
     with path.open("r+b") as f:
         image = ELFFile(f)
         table = image.get_section_by_name(".symtab")
         if not isinstance(table, SymbolTableSection):
             return
-        # A string table may serve sections, too, and names may share their ends: what is there stays.
+        # Sections may use the string table, too, and names may share their ends. Its contents
+        # therefore stay as they are.
         strings = bytearray(table.stringtable.data())
-        # Of groups of sections with one name a linker keeps the first and discards the library's own.
+        # Of section groups with one name a linker keeps the first, which would discard the
+        # library's own.
         groups = {section["sh_info"] for section in image.iter_sections("SHT_GROUP")}
         rows: list[bytes] = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
             text = bytes(strings[name : strings.index(0, name)])
             is_global = info >> 4 != _LOCAL
-            # Inline functions of headers are hidden already, and each object has those that it uses.
+            # Inline functions of headers are hidden already, and each object has those that it
+            # uses.
             is_own = is_global and bool(section) and (not other & 3 or info >> 4 == _WEAK)
             is_apart = (is_own or len(rows) in groups) and not _KEPT.match(text.decode())
             is_long = bool(section) and not is_global and _OF_CXX_LIBRARY.match(text)
@@ -60,5 +65,6 @@ def set_apart(path: Path) -> None:
 
 
 def _apart(name: bytes) -> bytes:
-    """What a symbol is called that no library's own may meet: the same in all objects."""
+    """Return a name for a symbol that no library's own can collide with. All objects get the same
+    name."""
     return (hashlib.sha256(name).hexdigest()[:16].encode() if _OF_CXX_LIBRARY.match(name) else name) + _MARK

@@ -1,9 +1,11 @@
-"""Objects of the runtime and of `lazyck-unit` that the wheel for one machine brings, for compilers that they fit.
+"""Objects of the runtime and of `lazyck-unit` that the wheel for one machine contains, for
+compilers that they fit.
 
-Compiling them is what a user waits for before the first library. Whether another compiler's objects fit is tried, not
-believed: the user's own must give all that two C++ libraries can differ in the same numbers (`abi/abi.cpp`), must link
-the objects to a program, and that program must run. Where any of it fails they are compiled. `scripts/wheels.py`
-makes such wheels.
+Compiling them is what a user waits for before the first library. Whether the objects of another
+compiler fit is tested, not assumed. The user's own compiler must report equal numbers for
+everything in which two C++ libraries can differ (`abi/abi.cpp`). It must also link the objects to a
+program, and that program must run. If any of this fails, the objects are compiled.
+`scripts/wheels.py` makes such wheels.
 """
 
 from __future__ import annotations
@@ -28,28 +30,29 @@ from lazyck.errors import BuildError, LazyckError
 from lazyck.toolchains.base import machine_for, machine_of
 
 DIRECTORY = Path(__file__).parent.parent / "shipped"  # one directory for each machine
-TOOL = ("runtime.o", "digests.o", "tool.o")  # those of `lazyck-rt`
+TOOL = ("runtime.o", "digests.o", "tool.o")  # the objects of `lazyck-rt`
 TOOL_LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
 _SOURCE = Path(__file__).parent / "abi" / "abi.cpp"
 _ABOUT = "about.json"
-_SAYS = "usage: lazyck-rt"  # without arguments, by way of an exception
+_SAYS = "usage: lazyck-rt"  # its message without arguments, which it throws as an exception
 
 
 @dataclass(frozen=True)
 class Abi:
-    """What a compiler and its C++ library say of themselves: numbers that must be the same for those who use objects,
-    and such that must not be less."""
+    """Numbers that describe a compiler and its C++ library. `same` must be equal for users of the
+    objects, and `least` must not be less."""
 
     same: tuple[int, ...]
     least: tuple[int, ...]
 
     def serves(self, made: Abi) -> bool:
-        """Whether objects that `made` describes can be used."""
+        """Return whether objects that `made` describes can be used."""
         return self.same == made.same and self.least[0] >= made.least[0] and self.least[1:] >= made.least[1:]
 
 
 def abi_of(compiler: Sequence[str]) -> Abi:
-    """That of a compiler, an argv prefix. Raises `LazyckError` where it cannot be told."""
+    """Return the numbers of a compiler, an argv prefix. Raises `LazyckError` if they cannot be
+    determined."""
     with tempfile.TemporaryDirectory(prefix="lazyck-abi-") as work:
         made = Path(work) / "abi.o"
         proc.check("compiling abi.cpp", [*compiler, "-std=c++17", "-O0", "-g0", "-c", str(_SOURCE), "-o", str(made)])
@@ -72,8 +75,9 @@ def _numbers(elf: ELFFile, table: SymbolTableSection, name: str) -> tuple[int, .
 
 
 def write(directory: Path, compiler: Sequence[str], objects: Mapping[str, tuple[str, Path]]) -> Abi:
-    """Put objects that `compiler` made, by name with key and file, where `find` looks for those of its machine, below
-    `directory`; returns what they need. Raises `LazyckError`, `OSError`."""
+    """Put objects that `compiler` made, by name with key and file, below `directory`, where `find`
+    looks for those of its machine. Returns the numbers that they need. Raises `LazyckError`,
+    `OSError`."""
     abi = abi_of(compiler)
     place = directory / machine_for(compiler)
     place.mkdir(parents=True)
@@ -85,7 +89,8 @@ def write(directory: Path, compiler: Sequence[str], objects: Mapping[str, tuple[
 
 
 def find(compiler: Sequence[str], name: str, key: str) -> Path | None:
-    """The object of that name, made of what `key` says, if this wheel has it and it fits `compiler`."""
+    """Return the object of that name and key if this wheel contains it and it fits `compiler`, else
+    None."""
     place = DIRECTORY / machine_for(compiler)
     if not place.is_dir():
         return None
@@ -94,13 +99,14 @@ def find(compiler: Sequence[str], name: str, key: str) -> Path | None:
 
 
 def forget() -> None:
-    """Ask all compilers again."""
+    """Forget which compilers fit, so that they are tested again."""
     _fitting.cache_clear()
 
 
 @lru_cache(maxsize=16)
 def _fitting(compiler: tuple[str, ...], place: Path) -> dict[str, str]:
-    """The keys of all objects in `place` by name if they fit `compiler`, else nothing."""
+    """Return the keys of all objects in `place` by name if they fit `compiler`, else an empty
+    mapping."""
     try:
         about = json.loads((place / _ABOUT).read_bytes())
         made = Abi(*(tuple(about["abi"][part]) for part in ("same", "least")))
@@ -112,7 +118,7 @@ def _fitting(compiler: tuple[str, ...], place: Path) -> dict[str, str]:
 
 
 def _makes_a_program(compiler: tuple[str, ...], place: Path) -> bool:
-    """Whether `lazyck-rt` links and, where this machine can run it, runs."""
+    """Return whether `lazyck-rt` links and, if this machine can run it, runs."""
     with tempfile.TemporaryDirectory(prefix="lazyck-abi-") as work:
         program = os.path.join(work, "lazyck-rt")
         objects = [str(place / name) for name in TOOL]

@@ -1,2 +1,2 @@
-/* For builds that must not see the runtime's other headers, which lie beside lazyck.h. */
+/* Includes only lazyck.h, for builds that must not see the runtime's other headers beside it. */
 #include "../../runtime/src/lazyck.h"

@@ -1,5 +1,5 @@
-// What two C++ compilers and their libraries must agree in before one can use objects that the other made: numbers that
-// lazyck/runtime/shipped.py reads from this file's object.
+// The numbers on which two C++ compilers and their libraries must agree before one can use objects
+// that the other made. lazyck/runtime/shipped.py reads them from this file's object.
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@
 #include <unordered_set>
 #include <vector>
 
-// No other C++ library than GNU's, and no other C library.
+// Only GNU's C++ library and GNU's C library will do.
 #if !defined(__GLIBCXX__) || !defined(__GLIBC__)
 #error "objects that lazyck brings are for GNU's C++ library and GNU's C library"
 #endif
@@ -37,7 +37,7 @@
 #define SIZE(...) sizeof(__VA_ARGS__), alignof(__VA_ARGS__)
 
 extern "C" {
-// which must be the same
+// These must be equal.
 extern const long long lazyck_abi_same[] = {
     __cplusplus / 100,
     _GLIBCXX_USE_CXX11_ABI,
@@ -89,6 +89,6 @@ extern const long long lazyck_abi_same[] = {
     SIZE(std::runtime_error),
     SIZE(std::error_code),
 };
-// which those who use the objects may have newer
+// These may be newer for users of the objects.
 extern const long long lazyck_abi_least[] = {_GLIBCXX_RELEASE, __GLIBC__, __GLIBC_MINOR__};
 }
