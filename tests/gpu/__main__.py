@@ -1,4 +1,4 @@
-"""The command behind scripts/gpu: what lazyck does on a GPU, proved in one call."""
+"""Implement scripts/gpu, which shows in one call that lazyck works on a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 530  # seconds: nine minutes, less what a start takes
 
 
 def main() -> int:
-    """Run the stages; 0 unless something was seen that is not as claimed."""
+    """Run the stages. Return 0, or 1 if a stage failed, or 2 if no compiler was found."""
     parser = argparse.ArgumentParser(prog="scripts/gpu", description=__doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="of those of the platform [default: all]")
     parser.add_argument("--hip", action="store_true", help="for an AMD GPU, or scripts/fake_rocm_home as ROCM_PATH")

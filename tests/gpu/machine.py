@@ -1,4 +1,4 @@
-"""What this machine has of what a proof on a GPU needs."""
+"""Find out what this machine offers to the stages that prove lazyck on a GPU."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. What is empty is not there: `gpu` is the device's name, `arch` what lazyck calls its architecture,
-    `compiler` the release of nvcc or hipcc, `torch` a torch that is built for this platform."""
+    """Describes a machine. `gpu` is the device's name, `arch` its architecture in lazyck's words,
+    `compiler` the release of nvcc or hipcc, and `torch` the version of a torch that is built for
+    this platform. A field is an empty string if the machine lacks the thing."""
 
     platform: str
     gpu: str
@@ -41,23 +42,25 @@ class Machine:
     sanitizer: str
 
     def blind(self, torch: bool = False) -> str:
-        """Why results cannot be seen here; empty where they can. `torch`: whether they are torch's."""
+        """Return why results cannot be checked here, or an empty string if they can. `torch` says
+        whether the results are torch's."""
         if not self.gpu:
             return "no GPU"
         return "no torch for it" if torch and not self.torch else ""
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, for `load`."""
+        """Write the machine to `path` as JSON, for `load`."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
 def load(path: Path) -> Machine:
-    """What `save` wrote."""
+    """Read a machine that `save` wrote."""
     return Machine(**json.loads(path.read_text()))
 
 
 def look(name: str, arch: str) -> Machine:
-    """This machine, for `name`, `cuda` or `hip`; `arch` is taken where no GPU says what it is."""
+    """Describe this machine for the platform `name`, `cuda` or `hip`. `arch` is used if no GPU is
+    found."""
     found = by_name("rocm" if name == "hip" else "cuda").find(dict(os.environ))
     home = found.home if found else ""
     gpu, own_arch, driver = _cuda_gpu() if name == "cuda" else _hip_gpu(home)
@@ -81,7 +84,7 @@ def look(name: str, arch: str) -> Machine:
 
 
 def _cuda_gpu() -> tuple[str, str, str]:
-    """Name, capability and driver of the first device, as the driver says."""
+    """Return the name, capability and driver of the first device, as the driver reports them."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -100,8 +103,8 @@ def _cuda_gpu() -> tuple[str, str, str]:
 
 
 def _hip_gpu(home: str) -> tuple[str, str, str]:
-    """Name and architecture of the first agent that is a GPU, and ROCm's release. The stand-in of
-    scripts/fake_rocm_home calls itself one."""
+    """Return name and architecture of the first agent that is a GPU, and ROCm's release. The
+    stand-in of scripts/fake_rocm_home counts as a GPU."""
     if "fake" in _output([f"{home}/bin/hipcc", "--version"]):
         return "a stand-in on the CPU", os.environ.get("FAKE_ROCM_ARCH", "gfx942"), ""
     name = arch = ""
@@ -127,7 +130,8 @@ def _torch(name: str) -> str:
 
 
 def _first_line(argv: list[str], *words: str) -> str:
-    """The first line of a command's output that has one of `words`; of any, the first."""
+    """Return the first line of a command's output that contains one of `words`, or simply the first
+    line if no words are given."""
     return next((x.strip() for x in _output(argv).splitlines() if not words or any(w in x for w in words)), "")
 
 

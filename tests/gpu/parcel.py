@@ -1,4 +1,5 @@
-"""What travels to a machine without a network: sources, cut to what the stages need, and Python packages."""
+"""Pack the sources, reduced to what the stages need, and the Python packages for a machine without
+a network."""
 
 from __future__ import annotations
 
@@ -18,15 +19,17 @@ sys.path.insert(0, str(EXAMPLES))
 
 from sources import FLASH_ATTN, GSPLAT, LLAMA_CPP, MAMBA, Source, fetch
 
-LIMIT_MIB = 64  # what a lent machine takes, the checkout included
+LIMIT_MIB = 64  # in MiB; the limit of a lent machine, which includes the checkout
 PYTHON = "3.12"
-# what lazyck and flash-attn import, where it is pure Python; the rest a machine with torch has
+# These are the pure Python packages that lazyck and flash-attn import. A machine with torch has the
+# others.
 PACKAGES = ("click", "filelock", "pyelftools", "tqdm", "packaging", "wheel", "einops")
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project's archive on PyPI, and which of its files a stage needs (patterns, below the archive's directory)."""
+    """Describes a project: its archive on PyPI, and the files of it that a stage needs. `keep`
+    holds patterns relative to the archive's top directory."""
 
     source: Source
     keep: Sequence[str]
@@ -70,7 +73,8 @@ PROJECTS = {
 
 
 def commit(parcel: Path) -> str:
-    """The commit of this checkout, or where there is no git, of the one that made the parcel."""
+    """Return the commit of this checkout. Without git, return the commit from which the parcel was
+    made."""
     if shutil.which("git"):
         git = ["git", "describe", "--always", "--dirty"]
         done = subprocess.run(git, cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -81,8 +85,9 @@ def commit(parcel: Path) -> str:
 
 
 def unpack(place: Place, name: str, into: str = "") -> Path:
-    """The sources of a project below the stage's directory `into`, out of the parcel or, without one, from PyPI: the
-    archive's own directory. What is there already stays."""
+    """Unpack a project's sources below the stage's directory `into`, and return the archive's top
+    directory. The sources come out of the parcel, or from PyPI if the parcel lacks them. An
+    existing directory is left as it is."""
     project, where = PROJECTS[name], place.work / into
     directory = where / project.source.archive.removesuffix(".tar.gz")
     packed = place.parcel / f"{name}.tar.xz"
@@ -92,7 +97,7 @@ def unpack(place: Place, name: str, into: str = "") -> Path:
     if not packed.is_file():
         return fetch(project.source, where)
     with tarfile.open(packed) as tar:
-        # ours; older Pythons have no filters
+        # The archive is our own, and older Pythons have no extraction filters.
         if hasattr(tarfile, "data_filter"):
             tar.extractall(where, filter="data")
         else:
@@ -101,7 +106,8 @@ def unpack(place: Place, name: str, into: str = "") -> Path:
 
 
 def pack(parcel: Path) -> int:
-    """Make the parcel and say its size; 1 if it is too large together with the checkout."""
+    """Make the parcel and print its size. Return 1 if parcel and checkout together are too
+    large."""
     shutil.rmtree(parcel, ignore_errors=True)
     parcel.mkdir(parents=True)
     fetched = REPOSITORY / "gpu-work" / "fetched"
@@ -124,8 +130,8 @@ def pack(parcel: Path) -> int:
 
 
 def _cut(directory: Path, keep: Sequence[str], into: Path) -> int:
-    """Pack those files of `directory` that match a pattern; the size of the archive. The same files make the same
-    archive."""
+    """Pack the files of `directory` that match a pattern, and return the size of the archive in
+    bytes. The archive is reproducible: equal files make equal archives."""
     with tarfile.open(into, "w:xz", preset=9) as tar:
         for path in sorted(directory.rglob("*")):
             place = path.relative_to(directory).as_posix()

@@ -1,4 +1,4 @@
-"""Where a stage works, and how it runs commands."""
+"""Define where a stage works and how it runs commands."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ _SHOWN = 1500  # characters of a failed command's output
 
 
 def complaint(stderr: str) -> str:
-    """What a program said at its end, without what lazyck tells of its compiles; an error of lazyck whole."""
+    """Return the end of a program's stderr without the lines that lazyck prints about compiles. If
+    the text contains an error of lazyck, return it from its start."""
     said = "".join(line for line in stderr.splitlines(keepends=True) if not line.startswith("[lazyck]"))
     at = said.find("lazyck: ")
     return said[at : at + _SHOWN] if at >= 0 else said[-_SHOWN:]
 
 
 class StageError(Exception):
-    """A command that a stage needs has failed; the text says which and how."""
+    """Says which command of a stage has failed, and how."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The directory of one stage, the machine, and what came along: `parcel` has sources and wheels. `is_short`: only
-    what takes a minute or two, for CI. `jobs`: how many compiles may run at a time."""
+    """Holds a stage's directory, the machine, and the parcel with sources and wheels. `is_short`
+    limits the stage to what takes a minute or two, for CI. `jobs` is the number of compiles that
+    may run at a time."""
 
     name: str
     root: Path
@@ -42,18 +44,18 @@ class Place:
 
     @property
     def work(self) -> Path:
-        """The stage's own directory."""
+        """Create the stage's own directory if it is missing, and return it."""
         made = self.root / self.name
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def beside(self, name: str) -> Place:
-        """The place of another stage, whose build this one uses."""
+        """Return the place of another stage, whose build this one uses."""
         return Place(name, self.root, self.parcel, self.machine, self.is_short, self.jobs)
 
     def environment(self, cache: str = "cache", **more: str) -> dict[str, str]:
-        """This process's, with the compiler's home, a cache of the stage's own, and the archs of the GPU to build
-        for."""
+        """Return this process's environment, extended by the compiler's home, a cache of the
+        stage's own, and the architecture to build for if there is no GPU."""
         m = self.machine
         path = os.pathsep.join([str(Path(sys.executable).parent), f"{m.home}/bin", os.environ["PATH"]])
         made = {**os.environ, "PATH": path, "LAZYCK_CACHE_DIR": str(self.work / cache), "MAX_JOBS": str(self.jobs)}
@@ -74,7 +76,7 @@ class Place:
         env: Mapping[str, str] | None = None,
         fails: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. Raises `StageError` if it fails, unless it may (`fails`)."""
+        """Run a command to its end. Raises `StageError` if it fails, unless `fails` allows that."""
         words = [str(w) for w in argv]
         environment = self.environment() if env is None else env
         done = subprocess.run(words, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False)
@@ -90,7 +92,8 @@ class Place:
         return self.run([sys.executable, "-m", "lazyck", *words], cwd=cwd, env=env)
 
     def blobs(self, library: Path) -> tuple[int, int]:
-        """How many blobs of a library are lazy, and how many eager. Raises `StageError` if lazyck does not say."""
+        """Return how many blobs of a library are lazy and how many are eager. Raises `StageError`
+        if lazyck does not say."""
         shown = self.lazyck("inspect", library).stdout
         found = re.search(r"(\d+) lazy with \d+ symbols, (\d+) eager", shown)
         if found is None:
@@ -98,6 +101,7 @@ class Place:
         return int(found[1]), int(found[2])
 
     def prebuild(self, library: Path, *names: str, env: Mapping[str, str]) -> None:
-        """Compile blobs of a library for the machine's arch, side by side; `--all` for all."""
+        """Compile blobs of a library in parallel for the machine's architecture. The name `--all`
+        stands for all blobs."""
         words = ["--gpu-archs", self.machine.arch, "--jobs", str(self.jobs), *names]
         self.lazyck("prebuild", "build", "--manifest", library, *words, env=env)

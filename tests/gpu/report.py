@@ -1,4 +1,5 @@
-"""What a stage saw: claims, each written down at once, so that a run that is cut short still counts."""
+"""Record the claims of a stage. Each claim is written at once, so that a run that is cut short
+still counts."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ SEEN, MISSED, BLIND = "seen", "not so", "not seen"
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that was looked at: whether it is so (`SEEN`), is not (`MISSED`), or could not be seen here (`BLIND`),
-    with figures or the reason."""
+    """Describes one thing that was checked. It is as claimed (`SEEN`), is not (`MISSED`), or cannot
+    be checked here (`BLIND`). `detail` has figures or the reason."""
 
     text: str
     state: str
@@ -21,26 +22,26 @@ class Claim:
 
 
 class Report:
-    """Where a stage writes its claims: a file of one JSON object a line."""
+    """Writes a stage's claims to a file, one JSON object a line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._begun = time.monotonic()
 
     def saw(self, text: str, detail: object = "") -> None:
-        """It is as claimed."""
+        """Record that a thing is as claimed."""
         self._write(Claim(text, SEEN, str(detail)))
 
     def missed(self, text: str, detail: object = "") -> None:
-        """It is not as claimed."""
+        """Record that a thing is not as claimed."""
         self._write(Claim(text, MISSED, str(detail)))
 
     def blind(self, text: str, why: str) -> None:
-        """It cannot be seen here."""
+        """Record that a thing cannot be checked here, and why."""
         self._write(Claim(text, BLIND, why))
 
     def check(self, text: str, is_so: bool, detail: object = "") -> bool:
-        """It is as claimed if `is_so`, which is returned."""
+        """Record whether a thing is as claimed, and return `is_so`."""
         (self.saw if is_so else self.missed)(text, detail)
         return is_so
 
@@ -53,6 +54,7 @@ class Report:
 
 
 def read(path: Path) -> list[Claim]:
-    """The claims that were written so far; a line that is being written is none yet."""
+    """Return the claims that were written so far. A line without its newline is still being
+    written, and is left out."""
     lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
     return [Claim(**json.loads(line)) for line in lines if line.endswith("\n")]

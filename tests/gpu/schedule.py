@@ -1,4 +1,5 @@
-"""Runs the stages: builds side by side, proofs one at a time, each in a process of its own with its own time limit."""
+"""Run the stages: their builds in parallel, their proofs one at a time. Each phase has a process
+and a time limit of its own."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from gpu.stage import Stage
 
 _GRACE = 5  # seconds from SIGTERM to SIGKILL
 _CORES_OF_A_BUILD = 4
-_CORES = 16  # for which stages say how long their builds may take
-STAGE_COMMAND = (sys.executable, "-m", "gpu.stage")  # with the root, the stage's name, and build or prove
+_CORES = 16  # the stages' time limits for builds assume this many cores
+STAGE_COMMAND = (sys.executable, "-m", "gpu.stage")  # followed by the root, the stage's name, and `build` or `prove`
 
 
 @dataclass
 class Outcome:
-    """What is known of one stage so far: the phases' seconds, by name, what it claims, and why it ended early;
-    `is_cut`: because its time was over."""
+    """Describes what is known of a stage so far: the seconds of its phases, by name, its claims,
+    and why it ended early. `is_cut` says that it ran out of time."""
 
     shows: str
     seconds: dict[str, float] = field(default_factory=dict)
@@ -37,7 +38,7 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """In one word, for tables."""
+        """Return the state in one or a few words, for tables."""
         states = {c.state for c in self.claims}
         if MISSED in states or (self.trouble and not self.is_cut):
             return "failed"
@@ -49,7 +50,7 @@ class Outcome:
 
 
 class Schedule:
-    """One run of `stages` below `root`, at most `limit` seconds."""
+    """Runs `stages` once below `root`, in at most `limit` seconds."""
 
     def __init__(
         self, stages: Sequence[Stage], root: Path, limit: float, cores: int, command: Sequence[str] = STAGE_COMMAND
@@ -65,8 +66,9 @@ class Schedule:
         self._stopped = False
 
     def run(self, changed: Callable[[], None]) -> None:
-        """All stages; those that must be alone on the machine after the builds of all others have ended. `changed` is
-        called whenever more is known, by one thread at a time."""
+        """Run all stages. Stages that must be alone on the machine are proved after the builds
+        of all others have ended. `changed` is called whenever more is known, by one thread at a
+        time."""
         self._changed = changed
         waiting: queue.SimpleQueue[Stage] = queue.SimpleQueue()
         built: queue.SimpleQueue[tuple[Stage, bool]] = queue.SimpleQueue()
@@ -98,7 +100,7 @@ class Schedule:
             self._phase(stage, "prove", stage.seconds)
 
     def stop(self) -> None:
-        """End what runs; nothing begins afterwards."""
+        """End all running phases. No phase begins afterwards."""
         with self._lock:
             self._stopped = True
             running = list(self._children)
@@ -106,13 +108,14 @@ class Schedule:
             _end(child)
 
     def _left(self, stage: Stage, phase: str) -> float:
-        """Seconds for this phase: what is left of the whole without what others need that have to be alone."""
+        """Return the seconds that remain for this phase. The time of stages that have yet to run
+        alone is reserved and not counted."""
         others = (s for s in self._stages if s.is_alone and (s is not stage or phase == "build"))
         waiting = (s for s in others if "prove" not in (o := self.outcomes[s.name]).seconds and not o.trouble)
         return self._deadline - time.monotonic() - sum(s.seconds for s in waiting)
 
     def _phase(self, stage: Stage, phase: str, limit: float) -> bool:
-        """Run one phase of a stage in a process of its own; whether it came to its end."""
+        """Run one phase of a stage in a process of its own. Return whether it succeeded."""
         outcome = self.outcomes[stage.name]
         limit = min(limit, self._left(stage, phase))
         begun = time.monotonic()
@@ -154,7 +157,7 @@ class Schedule:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a stage with all that it started."""
+    """End a stage and every process that it started."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, sign)
@@ -167,8 +170,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def save(path: Path, head: dict[str, object], outcomes: dict[str, Outcome]) -> None:
-    """Write `gpu.json`, whole or not at all."""
+    """Write `gpu.json` atomically."""
     stages = {name: {"state": o.state, **asdict(o)} for name, o in outcomes.items()}
-    fresh = path.with_suffix(f".{threading.get_ident()}")  # a handler of a signal may write beside another thread
+    fresh = path.with_suffix(f".{threading.get_ident()}")  # a signal handler may write while another thread does
     fresh.write_text(json.dumps({**head, "stages": stages}, indent=1) + "\n")
     fresh.replace(path)

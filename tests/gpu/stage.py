@@ -1,4 +1,4 @@
-"""One stage of the proof, and the process that runs one of its phases."""
+"""Define a stage of the proof, and run one of its phases as a process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Work = Callable[[Place, Report], None]
 
 @dataclass(frozen=True)
 class Stage:
-    """`build` is what needs no GPU; then `prove` uses it. Each has a limit in seconds. `is_alone`: nothing else may run
-    beside the proof, which measures time."""
+    """Describes a stage. `build` does what needs no GPU, and `prove` uses its results. Each has a
+    time limit in seconds. `is_alone` says that nothing else may run during the proof, for example
+    because it measures time."""
 
     name: str
     shows: str
@@ -30,13 +31,13 @@ class Stage:
 
 
 def load(name: str) -> Stage:
-    """The stage of the module of that name."""
+    """Return the stage of the module of that name."""
     found: Stage = import_module(f"gpu.stages.{name}").STAGE
     return found
 
 
 def main() -> None:
-    """`python -m gpu.stage ROOT NAME build|prove`, as `gpu.schedule` calls it."""
+    """Run `python -m gpu.stage ROOT NAME build|prove`, as `gpu.schedule` calls it."""
     root, name, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     options = dict(line.split("=", 1) for line in (root / "options").read_text().splitlines())
     place = Place(

@@ -1,4 +1,5 @@
-"""The results in words: what the command prints at its end, and the part of docs/gpu.md that it makes."""
+"""Render the results: what the command prints at its end, and the part of docs/gpu.md that it
+generates."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ _MARKS = {SEEN: "yes", MISSED: "**NO**", BLIND: "not seen"}
 
 
 def render(*results: Path) -> str:
-    """Markdown: for each run its machine, then a line for each stage, and below what each of them looked at. Of a stage
-    that ran several times the last run counts; one that was cut short does not take the place of one that passed."""
+    """Render Markdown: a line about the machine of each run, a table line for each stage, and below
+    what each stage checked. If a stage ran several times, its last run counts, except that a run
+    that was cut short does not replace one that passed."""
     runs = [json.loads(path.read_text()) for path in results]
     stages: dict[str, dict[str, Any]] = {}
     for name, stage in (row for run in runs for row in run["stages"].items()):
@@ -36,7 +38,7 @@ def render(*results: Path) -> str:
 
 
 def _head(run: dict[str, Any]) -> str:
-    """By which command a run was made, where, and when."""
+    """Describe a run: its command, its machine and its date."""
     m: dict[str, Any] = run["machine"]
     gpu = f"{m['gpu']} ({m['arch']}, driver {m['driver']})" if m["gpu"] else f"no GPU; built for {m['arch']}"
     memory = f"{m['cores']} cores, {m['memory_gb']} GB"
@@ -48,7 +50,8 @@ def _head(run: dict[str, Any]) -> str:
 
 
 def with_results(page: str, *results: Path) -> str:
-    """`page` with what `render` makes between its two marks. Raises `ValueError` if it has none."""
+    """Replace the text between the two marks of `page` with what `render` makes. Raises
+    `ValueError` if a mark is missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -57,5 +60,5 @@ def with_results(page: str, *results: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    """One line that a table can hold."""
+    """Return `text` as one line that fits into a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")[:300]

@@ -1,4 +1,5 @@
-"""scripts/gpu where there is no GPU: every stage that can runs as far as it can, and says what it could not see."""
+"""Run scripts/gpu without a GPU: every stage that can run goes as far as possible and says what it
+could not check."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def prove(work: Path, *words: str, **more: str) -> dict[str, Any]:
-    """The stages of gpu.json after a short run."""
+    """Run a short proof, and return the stages of gpu.json."""
     argv = [sys.executable, "-m", "gpu", "--short", "--work", str(work), "--seconds", "600", *words]
     env = {**os.environ, "PYTHONPATH": f"{HERE.parent}:{REPOSITORY}", **more}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=700)

@@ -1,4 +1,4 @@
-"""How a proof is run: with limits that hold, and results that count when it is cut short."""
+"""Test how a proof is run: limits hold, and results count even if the run is cut short."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpu.stage import Stage, load  # noqa: E402
 from gpu.stages import ggml  # noqa: E402
 from gpu.table import render, with_results  # noqa: E402
 
-# What stands for `python -m gpu.stage`: a stage's name says what its phases do.
+# This script stands for `python -m gpu.stage`. A stage's name says what its phases do.
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path

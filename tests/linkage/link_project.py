@@ -1,4 +1,5 @@
-"""A tiny library whose parts the tests choose, built under `lazyck build full` by a shell script."""
+"""Build a tiny library, whose parts the tests choose, under `lazyck build full` with a shell
+script."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ FLAGS = "-fPIC -I. -O1"
 
 
 class Project:
-    """A tiny library: `blob/v<N>.cpp` define `twice<N>` with the bodies given, `dispatch.cpp` calls them all."""
+    """Builds a tiny library: `blob/v<N>.cpp` define `twice<N>` with the given bodies, and
+    `dispatch.cpp` calls them all."""
 
     def __init__(self, lazyck: Lazyck, where: Path) -> None:
         self.lazyck, self.where = lazyck, where
@@ -59,7 +61,7 @@ class Project:
         return done.stdout.strip()
 
     def eager(self) -> list[str]:
-        """What the summary says of eager sources."""
+        """Return the summary's reasons for eager sources."""
         return [line.partition("  eager: ")[2] for line in self.report.splitlines() if "  eager: " in line]
 
 

@@ -1,4 +1,4 @@
-"""Of static archives of blobs a link takes what it needs, as ahead of time."""
+"""Test that a link takes from static archives of blobs the members that it takes ahead of time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ARCHIVE = f"ar rcs libparts.a {' '.join(f'{b}.o' for b in sorted(BLOBS))} real.o
 
 
 class Built:
-    """A lazy build of these files by `script`."""
+    """Builds the files lazily with `script`."""
 
     def __init__(self, lazyck: Lazyck, where: Path, script: str) -> None:
         self.where = where
@@ -67,7 +67,7 @@ class Built:
         return [(d["kind"], d["demangled"]) for d in found["differences"] if d["fails"]]
 
     def call(self) -> tuple[str, bool]:
-        """What the library computes, and whether `registers` is in it."""
+        """Return what the library computes, and whether it contains `registers`."""
         code = "import ctypes; print(ctypes.CDLL('./libx.so').run(3))"
         done = subprocess.run([sys.executable, "-c", code], cwd=self.where, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -77,7 +77,8 @@ class Built:
 def test_what_only_the_text_of_a_lazy_blob_tells_is_taken_and_the_rest_is_left_out(
     lazyck: Lazyck, tmp_path: Path
 ) -> None:
-    """By an inline function, an operator, a destructor that nothing spells, and a real member of the archive."""
+    """The members are needed by an inline function, an operator, an implicit destructor, and a real
+    member of the archive."""
     built = Built(lazyck, tmp_path, f"{ARCHIVE}c++ -shared -o libx.so main.o libparts.a\n")
     assert "10 blobs deferred, 6 lazy" in built.report and "0 eager" in built.report, built.report
     assert built.left_out == 4
@@ -101,14 +102,14 @@ def test_what_only_the_text_of_a_lazy_blob_tells_is_taken_and_the_rest_is_left_o
     ],
 )
 def test_how_a_link_can_take_members_otherwise(lazyck: Lazyck, tmp_path: Path, link: str, left_out: int) -> None:
-    # where all are taken, two members must not define `chosen`
+    # If the link takes all members, two of them must not define `chosen`.
     archive = ARCHIVE if left_out else ARCHIVE.replace("chosen2.o", "")
     needs = (
         'echo "int spare(int); int x() { return spare(1); }" > ../n.cpp; c++ -fPIC -shared ../n.cpp -o libneeds.so\n'
     )
     built = Built(lazyck, tmp_path, f"{archive}{needs}echo > again.cpp\nc++ -fPIC -shared -o libx.so main.o {link}\n")
     assert built.left_out == left_out, built.report
-    if "again" not in link:  # what the link compiles itself, no check can compile
+    if "again" not in link:  # lazyck check cannot compile what the link itself compiles
         assert built.check() == []
         assert built.call() == (RESULT, not left_out)
 

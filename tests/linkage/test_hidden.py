@@ -1,4 +1,4 @@
-"""Blobs that call each other, and blobs that need what the main library keeps to itself."""
+"""Test blobs that call each other, and blobs that use hidden symbols of the main library."""
 
 from __future__ import annotations
 
@@ -66,11 +66,12 @@ LINKERS = [name for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.
 def test_blobs_of_two_libraries_with_equal_hidden_names_each_use_their_own_library(
     project: Project, linker: str
 ) -> None:
-    """As libraries do that are linked from one static archive: what a blob uses of another blob, and of an object."""
+    """The libraries stand for two that are linked from one static archive. A blob uses functions
+    and data of another blob and of an object."""
     flags = FLAGS + " -fvisibility=hidden"
     for n, name in enumerate(("one", "two"), 1):
         other = Project(project.lazyck, project.where / name)
-        # mold exports a variable of a thread that is protected for all libraries to see
+        # mold exports a protected thread-local variable for all libraries to see.
         mine = "thread_local int mine" if linker != "mold" else "int mine"
         user = f"int kernel(int); int helper(int); int stored(); extern int table, zeros; extern {mine};\n"
         user += "int twin(int x) { return kernel(x) + helper(x) + table + zeros + mine + stored(); }\n"
@@ -169,7 +170,8 @@ def test_a_blob_whose_hidden_function_others_call_is_eager_and_says_so(project: 
 
 
 def test_what_the_compiler_s_own_start_files_define_is_no_symbol_of_the_library(project: Project) -> None:
-    # libtool links C++ so, and `__dso_handle`, which each library has for itself, stands in an object of the command
+    # libtool links C++ in this way. `__dso_handle`, of which each library has its own, is defined
+    # in one of the command's objects.
     box = "struct Loud { ~Loud(); int n = 5; };\ninline Loud::~Loud() { n = 0; }\n"
     box += (
         "template <int N> struct Box { int get() { static Loud loud; return loud.n + N; } };\ntemplate struct Box<1>;\n"
@@ -278,7 +280,8 @@ def test_an_undefined_symbol_at_load_is_explained(project: Project) -> None:
 
 
 def test_hidden_data_that_only_the_initializer_of_a_table_names_is_found(project: Project) -> None:
-    # as a C library writes it: `struct` in the type of the table is no scope
+    # The text follows a C library's style: the word `struct` in the type of the table is not a
+    # scope.
     project.write(
         {
             1: "struct Algorithm algorithm = {7};\n" + body(1, "x"),

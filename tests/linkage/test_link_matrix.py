@@ -1,4 +1,5 @@
-"""Every linker with every option that changes how symbols are bound, kept or hidden: the results are right."""
+"""Test every linker with every option that changes how symbols are bound, kept or hidden: the
+results are right."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ COMPILES = ("", "-fvisibility=hidden", "-mcmodel=large", "-fvisibility=hidden -m
 
 @dataclass(frozen=True)
 class Case:
-    """One link: a compiler, a linker, options of the compiles and of the link."""
+    """Describes a link: a compiler, a linker, and options for compiling and linking."""
 
     compiler: str
     linker: str
@@ -96,8 +97,9 @@ class Case:
 
     @property
     def is_impossible(self) -> bool:
-        # clang's large code, small code, -z now: gold 2.40 may end in an internal error ("set_offset"), whether it does
-        # depends on the sections' sizes (docs/limits.md)
+        # gold 2.40 may end in an internal error ("set_offset") if clang's objects of the large code
+        # model meet the runtime's objects of the small one and -z now is given. Whether it does
+        # depends on the sections' sizes (docs/limits.md).
         gold = self.linker == "gold" and self.compiler == "clang++" and "large" in self.compiling
         return ("--icf" in self.linking and self.linker == "bfd") or (gold and "-z,now" in self.linking)
 
@@ -107,7 +109,8 @@ ALL = [c for c in ALL if not c.is_impossible]
 
 
 def is_in_short(c: Case) -> bool:
-    """Each option once, each linker with each way of compiling, each compiler with each linker."""
+    """Return whether the short form includes the case. It has each option once, each linker with
+    each way of compiling, and each compiler with each linker."""
     i = OPTIONS.index(c.linking)
     linker, compiler, compiling = list(LINKERS)[(i * 3 + 1) % 4], list(COMPILERS)[i % 2], COMPILES[i * 5 % 4]
     once = (c.linker, c.compiler, c.compiling) == (linker, compiler, compiling)
@@ -116,7 +119,7 @@ def is_in_short(c: Case) -> bool:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the compilers and linkers at hand have their plain names."""
+    """Create a directory in which the available compilers and linkers have their plain names."""
     at = tmp_path_factory.mktemp("tools")
     for name, program in (*COMPILERS.items(), *((f"ld.{k}", v) for k, v in LINKERS.items())):
         found = shutil.which(program) or shutil.which(f"{program}-19")

@@ -1,4 +1,5 @@
-"""Files that a link writes besides the library: they must serve the project's build, and name its own files."""
+"""Test files that a link writes besides the library: they serve the project's build and name its
+own files."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def test_the_rules_that_a_linker_writes_name_the_files_of_the_project(
         "extra.cpp", '#include "api.hpp"\n__attribute__((visibility("hidden"))) int helper(int x) { return 2 * x; }\n'
     )
     link = f"mv extra.o e.obj; ar rcs libextra.a e.obj; {SHARED} libextra.a -fuse-ld={linker} {words}"
-    # a file that an earlier link left is none of this one's inputs
+    # A file that an earlier link left is not an input of this one.
     project.file("link.d", "of before\n")
     project.file("out.map", "of before\n")
     for _ in range(2):
@@ -44,7 +45,7 @@ def test_the_rules_that_a_linker_writes_name_the_files_of_the_project(
     if "Map" in words:
         assert "dispatch.o" in (where / "out.map").read_text()
     assert project.call(1, 3) == "6"
-    # linked again elsewhere it writes the library alone
+    # A repeated link elsewhere writes only the library.
     for name in ("link.d", "out.map"):
         (where / name).unlink(missing_ok=True)
     for command in (("build", "quick"), ("check",)):

@@ -1,4 +1,5 @@
-"""Links of one build that take the same blobs share what the first of them compiled; a rebuild compiles nothing."""
+"""Test that links of one build that take the same blobs share what the first of them compiled, and
+that a rebuild compiles nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ template <typename T> struct Box { T get(T x); };
 extern template struct Box<int>;
 int main() { std::printf("%d %d %d %d\\n", plain(N), Box<int>().get(N), data(N), starts(N)); }
 """
-COMPILER = "g++-9"  # not the one that lazyck's runtime is compiled with
+COMPILER = "g++-9"  # differs from the compiler of lazyck's runtime
 SCRIPT = """
 for n in plain box data starts; do g++-9 -c blob/$n.cpp -o $n.o; done
 ar rcs libblobs.a plain.o box.o data.o starts.o
@@ -36,7 +37,7 @@ wait
 
 
 def build(lazyck: Lazyck, where: Path) -> CountingCompiler:
-    """Build two programs from one archive; the compiler, which has counted."""
+    """Build two programs from one archive. Return the compiler with its counts."""
     compiler = CountingCompiler(where, COMPILER)
     (where / "blob").mkdir(exist_ok=True)
     for name, text in BLOBS.items():
@@ -89,7 +90,8 @@ c++ -DLIBS main.cpp libblobs.a -L. -lone -ltwo -Wl,-rpath,$PWD -o with_libraries
 
 
 def test_what_one_process_may_load_twice_is_not_shared(lazyck: Lazyck, tmp_path: Path) -> None:
-    """Two libraries and a program have the same blob, each with a variable of its own, which the others do not see."""
+    """Two libraries and a program contain one blob, each with a variable of its own that the others
+    do not see."""
     for name, text in SHARED.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

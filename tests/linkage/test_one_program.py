@@ -1,4 +1,5 @@
-"""A lazy library is one program with its blobs: state, addresses and interposition are as they are ahead of time."""
+"""Test that a lazy library is one program with its blobs: state, addresses and interposition are as
+they are ahead of time."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ FLAGS = "-std=c++17 -fPIC -I. -O1"
 
 @pytest.fixture(scope="module", params=[(c, f) for c in COMPILERS for f in ("", "-fvisibility=hidden")], ids=" ".join)
 def builds(request: pytest.FixtureRequest, shared_lazyck: Lazyck, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `lazy/libx.so` and `plain/libx.so`, of the same sources by the same commands."""
+    """Build `lazy/libx.so` and `plain/libx.so` from the same sources with the same commands. Return
+    their directory."""
     where, (cxx, visibility) = tmp_path_factory.mktemp("one"), request.param
     (where / "blob").mkdir()
     texts = {"api.hpp": API, "blob/first.cpp": FIRST, "blob/second.cpp": SECOND, "dispatch.cpp": DISPATCH}
@@ -161,7 +163,8 @@ def test_a_program_interposes(builds: Path) -> None:
 
 
 def test_two_libraries_of_equal_names_share_what_they_share_ahead_of_time(builds: Path) -> None:
-    """With default visibility all, and with hidden visibility nothing but functions that say otherwise."""
+    """With default visibility, the libraries share everything. With hidden visibility, they share
+    only the functions that are marked as visible."""
     calls = (
         "import ctypes, sys\n"
         "for name in 'xy': ctypes.CDLL(f'lib{name}.so', ctypes.RTLD_GLOBAL)\n"

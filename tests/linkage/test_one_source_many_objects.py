@@ -1,4 +1,5 @@
-"""One source compiled in several ways for one link: each object is a blob of its own, and copies are none."""
+"""Test a source that is compiled in several ways for one link: each object is a blob of its own,
+but copies of an object are not."""
 
 from __future__ import annotations
 

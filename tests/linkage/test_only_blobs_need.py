@@ -1,4 +1,4 @@
-"""Libraries, archives and objects that nothing but blobs needs; LTO objects; executables."""
+"""Test libraries, archives and objects that only blobs need, LTO objects, and executables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USES_FOO = "int foo(int);\n" + body(1, "foo(x) + 1")
 
 
 def prepared(project: Project, make: str) -> Project:
-    """With `foo` in a library or archive, made before lazyck comes."""
+    """Put `foo` into a library or archive before lazyck runs."""
     (project.where / "ext").mkdir()
     project.file("ext/foo.cpp", FOO)
     project.file("ext/bar.cpp", "int bar() { return 1; }\n")

@@ -1,4 +1,5 @@
-"""What other files and programs use of a blob besides plain functions is there, as in a library built ahead of time."""
+"""Test that other files and programs find everything that a blob defines besides plain functions,
+as in a library built ahead of time."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ BLOBS = {
     "template <typename T> T Pure<T>::where() { return 6; }\n"
     "template struct Pure<int>;",
     "rows": "template <typename T> int Table<T>::get() { return rows[1]; }\ntemplate struct Table<int>;",
-    # an implicit instantiation, on which a file counts that has none
+    # The blob instantiates `Level<int>` implicitly, and a file without an instantiation of its own
+    # relies on that.
     "levels": "int level_of(int n) { return Level<int>::step[n]; }\n"
     'int also_level_of(int) __attribute__((alias("_Z8level_ofi")));',
     "table": "const unsigned char table[4] = {1, 2, 3, 4};",

@@ -1,1 +1,2 @@
-"""A model of how lazyck locks, compiles and publishes, searched exhaustively for small numbers of processes."""
+"""Model how lazyck locks, compiles and publishes. The model is searched exhaustively for small
+numbers of processes."""

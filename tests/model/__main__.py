@@ -1,4 +1,5 @@
-"""Search the protocol's states for larger numbers than the tests do; ends with 1 and the shortest way to a fault.
+"""Search the protocol's states for larger numbers of processes than the tests do. If there is a
+fault, print the shortest trace to it and exit with status 1.
 
 python -m tests.model --processes 2 --threads 2 --blobs 2 --kills 1
 python -m tests.model --mutations
@@ -16,7 +17,7 @@ from .state import CALL, CONSTRUCT, FORK, Faults, Task, World
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The words of the command line."""
+    """Parse the words of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.model", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -37,7 +38,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def world_of(options: argparse.Namespace) -> World:
-    """What the words ask for."""
+    """Make the world that the options describe."""
     rows = [
         [Task(CALL, (p * options.threads + t) % options.blobs) for t in range(options.threads)]
         for p in range(options.processes)
@@ -57,7 +58,7 @@ def world_of(options: argparse.Namespace) -> World:
 
 
 def show_mutations() -> int:
-    """Print a counterexample for each."""
+    """Print a counterexample for each mutation."""
     for mutation in MUTATIONS:
         fault = BY_NAME[mutation.name].find(mutation.broken).fault
         print(f"-- {mutation.name}\n{fault or 'NOT FOUND'}\n")
@@ -65,7 +66,7 @@ def show_mutations() -> int:
 
 
 def main() -> int:
-    """Search, and say what there was."""
+    """Search, and print the result. Return the exit status."""
     options = parse(sys.argv[1:])
     if options.mutations:
         return show_mutations()

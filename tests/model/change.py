@@ -1,4 +1,4 @@
-"""Small changes of a state, of which the steps consist."""
+"""Define small changes of a state, of which the steps consist."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ T = TypeVar("T")
 
 
 def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
-    """`row` with another value at one place."""
+    """Return `row` with another value at one place."""
     return (*row[:at], value, *row[at + 1 :])
 
 
 def move(state: State, thread: int, at: str, **changes: Any) -> State:
-    """The thread goes to step `at`. What it will not use any more is forgotten: it would tell equal states apart."""
+    """Move the thread to step `at`. Its values that are not used any more are reset, because they
+    would make equal states look different."""
     now = state.threads[thread]._replace(at=at, **changes)
     if at in ("settle", "done"):
         now = Thread(at, seen=NOBODY if at == "done" else now.seen, has=now.has)
@@ -24,34 +25,36 @@ def move(state: State, thread: int, at: str, **changes: Any) -> State:
 
 
 def alter(state: State, process: int, **changes: Any) -> State:
-    """What the threads of a process share changes."""
+    """Change what the threads of a process share."""
     now = state.processes[process]._replace(**changes)
     return state._replace(processes=put(state.processes, process, now))
 
 
 def process_of(world: World, state: State, thread: int) -> Process:
-    """The process of a thread."""
+    """Return the process of a thread."""
     return state.processes[world.process_of[thread]]
 
 
 def holder(state: State, name: str, inode: int) -> Lock | None:
-    """Who holds the lock of a file."""
+    """Return the lock of a file, or None if nobody holds it."""
     return next((lock for lock in state.locks if lock.name == name and lock.inode == inode), None)
 
 
 def take(state: State, thread: int, name: str, inode: int) -> State:
-    """The thread's flock succeeds."""
+    """Lock a file for the thread, whose flock succeeds."""
     return state._replace(locks=tuple(sorted((*state.locks, Lock(name, inode, thread)))))
 
 
 def drop(state: State, thread: int, *names: str) -> State:
-    """The thread unlocks what it holds of these names. A child that has the descriptor loses the lock, too."""
+    """Release the thread's locks of these names. A child that has the descriptor loses the lock,
+    too."""
     kept = tuple(lock for lock in state.locks if lock.owner != thread or lock.name not in names)
     return state._replace(locks=kept)
 
 
 def reserve(state: State, thread: int, slot: str) -> State:
-    """The thread writes into its slot's file what memory it wants."""
+    """Mark the thread's slot as reserved: the thread writes into its file how much memory it
+    wants."""
     locks = (
         lock._replace(is_reserved=True) if (lock.owner, lock.name) == (thread, slot) else lock for lock in state.locks
     )
@@ -59,20 +62,20 @@ def reserve(state: State, thread: int, slot: str) -> State:
 
 
 def slots(state: State) -> Iterator[Lock]:
-    """The slots that are taken, in the cache as it is now."""
+    """Yield the slots that are taken in the present cache."""
     return (lock for lock in state.locks if lock.name.startswith("slot") and lock.inode == state.epoch)
 
 
 def is_stopped(world: World, state: State, lock: Lock | None) -> bool:
-    """Whether a lock's holder will not go on."""
+    """Return whether a lock's holder is stopped."""
     return lock is not None and process_of(world, state, lock.owner).life == "stopped"
 
 
 def count_compile(state: State, blob: int, by: int) -> State:
-    """One more compile (1), or one more cause for one (-1)."""
+    """Count one more compile (`by` is 1), or one more cause for a compile (`by` is -1)."""
     return state._replace(compiles=put(state.compiles, blob, state.compiles[blob] + by))
 
 
 def may_enter_loader(world: World, state: State, thread: int) -> bool:
-    """Whether the loader's lock is free, or the thread's own."""
+    """Return whether the loader's lock is free or held by this thread."""
     return process_of(world, state, thread).loader in (NOBODY, thread)

@@ -1,4 +1,5 @@
-"""What befalls the protocol from outside, as often as `State.left` allows. No promise may need one of these."""
+"""Define what goes wrong outside of the protocol. Each fault happens at most as often as
+`State.left` allows, and no promise may depend on one."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from .state import State, Thread, World, first_state
 from .step import Next, blob_lock
 from .steps import STEPS
 
-# Where a compile that was counted has not led to an entry yet.
+# At these steps a compile has been counted, but has not yet led to an entry.
 UNPUBLISHED = ("run_compiler", "seal", "publish", "fill")
 
 
 def faults(w: World, s: State) -> Iterator[tuple[str, State]]:
-    """Each fault that may come now, with a few words."""
+    """Yield each fault that may come next, with a few words."""
     left = s.left
     for p, process in enumerate(s.processes):
         is_going_on = process.life == "live" and any(
@@ -46,17 +47,17 @@ def faults(w: World, s: State) -> Iterator[tuple[str, State]]:
 
 
 def spend(s: State, fault: str) -> State:
-    """The fault may happen once less."""
+    """Let the fault happen once less in future."""
     return s._replace(left=s.left._replace(**{fault: getattr(s.left, fault) - 1}))
 
 
 def excuse(w: World, s: State, t: int) -> State:
-    """The thread's compile led to nothing: there is a cause for another one."""
+    """Record that the thread's compile led to nothing, which is a cause for another one."""
     return s if s.threads[t].is_unlocked else count_compile(s, w.task[t].blob, -1)
 
 
 def kill(w: World, s: State, process: int) -> State:
-    """A process ends: the kernel frees its locks, if no other process has their descriptors."""
+    """End a process. The kernel frees its locks unless another process has their descriptors."""
     for t, one in enumerate(s.threads):
         if w.process_of[t] == process:
             s = excuse(w, s, t) if one.at in UNPUBLISHED else s
@@ -67,7 +68,8 @@ def kill(w: World, s: State, process: int) -> State:
 
 
 def empty(w: World, s: State) -> State:
-    """The cache is removed, with the files that are locked; who has one open keeps a lock that nobody else sees."""
+    """Remove the cache with its lock files. A thread that has a lock file open keeps a lock that
+    nobody else sees."""
     for t, one in enumerate(s.threads):
         if one.at in UNPUBLISHED:
             s = move(excuse(w, s, t), t, one.at, is_unlocked=True)
@@ -78,14 +80,14 @@ def empty(w: World, s: State) -> State:
 
 
 def cut_power(w: World, s: State) -> State:
-    """All ends, and what was not synced is torn."""
+    """End all processes, and tear what was not synced."""
     for process in range(len(s.processes)):
         s = kill(w, s, process)
     return s._replace(entries=tuple("torn" if entry == "unsynced" else entry for entry in s.entries), locks=())
 
 
 def lose_patience(w: World, s: State, t: int) -> Next:
-    """A thread's patience ends with whom it waits for."""
+    """End a thread's patience with the thread that it waits for."""
     one = s.threads[t]
     if not w.has_locks:
         return
@@ -109,7 +111,7 @@ def lose_patience(w: World, s: State, t: int) -> Next:
 
 
 def protocol(w: World, s: State) -> Iterator[tuple[str, State]]:
-    """Each step of a thread that may come now, with a few words."""
+    """Yield each step of a thread that may come next, with a few words."""
     for t, one in enumerate(s.threads):
         if one.at in ("done", "dead", "unborn") or s.processes[w.process_of[t]].life != "live":
             continue

@@ -1,4 +1,5 @@
-"""Ways to break the protocol, each with a world in which that shows, and the property by which it is caught."""
+"""Define ways to break the protocol, each with a world that shows the fault and the property that
+catches it."""
 
 from __future__ import annotations
 
@@ -9,17 +10,18 @@ from .search import Result, search
 from .state import CALL, CONSTRUCT, FORK, RECORD, Faults, Task, World
 
 ONE, OTHER = Task(), Task(CALL, 1)
-PAIR = World(((ONE,), (ONE,)))  # two processes, one thread each
+PAIR = World(((ONE,), (ONE,)))  # two processes with one thread each
 THREADS = World(((ONE, ONE),))
 SQUARE = World(((ONE, ONE), (ONE, ONE)))
-OTHERS = World(((ONE,), (OTHER,)), jobs=1)  # two processes that compile two blobs, with one slot
+OTHERS = World(((ONE,), (OTHER,)), jobs=1)  # two processes that compile two blobs with one slot
 FORKS = World(((ONE, Task(FORK)),))
-LOADS = World(((ONE, Task(CONSTRUCT)),))  # a constructor calls what another thread works on
+LOADS = World(((ONE, Task(CONSTRUCT)),))  # a constructor calls the blob on which another thread works
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A line of the protocol that is left out or exchanged: see its name in `threads.py`, `sharing.py`."""
+    """Describes a line of the protocol that is left out or exchanged. Its name marks the place in
+    `threads.py` or `sharing.py`."""
 
     name: str
     world: World
@@ -31,7 +33,7 @@ class Mutation:
 
 
 def with_faults(world: World, **counts: int) -> World:
-    """The world with faults."""
+    """Return the world with faults."""
     return replace(world, faults=Faults(**counts))
 
 
@@ -69,7 +71,7 @@ MUTATIONS = (
     Mutation("loader asked in a static guard", FORKS, "loader"),
 )
 BY_NAME = {mutation.name: mutation for mutation in MUTATIONS}
-# What these break is a rule; that its breach hangs a call is seen when the rule is not looked at.
+# These mutations break a rule. A search that ignores the rule shows that the breach hangs a call.
 HANG = (
     "child keeps the locks",
     "loader asked while busy",

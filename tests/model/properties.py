@@ -1,4 +1,5 @@
-"""What must hold in every state that can be reached. A wait without end is looked for by `search.py`."""
+"""Define what must hold in every state that can be reached. `search.py` looks for waits without
+end."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from .change import process_of
 from .state import State, World
 from .steps import STEPS
 
-Property = Callable[[World, State], str]  # what is wrong, or ""
+Property = Callable[[World, State], str]  # returns what is wrong, or an empty string
 
-# Between the claim of a blob and its settling.
+# A thread is at one of these steps between the claim of a blob and its settling.
 WORK = frozenset(STEPS) - {
     "start", "ask_in_guard", "claim", "wait", "notify", "load", "enter_loader", "leave_loader",
     "ask_loader", "ask_with_mutex", "record", "fork",
@@ -18,18 +19,19 @@ WORK = frozenset(STEPS) - {
 
 
 def entries_are_whole(w: World, s: State) -> str:
-    """What is at an entry's path is whole, also after a power cut."""
+    """Check that an entry's path never holds a torn entry, not even after a power cut."""
     return next((f"the entry of blob {b} is torn" for b, entry in enumerate(s.entries) if entry == "torn"), "")
 
 
 def who_was_told_has_it(w: World, s: State) -> str:
-    """Who loads has a whole entry, whatever happens to the cache."""
+    """Check that a thread that loads has a whole entry, whatever happens to the cache."""
     bad = [t for t, one in enumerate(s.threads) if one.has in ("torn", "gone")]
     return f"{w.name(bad[0])} loads an entry that is {s.threads[bad[0]].has}" if bad else ""
 
 
 def compiles_have_a_cause(w: World, s: State) -> str:
-    """One compile for a blob, and one for each that led to nothing or whose entry was removed."""
+    """Check that a blob is compiled once, and once more for each compile that led to nothing and
+    each entry that was removed."""
     if not w.has_locks:
         return ""
     bad = [b for b, count in enumerate(s.compiles) if count > 1]
@@ -37,14 +39,15 @@ def compiles_have_a_cause(w: World, s: State) -> str:
 
 
 def one_holder(w: World, s: State) -> str:
-    """Two files of one name are not locked, unless somebody emptied the cache."""
+    """Check that no two files of one name are locked, unless somebody emptied the cache."""
     names = [lock.name for lock in s.locks]
     bad = [name for name in names if names.count(name) > 1 + s.epoch]
     return f"{bad[0]} is held twice" if bad else ""
 
 
 def one_thread_works(w: World, s: State) -> str:
-    """In a process, one thread works on a blob, and none that waited for another does."""
+    """Check that in each process only one thread works on a blob, and none that waited for
+    another."""
     at_work: set[tuple[int, int]] = set()
     for t, one in enumerate(s.threads):
         if one.at not in WORK:
@@ -59,7 +62,8 @@ def one_thread_works(w: World, s: State) -> str:
 
 
 def jobs_are_kept(w: World, s: State) -> str:
-    """No more compilers than jobs, nor than memory has room for but one, except for whom patience ended."""
+    """Check that no more compilers run than there are jobs, and no more than memory allows, except
+    that one may always run. A thread whose patience ended does not count."""
     running = sum(
         one.at == "run_compiler" and not one.is_excused and s.processes[w.process_of[t]].life != "killed"
         for t, one in enumerate(s.threads)
@@ -69,7 +73,7 @@ def jobs_are_kept(w: World, s: State) -> str:
 
 
 def sources_stay(w: World, s: State) -> str:
-    """What a compiler reads is there as long as it runs, unless somebody emptied the cache."""
+    """Check that a compiler's sources stay while it runs, unless somebody emptied the cache."""
     if not w.has_archive or s.is_unpacked:
         return ""
     bad = [t for t, one in enumerate(s.threads) if one.at == "run_compiler" and s.epoch == 0]
@@ -77,7 +81,7 @@ def sources_stay(w: World, s: State) -> str:
 
 
 def sleepers_admit_others(w: World, s: State) -> str:
-    """Nobody sleeps with `admission` held."""
+    """Check that nobody sleeps while holding `admission`."""
     for lock in s.locks:
         if lock.name == "admission" and s.threads[lock.owner].at == "sleep":
             return f"{w.name(lock.owner)} sleeps with admission held"
@@ -85,13 +89,13 @@ def sleepers_admit_others(w: World, s: State) -> str:
 
 
 def children_keep_nothing(w: World, s: State) -> str:
-    """A child that fork made has no lock of its parent, and waits for no thread that it has not."""
+    """Check that a forked child holds no lock of its parent."""
     kept = [lock.name for lock in s.locks if lock.is_kept]
     return f"a child keeps {kept[0]}" if kept else ""
 
 
 def loader_is_asked_with_nothing_held(w: World, s: State) -> str:
-    """Who may enter the loader holds no lock of lazyck's."""
+    """Check that a thread that may enter the loader holds no lock of lazyck's."""
     for t, one in enumerate(s.threads):
         if one.at not in STEPS or not STEPS[one.at].asks_loader:
             continue
@@ -121,7 +125,7 @@ WAIT = "wait"  # nobody waits without end
 
 
 def is_settled(w: World, s: State) -> bool:
-    """Whether every thread that lives and is not stopped has what it called for."""
+    """Return whether every thread that lives and is not stopped has what it called for."""
     return all(
         one.at in ("done", "dead", "unborn") or s.processes[w.process_of[t]].life != "live"
         for t, one in enumerate(s.threads)

@@ -1,4 +1,4 @@
-"""Breadth-first search of all states, with the shortest way to what must not be."""
+"""Search all states breadth-first, and find the shortest trace to a forbidden one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .state import State, World, first_state
 
 @dataclass(frozen=True)
 class Trace:
-    """The shortest way to a state that breaks a property."""
+    """Describes the shortest way to a state that breaks a property."""
 
-    broken: str  # the property
+    broken: str  # the name of the property
     what: str
     steps: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As numbered lines, the last one what is wrong."""
+        """Format the trace as numbered lines below a line that says what is wrong."""
         lines = [f"{number:3}. {step}" for number, step in enumerate(self.steps, 1)]
         return "\n".join([f"{self.broken}: {self.what}", *lines])
 
 
 @dataclass(frozen=True)
 class Result:
-    """How much was searched, and the first fault that was found."""
+    """Describes how much was searched, and the first fault that was found."""
 
     states: int
     transitions: int
@@ -36,11 +36,12 @@ class Result:
 
 
 class TooMany(Exception):
-    """There are more states than the search may visit."""
+    """Says that there are more states than the search may visit."""
 
 
 class _Search:
-    """The states found so far, each with the state and the words by which it was reached first."""
+    """Holds the states found so far. Each has the state and the words by which it was first
+    reached."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -49,12 +50,12 @@ class _Search:
         self.states = [first]
         self.parents = array("l", [-1])
         self.words = [""]
-        self.sources = array("l")  # of the protocol's own transitions
+        self.sources = array("l")  # transitions of the protocol, without faults
         self.targets = array("l")
         self.transitions = 0
 
     def reach(self, words: str, state: State, parent: int) -> int:
-        """The state's number."""
+        """Add the state if it is new, and return its number."""
         number = self.numbers.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
@@ -64,7 +65,7 @@ class _Search:
         return number
 
     def expand(self, number: int) -> None:
-        """Reach all that may come next."""
+        """Reach all states that may come next."""
         state = self.states[number]
         for words, then in protocol(self.world, state):
             target = self.reach(words, then, number)
@@ -74,7 +75,7 @@ class _Search:
             self.reach(words, then, number)
 
     def trace(self, number: int, broken: str, what: str, more: tuple[str, ...] = ()) -> Trace:
-        """The way to a state, and the steps `more`."""
+        """Return the trace to a state, followed by the steps `more`."""
         steps = []
         while self.parents[number] >= 0:
             steps.append(self.words[number])
@@ -82,8 +83,8 @@ class _Search:
         return Trace(broken, what, (*reversed(steps), *more))
 
     def first_endless_wait(self) -> int | None:
-        """The first state from which the protocol's own steps, however they go on, never give all callers what they
-        called for. Faults do not count: no wait may need one to end."""
+        """Return the first state from which the protocol's own steps can never give all callers
+        what they called for, or None. Faults do not count, because no wait may need one to end."""
         before: list[list[int]] = [[] for _ in self.states]
         for source, target in zip(self.sources, self.targets, strict=True):
             before[target].append(source)
@@ -101,8 +102,8 @@ class _Search:
 
 
 def dead_end(world: World, state: State) -> tuple[tuple[str, ...], State]:
-    """The shortest way from a state that cannot end well to one that does not go on at all; else to the last of those
-    between which it goes on for ever."""
+    """Return the shortest way from a state that cannot end well to a state without a next step. If
+    there is none, return the way to the last state that can be reached."""
     ways: dict[State, tuple[str, ...]] = {state: ()}
     to_do = deque([state])
     while to_do:
@@ -118,7 +119,8 @@ def dead_end(world: World, state: State) -> tuple[tuple[str, ...], State]:
 
 
 def search(world: World, properties: Iterable[str] = (*PROPERTIES, WAIT), most_states: int = 5_000_000) -> Result:
-    """Visit every state that the world can reach; stop at the first that breaks one of `properties`."""
+    """Visit every state that the world can reach. Stop at the first that breaks one of
+    `properties`. Raises `TooMany` beyond `most_states`."""
     chosen = list(properties)
     invariants = [(name, PROPERTIES[name]) for name in chosen if name != WAIT]
     found = _Search(world)
@@ -140,7 +142,7 @@ def search(world: World, properties: Iterable[str] = (*PROPERTIES, WAIT), most_s
 
 
 def waiting(world: World, state: State) -> str:
-    """Who waits in a state, and at which step."""
+    """Say which threads wait in a state, and at which step."""
     steps = [
         f"{world.name(t)} at {one.at}"
         for t, one in enumerate(state.threads)

@@ -1,4 +1,5 @@
-"""The steps that other processes see: the blob's lock, the slots, the compile and the publish."""
+"""Define the steps that other processes see: the blob's lock, the slots, the compile and the
+publish."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from .step import Next, blob_lock, is_whole, step
 
 @step("store.cpp obtain", "look")
 def look(w: World, s: State, t: int) -> Next:
-    """look_up_entry, without a lock: takes a whole entry, a hit."""
+    """Looks up the entry without a lock (look_up_entry). A whole entry is a hit."""
     if is_whole(w, s, t):
         yield "finds the entry", move(s, t, "settle", has="entry")
     else:
@@ -31,13 +32,14 @@ def look(w: World, s: State, t: int) -> Next:
 
 @step("lock.cpp FileLock", "open lock")
 def open_lock(w: World, s: State, t: int) -> Next:
-    """Opens the file that has the lock's name now, with O_CREAT."""
+    """Opens, with O_CREAT, the file that has the lock's name at present."""
     yield "opens the blob's lock file", move(s, t, "try_lock", inode=s.inodes[w.task[t].blob], epoch=s.epoch)
 
 
 @step("lock.cpp BlobLock", "flock lock")
 def try_lock(w: World, s: State, t: int) -> Next:
-    """FileLock::retry, flock(LOCK_EX | LOCK_NB): locks the blob; passes over a holder that is stopped."""
+    """Locks the blob with FileLock::retry, flock(LOCK_EX | LOCK_NB). Passes over a holder that is
+    stopped."""
     name, inode = blob_lock(w, t), s.threads[t].inode
     found = holder(s, name, inode)
     if not w.has_locks:
@@ -52,7 +54,7 @@ def try_lock(w: World, s: State, t: int) -> Next:
 
 @step("lock.cpp BlobLock")
 def peek(w: World, s: State, t: int) -> Next:
-    """is_made: looks for the entry before it tries the lock again."""
+    """Looks for the entry (is_made) before each new attempt to lock."""
     if is_whole(w, s, t):
         yield "finds the entry while it waits", move(s, t, "settle", has="entry")
     else:
@@ -61,7 +63,8 @@ def peek(w: World, s: State, t: int) -> Next:
 
 @step("store.cpp compile", "look")
 def look_again(w: World, s: State, t: int) -> Next:
-    """look_up after the lock: somebody may have published since the first look."""
+    """Looks up the entry again under the lock, because somebody may have published it since the
+    first look."""
     if is_whole(w, s, t) and w.mutation != "no second look":
         keeps = w.mutation == "lock kept after the second look"
         yield "finds the entry after all", move(s, t, "settle" if keeps else "unlock", has="entry")
@@ -71,7 +74,7 @@ def look_again(w: World, s: State, t: int) -> Next:
 
 @step("archive.cpp unpacked")
 def find_bundle(w: World, s: State, t: int) -> Next:
-    """is_made: takes the sources that are unpacked already."""
+    """Uses the sources (is_made) if they are unpacked already."""
     if s.is_unpacked:
         yield "finds the sources unpacked", move(s, t, "take_job")
     else:
@@ -80,7 +83,8 @@ def find_bundle(w: World, s: State, t: int) -> Next:
 
 @step("archive.cpp unpacked")
 def lock_bundle(w: World, s: State, t: int) -> Next:
-    """BlobLock of the bundle: is the one who unpacks, unless who does is stopped or nothing locks."""
+    """Takes the bundle's BlobLock in order to unpack. Passes over the lock if its holder is stopped
+    or locks do not work."""
     found = holder(s, "bundle", s.epoch)
     if not w.has_locks:
         yield "unpacks without a lock", move(s, t, "look_at_bundle")
@@ -94,7 +98,8 @@ def lock_bundle(w: World, s: State, t: int) -> Next:
 
 @step("archive.cpp unpacked")
 def look_at_bundle(w: World, s: State, t: int) -> Next:
-    """is_made after the lock: somebody may have unpacked since."""
+    """Looks for the sources again under the lock (is_made), because somebody may have unpacked them
+    since."""
     if s.is_unpacked:
         yield "finds the sources after all", move(drop(s, t, "bundle"), t, "take_job")
     else:
@@ -103,7 +108,7 @@ def look_at_bundle(w: World, s: State, t: int) -> Next:
 
 @step("archive.cpp unpack")
 def put_bundle(w: World, s: State, t: int) -> Next:
-    """renameat: shows the sources, unless others are there, which compilers may be reading."""
+    """Shows the sources with renameat, unless others are there, which compilers may be reading."""
     if w.mutation == "bundle replaced unseen":
         yield "removes what sources there are", move(s._replace(is_unpacked=False), t, "put_after_all")
     elif s.is_unpacked:
@@ -114,13 +119,13 @@ def put_bundle(w: World, s: State, t: int) -> Next:
 
 @step("archive.cpp unpack")
 def put_after_all(w: World, s: State, t: int) -> Next:
-    """Of a mutation: puts its own in their place."""
+    """Puts its own sources in place of the others, in a mutation."""
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
 @step("store.cpp acquire")
 def take_job(w: World, s: State, t: int) -> Next:
-    """JobSlots: takes one of the process's own slots."""
+    """Takes one of the process's own slots (JobSlots)."""
     free = process_of(w, s, t).jobs
     if free > 0:
         yield "takes a slot of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")
@@ -128,7 +133,8 @@ def take_job(w: World, s: State, t: int) -> Next:
 
 @step("slots.cpp CompileSlot", "flock admission")
 def admit(w: World, s: State, t: int) -> Next:
-    """FileLock `admission`: is alone to decide, unless who decides is stopped."""
+    """Takes the FileLock `admission`, to be alone in deciding. Passes over a holder that is
+    stopped."""
     found = holder(s, "admission", s.epoch)
     if not w.has_locks:
         yield "decides alone", move(s, t, "stage", is_excused=True)
@@ -142,7 +148,7 @@ def admit(w: World, s: State, t: int) -> Next:
 
 @step("slots.cpp try_once", "flock slot")
 def scan(w: World, s: State, t: int) -> Next:
-    """The loop: takes the first free slot, and reads what the others have reserved."""
+    """Takes the first free slot in a loop, and reads what the others have reserved."""
     taken = {lock.name: lock for lock in slots(s)}
     free = [f"slot {i}" for i in range(w.jobs) if f"slot {i}" not in taken]
     if free:
@@ -156,7 +162,7 @@ def scan(w: World, s: State, t: int) -> Next:
 
 @step("slots.cpp try_once", "write slot")
 def fit(w: World, s: State, t: int) -> Next:
-    """After the loop: reserves memory if there is enough, or nobody else compiles."""
+    """Reserves memory after the loop if there is enough or nobody else compiles."""
     me = s.threads[t]
     if me.fits:
         yield "reserves memory", move(reserve(s, t, me.slot), t, "leave")
@@ -168,47 +174,48 @@ def fit(w: World, s: State, t: int) -> Next:
 
 
 def nap(w: World, s: State, t: int) -> State:
-    """Let others decide, then sleep, then begin anew."""
+    """Lets others decide, then sleeps and begins anew."""
     then = "sleep" if w.mutation == "admission kept in a sleep" else "give_way"
     return move(s, t, then, slot="", fits=False, is_excused=False)
 
 
 @step("slots.cpp CompileSlot", "unlock admission")
 def give_way(w: World, s: State, t: int) -> Next:
-    """The end of `admission`: leaves it to others before it sleeps."""
+    """Releases `admission` before the sleep, so that others may decide."""
     yield "leaves admission", move(drop(s, t, "admission"), t, "sleep")
 
 
 @step("slots.cpp CompileSlot")
 def sleep(w: World, s: State, t: int) -> Next:
-    """sleep_for(pause): waits until a slot or memory may be free."""
+    """Waits with sleep_for(pause) until a slot or memory may be free."""
     keeps = w.mutation == "admission kept in a sleep"
     yield "sleeps a moment", move(s, t, "scan" if keeps else "admit")
 
 
 @step("slots.cpp CompileSlot", "unlock admission")
 def leave(w: World, s: State, t: int) -> Next:
-    """The end of `admission`: has a slot that others can see, so they may decide."""
+    """Releases `admission`, because others can see the slot and may decide."""
     then = {"loader asked while busy": "ask_while_busy", "slot freed before the compile": "free_slot_early"}
     yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
 
 
 @step("ranges.cpp Range", asks_loader=True)
 def ask_while_busy(w: World, s: State, t: int) -> Next:
-    """Of a mutation: asks the loader for the profilers' functions, with all locks held."""
+    """Asks the loader for the profilers' functions with all locks held, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader", move(s, t, "stage")
 
 
 @step("slots.cpp CompileSlot")
 def free_slot_early(w: World, s: State, t: int) -> Next:
-    """Of a mutation: others think that the slot is free."""
+    """Frees the slot too early, in a mutation: others think that they may compile."""
     yield "frees its slot", move(drop(s, t, s.threads[t].slot), t, "stage")
 
 
 @step("process.cpp run_command", "spawn")
 def stage(w: World, s: State, t: int) -> Next:
-    """Stages, and begins the compile, of which there must be one, or a cause."""
+    """Stages the compile and starts it. A blob may be compiled once, and again only with a
+    cause."""
     me = s.threads[t]
     is_unlocked = me.is_unlocked or me.epoch != s.epoch
     if not is_unlocked:
@@ -221,13 +228,14 @@ def stage(w: World, s: State, t: int) -> Next:
 
 @step("compile.cpp run_step")
 def run_compiler(w: World, s: State, t: int) -> Next:
-    """Waits for the compiler, and has a library in its staging directory. That it fails is a fault."""
+    """Waits for the compiler, which leaves a library in the staging directory. The compiler's
+    failure is a fault."""
     yield "the compiler ends", move(s, t, "publish" if w.mutation == "publish before the sync" else "seal")
 
 
 @step("entry.cpp seal_entry", "fsync")
 def seal(w: World, s: State, t: int) -> Next:
-    """The trailer, and fsync: what is published outlives a power cut."""
+    """Writes the trailer and syncs, so that a published entry outlives a power cut."""
     if w.mutation == "publish before the sync":
         blob = w.task[t].blob
         entries = put(s.entries, blob, "whole") if s.entries[blob] == "unsynced" else s.entries
@@ -238,7 +246,7 @@ def seal(w: World, s: State, t: int) -> Next:
 
 @step("cache.cpp publish", "rename")
 def publish(w: World, s: State, t: int) -> Next:
-    """renameat: shows the entry to all, in one step."""
+    """Shows the entry to all with renameat, in one step."""
     blob = w.task[t].blob
     if s.threads[t].epoch != s.epoch:
         yield "finds its staging directory gone", move(s, t, "free_slot")
@@ -252,14 +260,14 @@ def publish(w: World, s: State, t: int) -> Next:
 
 @step("cache.cpp publish")
 def fill(w: World, s: State, t: int) -> Next:
-    """Of a mutation: has written all of the entry at its path."""
+    """Completes the entry at its own path, in a mutation."""
     entries = put(s.entries, w.task[t].blob, "whole")
     yield "has written the entry", move(s._replace(entries=entries), t, "free_slot", has="entry")
 
 
 @step("store.cpp release", "unlock slot")
 def free_slot(w: World, s: State, t: int) -> Next:
-    """The ends of CompileSlot and HeldSlot: lets another compile begin."""
+    """Ends CompileSlot and HeldSlot, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)
     if not (w.mutation == "job kept after a failure" and me.has == "failure"):
         s = alter(s, w.process_of[t], jobs=process.jobs + 1)
@@ -268,7 +276,7 @@ def free_slot(w: World, s: State, t: int) -> Next:
 
 @step("lock.cpp ~FileLock", "unlock lock")
 def unlock(w: World, s: State, t: int) -> Next:
-    """The end of BlobLock; begins anew if the cache was emptied under its hands (Store::compile_somewhere)."""
+    """Ends BlobLock. Begins anew if the cache was emptied meanwhile (Store::compile_somewhere)."""
     blob = w.task[t].blob
     if w.mutation == "lock file unlinked":
         s = s._replace(inodes=put(s.inodes, blob, s.inodes[blob] + 1))

@@ -1,4 +1,4 @@
-"""What a step of the protocol is, and what several have in common."""
+"""Define a step of the protocol, and what several steps have in common."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Run = Callable[[World, State, int], Next]
 
 @dataclass(frozen=True)
 class Step:
-    """What a thread does in one go."""
+    """Describes what a thread does in one go."""
 
     run: Run
-    place: str  # the file of lazyck/runtime/src and its function of which it is a part; "": the program's own
-    seen_as: str = ""  # the call by which tests/faults/test_order.py sees it
+    place: str  # the step's file in lazyck/runtime/src and its function; empty for the program's own code
+    seen_as: str = ""  # the call by which tests/faults/test_order.py sees the step
     asks_loader: bool = False
 
 
@@ -25,7 +25,7 @@ STEPS: dict[str, Step] = {}
 
 
 def step(place: str, seen_as: str = "", *, asks_loader: bool = False) -> Callable[[Run], Run]:
-    """Make a function the step of its name."""
+    """Register a function as the step of its name."""
 
     def register(run: Run) -> Run:
         STEPS[run.__name__] = Step(run, place, seen_as, asks_loader)
@@ -35,15 +35,16 @@ def step(place: str, seen_as: str = "", *, asks_loader: bool = False) -> Callabl
 
 
 def leave_call(w: World, t: int) -> str:
-    """What comes after the call."""
+    """Return the step that follows the call."""
     return "leave_loader" if w.task[t].kind == CONSTRUCT else "done"
 
 
 def blob_lock(w: World, t: int) -> str:
-    """The name of the lock of the thread's blob."""
+    """Return the name of the lock of the thread's blob."""
     return f"lock {w.task[t].blob}"
 
 
 def is_whole(w: World, s: State, t: int) -> bool:
-    """Whether look_up_entry would find the blob's entry ready: one that is torn is seen by its trailer."""
+    """Return whether look_up_entry would accept the blob's entry. It recognizes a torn entry by its
+    trailer."""
     return s.entries[w.task[t].blob] in ("whole", "unsynced")

@@ -1,7 +1,9 @@
-"""The protocol as atomic steps: each reads or changes one thing that others can see, and names the code it stands for.
+"""Combine the steps of the protocol. Each step is atomic: it reads or changes one thing that others
+can see. It names the code that it stands for.
 
-A step is a function of world, state and thread; it yields what may happen next, each with a few words. One that yields
-nothing waits. A mutation (`mutations.py`) is a line of it that is left out or exchanged.
+A step is a function of world, state and thread. It yields what may happen next, each with a few
+words. A step that yields nothing waits. A mutation (`mutations.py`) leaves out or exchanges one
+line of a step.
 """
 
 from __future__ import annotations

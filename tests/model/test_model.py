@@ -1,4 +1,5 @@
-"""The protocol's promises hold in every state of small worlds, and each way to break it is found."""
+"""Test that the protocol's promises hold in every state of small worlds, and that each way to break
+it is found."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .worlds import WORLDS
 def test_every_promise_holds_in_every_state(world: World) -> None:
     result = search(world)
     assert result.fault is None, str(result.fault)
-    assert result.states > 300  # it went somewhere
+    assert result.states > 300  # the search went somewhere
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
@@ -45,7 +46,7 @@ def test_a_breach_of_a_rule_about_locks_hangs_a_call(name: str) -> None:
 
 
 def test_a_loader_that_is_asked_while_busy_waits_for_who_waits_for_it() -> None:
-    """Defect 8 of the loader's lock, as a trace shows it."""
+    """This is defect 8 of the loader's lock, as a trace shows it."""
     fault = BY_NAME["loader asked while busy"].find(WAIT).fault
     assert fault is not None
     assert "thread 0 at ask_while_busy; process 0, thread 1 at wait" in fault.what, str(fault)

@@ -1,4 +1,5 @@
-"""The steps that the threads of one process see of each other: `busy`, the mutex, the loader's lock, fork."""
+"""Define the steps that the threads of one process see of each other: `busy`, the mutex, the
+loader's lock, fork."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from .step import Next, leave_call, step
 
 @step("library.cpp make_ready", asks_loader=True)
 def start(w: World, s: State, t: int) -> Next:
-    """Asks the loader all that the call and its compile will want to know (own_path, check_no_capture, ranges)."""
+    """Asks the loader in advance all that the call and its compile will want to know (own_path,
+    check_no_capture, ranges)."""
     if w.mutation == "loader asked in a static guard":
         guard = process_of(w, s, t).guard
         if guard == NOBODY:
@@ -22,14 +24,15 @@ def start(w: World, s: State, t: int) -> Next:
 
 @step("ranges.cpp find_ranges", asks_loader=True)
 def ask_in_guard(w: World, s: State, t: int) -> Next:
-    """Of a mutation: asks the loader while other threads wait for the guard."""
+    """Asks the loader while other threads wait for the guard, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader, leaves the guard", move(alter(s, w.process_of[t], guard=DONE), t, "claim")
 
 
 @step("library.cpp obtain")
 def claim(w: World, s: State, t: int) -> Next:
-    """The first block, under m_mutex: shares another thread's result, waits for one, or begins to work."""
+    """Shares another thread's result, waits for one, or begins to work, in the first block under
+    m_mutex."""
     process, blob, me = process_of(w, s, t), w.task[t].blob, s.threads[t]
     if process.mutex not in (NOBODY, t):
         return
@@ -49,13 +52,13 @@ def claim(w: World, s: State, t: int) -> Next:
 
 @step("library.cpp obtain")
 def wait(w: World, s: State, t: int) -> Next:
-    """m_changed->wait: sleeps until `notify`."""
+    """Sleeps in m_changed->wait until `notify`."""
     yield from ()
 
 
 @step("library.cpp obtain")
 def settle(w: World, s: State, t: int) -> Next:
-    """`settle`, under m_mutex: tells the process's other threads what came of it."""
+    """Tells the process's other threads the result (`settle`), under m_mutex."""
     process, blob, has = process_of(w, s, t), w.task[t].blob, s.threads[t].has
     if process.mutex not in (NOBODY, t):
         return
@@ -72,7 +75,7 @@ def settle(w: World, s: State, t: int) -> Next:
 
 @step("library.cpp obtain")
 def notify(w: World, s: State, t: int) -> Next:
-    """m_changed->notify_all: wakes those that wait in its process, for whichever blob."""
+    """Wakes the threads of its process that wait, for whichever blob (m_changed->notify_all)."""
     if w.mutation != "notify forgotten":
         mine = w.process_of[t]
         s = s._replace(
@@ -86,7 +89,7 @@ def notify(w: World, s: State, t: int) -> Next:
 
 @step("library.cpp open_blob", "dlopen", asks_loader=True)
 def load(w: World, s: State, t: int) -> Next:
-    """dlopen of the descriptor that was checked, whatever lies in the cache by now."""
+    """Loads the checked descriptor with dlopen, whatever the cache holds by then."""
     if not may_enter_loader(w, s, t):
         return
     has = "entry"
@@ -97,20 +100,21 @@ def load(w: World, s: State, t: int) -> Next:
 
 @step("", asks_loader=True)
 def enter_loader(w: World, s: State, t: int) -> Next:
-    """A dlopen of the program: its constructor calls a lazy function, with the loader's lock held."""
+    """Enters a dlopen of the program, whose constructor calls a lazy function with the loader's
+    lock held."""
     if may_enter_loader(w, s, t):
         yield "enters dlopen, whose constructor calls", move(alter(s, w.process_of[t], loader=t), t, "start")
 
 
 @step("")
 def leave_loader(w: World, s: State, t: int) -> Next:
-    """The end of that dlopen: gives the loader's lock back."""
+    """Leaves that dlopen and releases the loader's lock."""
     yield "leaves dlopen", move(alter(s, w.process_of[t], loader=NOBODY), t, "done")
 
 
 @step("library.cpp stay_loaded", asks_loader=True)
 def ask_loader(w: World, s: State, t: int) -> Next:
-    """Pins the library, before the mutex is taken."""
+    """Pins the library before the mutex is taken."""
     if w.mutation == "loader asked with the mutex":
         process = process_of(w, s, t)
         if process.mutex == NOBODY:
@@ -121,21 +125,22 @@ def ask_loader(w: World, s: State, t: int) -> Next:
 
 @step("library.cpp stay_loaded", asks_loader=True)
 def ask_with_mutex(w: World, s: State, t: int) -> Next:
-    """Of a mutation: asks the loader while every call wants the mutex."""
+    """Asks the loader while every call wants the mutex, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader, frees the mutex", move(alter(s, w.process_of[t], mutex=NOBODY), t, "done")
 
 
 @step("library.cpp record")
 def record(w: World, s: State, t: int) -> Next:
-    """Under m_mutex: has slots made lazy again."""
+    """Makes slots lazy again, under m_mutex."""
     if process_of(w, s, t).mutex == NOBODY:
         yield "records", move(s, t, "done")
 
 
 @step("library.cpp after_fork_in_child")
 def fork(w: World, s: State, t: int) -> Next:
-    """fork(2), for which before_fork takes m_mutex: a child that has one thread, no lock, and what the process knew."""
+    """Forks, with m_mutex held by before_fork. The child has one thread and no locks, and it knows
+    what its parent knew."""
     process = process_of(w, s, t)
     if process.mutex != NOBODY:
         return

@@ -1,4 +1,4 @@
-"""The worlds that are searched at each test run: some seconds each, in all a tenth of a minute."""
+"""Define the worlds that each test run searches. Each takes a few seconds."""
 
 from __future__ import annotations
 

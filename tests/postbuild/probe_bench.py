@@ -1,4 +1,4 @@
-"""A compiler, a place for blobs, and the probe of them: what tests of the probe share."""
+"""Provide what tests of the probe share: a compiler, a place for blobs, and the probe of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ int convert(int); float convert(float);
 
 @dataclass(frozen=True)
 class Bench:
-    """A place with a compiler, where blobs are written and probed."""
+    """Holds a directory with a compiler, in which blobs are written and probed."""
 
     at: Path
     compiler: tuple[str, ...] = ("/usr/bin/g++",)
@@ -57,7 +57,8 @@ class Bench:
         return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", jobs=jobs)
 
     def real_functions(self, source: str, *flags: str) -> set[str]:
-        """Functions of the blob's real object: the strong ones, and the weak ones that it instantiates explicitly."""
+        """Compile the blob for real. Return the strong functions of its object, without device
+        stubs."""
         subprocess.run(self.command(source, *flags).call.argv, check=True, cwd=self.at)
         found = elf.read_object(source + ".o")
         return {f for f in found.functions if found.defined[f] == "GLOBAL" and "__device_stub__" not in f}
@@ -75,7 +76,8 @@ def reasons(result: ProbeResult) -> dict[str, str]:
 
 
 def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:
-    """Probe `texts`, compile each for real, and compare; `compiled` are those that need a compile of their own."""
+    """Probe `texts`, compile each for real, and compare. `compiled` names those that need a compile
+    of their own."""
     result = bench.probe_all(texts, *flags)
     assert not result.eager, result.eager
     found = by_stem(result)

@@ -1,4 +1,4 @@
-"""What goes into a bundle, and how a compile command speaks of it."""
+"""Test what goes into a bundle, and how a compile command refers to it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_th
 def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
     variables = [
         ("CPATH", ":../lib/include:/opt/rocm/include:/nowhere"),
-        ("LIBRARY_PATH", "/opt/rocm/lib:/home/me/lib/include"),  # no headers
+        ("LIBRARY_PATH", "/opt/rocm/lib:/home/me/lib/include"),  # not a path for headers
         ("HIP_DEVICE_LIB_PATH", "/opt/rocm/amdgcn"),
         ("SOURCE_DATE_EPOCH", "1"),
         ("C_INCLUDE_PATH", ""),
@@ -71,7 +71,7 @@ def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
 
 
 def test_a_program_is_never_looked_for_in_the_bundle() -> None:
-    # the bundle's prefix is "/" here: sources lie in /tmp and in /home
+    # The bundle's prefix is "/" here, because sources lie in /tmp and in /home.
     assert places().word("/usr/local/bin/nvcc") == "/usr/local/bin/nvcc"
     assert places().word("/tmp/build/tool") == "/tmp/build/tool"
 
@@ -166,7 +166,7 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
     assert done.returncode == 0, done.stderr
     dynamic = subprocess.run(["readelf", "-d", tmp_path / "libx.so"], capture_output=True, text=True, check=True).stdout
     assert "Library soname: [libother.so.3]" in dynamic
-    (tmp_path / "map").unlink()  # quick has kept it
+    (tmp_path / "map").unlink()  # `build quick` uses its own copy
     runtime = tmp_path / "runtime"
     shutil.copytree(Path(__file__).parents[2] / "lazyck" / "runtime" / "src", runtime)
     with (runtime / "text.cpp").open("a") as f:

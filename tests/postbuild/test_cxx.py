@@ -1,4 +1,4 @@
-"""Reading C++ declarations: what each statement of a blob is taken for."""
+"""Test the reader of C++ declarations: what it takes each statement of a blob for."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_statements_without_a_trace(text: str) -> None:
 )
 def test_what_only_a_compiler_can_judge_is_said_to_be_unsupported(text: str) -> None:
     if text == "what is this;":
-        assert kinds(text) == [(Kind.DATA, ("this",))]  # three words: a variable, hence eager
+        assert kinds(text) == [(Kind.DATA, ("this",))]  # three words count as a variable, so the blob is eager
         return
     with pytest.raises(Unsupported):
         parse(text)

@@ -1,4 +1,5 @@
-"""Headers without bodies: what goes, what stays, and that compilers make the same declarations of the rest."""
+"""Test headers without bodies: what is removed, what stays, and that compilers make equal
+declarations of the rest."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def test_text_that_does_not_close_ends(text: str) -> None:
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 def test_the_standard_library_means_what_it_meant(compiler: str, standard: str, tmp_path: Path) -> None:
-    """Types that headers reckon, where vtables go, default arguments, overloads."""
+    """The sources have computed types in headers, placed vtables, default arguments and
+    overloads."""
     (tmp_path / "a.cpp").write_text("""
 #include <algorithm>
 #include <functional>

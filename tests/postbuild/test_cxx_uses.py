@@ -1,4 +1,4 @@
-"""Which names a text uses: what is only declared does not count, what code mentions does."""
+"""Test which names a text uses: a mere declaration does not count, a mention in code does."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_declaration_is_no_use(text: str) -> None:
         ("inline int f() try { return hidden(); } catch (...) { return 1; }", {"f"}),
         ("inline int hidden(float x) { return hidden(int(x)); }", {"hidden"}),
         ("inline int before() { return 1; } inline int f() { return hidden(); }", {"f"}),
-        # `struct` names the type of a variable here
+        # The word `struct` names the type of a variable in these.
         ("static struct A* table[] = {&hidden};", {"table"}),
         ("static struct A table[] = {{1, &hidden}, {2, 0}};", {"table"}),
         ("const struct n::A value{&hidden};", {"value"}),
@@ -160,7 +160,8 @@ def test_the_standard_librarys_names_are_known() -> None:
 
 
 def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
-    """Everybody has a `create`: who uses that of a class says the class's name somewhere."""
+    """Many classes have a member `create`. A text that uses the member of one class also spells the
+    class's name somewhere."""
     (tmp_path / "classes.h").write_text(
         "#pragma once\nnamespace ns { struct Common { static int create(); int go(); };\n"
         'struct __attribute__((visibility("default"))) Rare { static int create(); int go(); };\n'
@@ -188,7 +189,8 @@ def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
 
 
 def test_what_a_blob_spells_is_told_apart_and_takes_no_room_for_each_blob_and_symbol(tmp_path: Path) -> None:
-    """aiter's backward library: 15,252 blobs, 60,540 instances of a few templates, whose names each blob spells."""
+    """This is the shape of aiter's backward library: 15,252 blobs spell the names of 60,540
+    instances of a few templates."""
     (tmp_path / "head.h").write_text("template <int N> int instance(int);\n")
     text = '#include "head.h"\n'
     result = Bench(tmp_path).probe(

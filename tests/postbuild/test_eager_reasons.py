@@ -1,4 +1,4 @@
-"""Why sources are eager, and what to change: one table, told by reason."""
+"""Test the table that says, by reason, why sources are eager and what to change."""
 
 from __future__ import annotations
 

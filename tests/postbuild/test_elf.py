@@ -1,4 +1,4 @@
-"""The ELF reader against what real compilers, assemblers and archivers write."""
+"""Test the ELF reader with the output of real compilers, assemblers and archivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_deferred(path: Path, source: str) -> None:
-    """A deferred object as the shim writes it: an ordinary ELF object with the mark and a record section."""
+    """Write a deferred object as the shim does: an ordinary ELF object with the mark and a record
+    section."""
 
     def string(text: str) -> bytes:
         return struct.pack("<I", len(text)) + text.encode()

@@ -1,4 +1,4 @@
-"""Which headers one blob of a group can read: what its key covers."""
+"""Test which headers a blob of a group can read, because its key must cover them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TEXTS = {
 
 
 def reached(where: Path, text: str, *forced: str) -> set[str]:
-    """The headers that a source of this text reaches, beside one that mentions all."""
+    """Return the headers that a source with this text reaches, beside a source that includes
+    all."""
     for name, content in {**TEXTS, "blob.cpp": text}.items():
         (where / name).write_text(content)
     files = frozenset(str(where / name) for name in TEXTS if name.endswith(".h"))

@@ -1,4 +1,4 @@
-"""What the reader of LLVM IR says against what a compiler makes of the same text."""
+"""Compare what the reader of LLVM IR says with what a compiler makes of the text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ attributes #0 = { nounwind "frame-pointer"="all" }
 
 
 def object_of(tmp_path: Path, kind: str, text: str, *options: str) -> dict[str, tuple[str, str, bool]]:
-    """Symbol → (binding, type, hidden) of what the compiler makes of `text`."""
+    """Compile `text`. Return each symbol with its binding, its type, and whether it is hidden."""
     (tmp_path / "m.ll").write_text(text, encoding="utf-8")
     argv = [compiler(kind, tmp_path), "-w", "-fPIC", *options, "-c", "m.ll", "-o", "m.o"]
     subprocess.run(argv, cwd=tmp_path, check=True)
@@ -65,7 +65,7 @@ def object_of(tmp_path: Path, kind: str, text: str, *options: str) -> dict[str, 
 
 @pytest.mark.parametrize("kind", COMPILERS)
 def test_reachable_functions_are_those_of_the_object(kind: str, tmp_path: Path) -> None:
-    # clang before 19 does not know range()
+    # clang before version 19 does not know range().
     made = object_of(tmp_path, kind, LINKAGES.replace("range(i32 0, 9) ", ""), "-O2")
     found = functions(read_module(LINKAGES))
     visible = {n for n, (_, type_, hidden) in made.items() if "FUNC" in type_ and not hidden and "unnamed" not in n}

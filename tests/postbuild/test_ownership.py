@@ -1,4 +1,5 @@
-"""Which symbols become stubs: all that a blob would define, but for what real objects define."""
+"""Test which symbols become stubs: all that a blob would define, except those that real objects
+define."""
 
 from __future__ import annotations
 

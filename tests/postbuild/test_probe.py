@@ -1,4 +1,5 @@
-"""The probe against real compilers: what it says of a blob is what compiling that blob gives."""
+"""Test the probe with real compilers: what it says about a blob is what compiling that blob
+yields."""
 
 from __future__ import annotations
 
@@ -214,7 +215,8 @@ def test_a_head_that_comes_out_of_a_macro_or_an_unguarded_include(bench: Bench) 
 
 
 def test_a_namespace_of_which_nothing_is_needed_can_still_be_named(any_bench: Bench) -> None:
-    # as llama.cpp's mma.cuh: no include guard, so all of it is each blob's own
+    # As in llama.cpp's mma.cuh, there is no include guard, so each blob has all of the header's
+    # text as its own.
     (any_bench.at / "tiles.h").write_text(
         "namespace tiles { namespace deep { inline int unused() { return 1; } } }\n"
         "using namespace tiles;\nusing namespace tiles::deep;\nnamespace short_name = tiles::deep;\n"
@@ -359,7 +361,7 @@ def test_blobs_that_do_not_go_together_are_probed_apart(any_bench: Bench) -> Non
     (any_bench.at / "late.h").write_text("#pragma once\n")
     good = '#include "common.h"\nvoid good_{i}(lib::Args) {{}}\n'
     texts = {f"g{i}": good.format(i=i) for i in range(4)}
-    # the same function with two return types: valid in each blob, not in one unit
+    # One function has two return types, which is valid in separate blobs but not in one unit.
     texts["one"] = '#include "common.h"\nint same(int) { return 1; }\n'
     texts["two"] = '#include "common.h"\nfloat same(int) { return 1; }\n'
     texts["instances"] = '#include "common.h"\ntemplate class Box;\n'.replace(
@@ -489,7 +491,8 @@ def test_code_that_runs_at_load_is_found_however_it_is_written(any_bench: Bench)
 
 
 def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Bench) -> None:
-    # optimized, but not inlined, as with many initializers: the last call is a jump, without a relocation
+    # The initializer is optimized but not inlined, as with many initializers. Its last call is a
+    # jump without a relocation.
     options = ["-O2", "-fno-inline"]
     head = '#include "common.h"\nstruct Registrar { Registrar(const char*, int (*)(int)); };\n'
     result = any_bench.probe(
@@ -501,7 +504,8 @@ def test_start_up_code_that_jumps_to_what_it_does_is_looked_into(any_bench: Benc
 
 
 def test_calls_within_start_up_code_are_found(any_bench: Bench) -> None:
-    # -O0: the initializer calls a function of its own section, which the assembler settles without a relocation
+    # At -O0 the initializer calls a function of its own section, which the assembler resolves
+    # without a relocation.
     own = "static int value(int x) { return x; }\nstruct Base { Base(int); };\n"
     result = any_bench.probe(
         direct=f"{own}static int number = value(3) + value(4);\nvoid f_direct() {{}}\n",
@@ -581,7 +585,7 @@ void extra_{d}(dtype_0, shape_0) {{ for (int i = 0; i < 3; ++i) {{ ; }} }}
     assert set(middle.symbols) == bench.real_functions(middle.blob.source)
 
 
-# -- GPU compilers ---------------------------------------------------------------------------------------
+# -- GPU compilers ---------------------------------------------------------------------------------
 
 KERNELS = """
 {include}

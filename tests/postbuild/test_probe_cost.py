@@ -1,4 +1,4 @@
-"""What the probe costs, in compiles: it must stay a part of what compiling all blobs would."""
+"""Test how many compiles the probe costs, which must stay a fraction of compiling all blobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_ar
         [(u.blob, u.reason) for u in found.eager], tmp_path / "eager", os.environ, 2, store, found.keys
     )
     assert all(o.error is None and o.object.stat().st_size for o in objects)
-    assert compiler.compiles() == 72  # ahead of time there are as many
+    assert compiler.compiles() == 72  # as many as ahead of time
     assert probe(made, tmp_path / "again", jobs=2, store=store).probed == found.probed
     assert compiler.compiles() == 72
 
@@ -71,7 +71,7 @@ def test_two_families_of_headers_cost_three_compiles(tmp_path: Path) -> None:
     for family in ("left", "right"):
         (tmp_path / f"{family}_params.h").write_text(f"#pragma once\nstruct Params {{ int {family}; }};\n")
         for i in range(8):
-            # each blob has its own way to the family's header
+            # Each blob reaches the family's header by a path of its own.
             (tmp_path / f"{family}{i}.h").write_text(f'#pragma once\n#include "{family}_params.h"\n#define N{i}\n')
     for i in range(8):
         for family in ("left", "right"):
@@ -84,7 +84,7 @@ def test_two_families_of_headers_cost_three_compiles(tmp_path: Path) -> None:
 
 def test_families_are_told_apart_below_headers_that_a_macro_names(tmp_path: Path) -> None:
     compiler = CountingCompiler(tmp_path)
-    # as far as it tells, each blob may read every header
+    # Because of the macro, each blob might read every header.
     (tmp_path / "wide.h").write_text("#pragma once\n#define VECTOR <vector>\n#include VECTOR\n")
     texts = {}
     for family in ("left", "right"):
@@ -104,15 +104,15 @@ def test_blobs_at_fault_are_all_found_at_the_first_attempt(tmp_path: Path) -> No
             texts[f"{kind}{i}"] = f"{kind} same_{i}(int) {{ return 1; }}\n"
     found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=2)
     assert len(found.probed) == 56
-    assert compiler.compiles("probe") == 3  # all, those at fault, the others
+    assert compiler.compiles("probe") == 3  # all blobs, the blobs at fault, the others
     assert compiler.compiles() == 3
 
 
 def test_a_group_that_falls_apart_is_given_up(tmp_path: Path) -> None:
     compiler = CountingCompiler(tmp_path)
-    # it names one blob at a time, whatever it was told
+    # The compiler names one blob at a time, whatever its options were.
     compiler.path.write_text(compiler.path.read_text().replace('"$@"', '"$@" -Wfatal-errors'))
     texts = {f"{kind}{i}": f"{kind} same_{i}(int) {{ return 1; }}\n" for i in range(20) for kind in ("int", "float")}
     found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", jobs=2)
     assert len(found.probed) + len(found.eager) == 40
-    assert compiler.compiles("probe") == 8 + 40 // 8  # rather than 21
+    assert compiler.compiles("probe") == 8 + 40 // 8  # instead of 21

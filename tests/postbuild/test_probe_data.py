@@ -1,4 +1,5 @@
-"""Data that a blob defines without a word for it in its text: vtables, members of instantiated templates, constants."""
+"""Test data that a blob defines without naming it: vtables, members of instantiated templates,
+constants."""
 
 from __future__ import annotations
 
@@ -217,7 +218,7 @@ def test_what_assembler_does_to_symbols_is_seen(any_bench: Bench) -> None:
         "set": 'extern "C" int one(int x) { return x; }\nasm(".globl two\\n.set two,one");',
         "hidden": 'extern "C" int four(int x) { return x; }\nasm(".hidden four");',
     }
-    if "clang" not in any_bench.compiler[0]:  # which refuses it
+    if "clang" not in any_bench.compiler[0]:  # clang refuses it
         texts["weak"] = 'extern "C" int three(int x) { return x; }\nasm(".weak three");'
     result = any_bench.probe_all({n: text + "\n" for n, text in texts.items()})
     assert reasons(result) == {

@@ -1,4 +1,5 @@
-"""The probe of LLVM IR: how many compilers it starts, and what it does with modules that it cannot read."""
+"""Test the probe of LLVM IR: how many compilers it starts, and what it does with modules that it
+cannot read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from lazyck.postbuild.reasons import Kind
 
 
 def blobs(at: Path, count: int, compiler: Path, suffix: str = ".ll") -> list[CompileCommand]:
-    """Compiles of `count` modules, each of which defines one function, written below `at`."""
+    """Write `count` modules below `at`, each of which defines one function. Return their compile
+    commands."""
     commands = []
     for i in range(count):
         source = at / f"m{i}.ll"
@@ -26,7 +28,7 @@ def blobs(at: Path, count: int, compiler: Path, suffix: str = ".ll") -> list[Com
 
 
 def counting(program: Path, log: Path) -> Path:
-    """A program that counts its starts and runs `program`."""
+    """Write a script that counts its starts and runs `program`."""
     script = program.parent / "counted" / program.name
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\necho started >> {log}\nexec {program} "$@"\n')

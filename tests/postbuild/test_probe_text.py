@@ -1,4 +1,5 @@
-"""The probe of CUDA blobs by the host's compiler alone says what the probe by nvcc does."""
+"""Test that the probe of CUDA blobs with the host's compiler alone yields what the probe with nvcc
+does."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ VISIBLE = ("-static-global-template-stub=false", "-device-entity-has-hidden-visi
 
 
 def probed(bench: Bench, flags: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Probed], list[str]]:
-    """What the probe says, with the programs that it compiled units by."""
+    """Probe, and return the results with the names of the programs that compiled units."""
     ran: list[str] = []
     run = proc.run
 

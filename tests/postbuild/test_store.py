@@ -1,4 +1,5 @@
-"""What compiling taught about blobs is kept by content: an unchanged blob is not compiled to be understood again."""
+"""Test that what compiling showed about blobs is kept by content, so that an unchanged blob need
+not be compiled again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ BLOBS = {
 
 
 class Bench:
-    """Blobs, compiled by a compiler that counts how often it is started for what."""
+    """Holds blobs and a compiler that counts its starts by purpose."""
 
     def __init__(self, at: Path) -> None:
         self.at, self.compiler = at, CountingCompiler(at)
@@ -45,7 +46,7 @@ class Bench:
         return CompileCommand(Invocation("c++", "host", str(self.at), argv, 1, ()), source, output)
 
     def link(self, *flags: str, names: tuple[str, ...] = tuple(BLOBS), work: str = "work") -> ProbeResult:
-        """What one link does with the blobs: probes them, and compiles the eager ones."""
+        """Do what a link does with the blobs: probe them and compile the eager ones."""
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
         found = probe([self.command(n, *flags) for n in names], at, jobs=2, store=self.store)
@@ -55,7 +56,7 @@ class Bench:
         return found
 
     def compiles(self) -> int:
-        """How many compiles there were since the last question."""
+        """Return the number of compiles since the last call."""
         found = self.compiler.compiles()
         self.compiler.forget()
         return found
@@ -75,7 +76,7 @@ def said(found: ProbeResult) -> list[object]:
 def test_a_second_link_of_the_same_blobs_compiles_nothing(bench: Bench) -> None:
     first = bench.link()
     assert [u.blob.stem for u in first.eager] == ["starts", "data"]
-    assert bench.compiles() == 4  # one for the probe, the blob in doubt, the initializer, the data: each once
+    assert bench.compiles() == 4  # one each: the probe, the blob in doubt, the initializer, the data
     assert said(bench.link()) == said(first)
     assert bench.compiles() == 0
 
@@ -84,7 +85,7 @@ def test_a_link_that_takes_other_blobs_too_compiles_only_these(bench: Bench) -> 
     bench.link(names=("doubt", "starts"))
     bench.compiles()
     bench.link()
-    assert bench.compiles() == 2  # the probe of the plain one, the data
+    assert bench.compiles() == 2  # one each: the probe of the plain blob, the data
 
 
 @pytest.mark.parametrize("change", ["header", "earlier header", "source", "flags", "compiler", "other type"])

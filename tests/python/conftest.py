@@ -3,4 +3,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))  # lazylib
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))  # for lazylib

@@ -1,4 +1,5 @@
-"""Two small lazy libraries for programs in Python: `call` and `call_four` catch what C++ throws, as extensions do."""
+"""Build two small lazy libraries for Python programs. `call` catches the exceptions of C++, as
+extensions do; `call_four` does not."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from lazylib import LazyLibrary, build_lazy_library
 NAMES = ("one", "two", "three")
 BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
 HEADER = "#pragma once\nint one(int); int two(int); int three(int);\n"
-# -1 for a blob that cannot be had
+# `call` returns -1 if a blob cannot be compiled or loaded.
 MAIN = """
 #include "demo.h"
 #include <exception>
@@ -26,13 +27,13 @@ CALL_FOUR = '#include "demo.h"\nextern "C" int call_four(int x) { return four(x)
 
 
 def build_demo(where: Path, objects_dir: Path) -> LazyLibrary:
-    """libdemo.so, with the blobs `NAMES`."""
+    """Build libdemo.so with the blobs `NAMES`."""
     symbols = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
     return build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=symbols)
 
 
 def build_other(where: Path, objects_dir: Path) -> LazyLibrary:
-    """libother.so, with the one blob `four`."""
+    """Build libother.so with the one blob `four`."""
     header, symbols = "#pragma once\nint four(int);\n", {"four": ("_Z4fouri",)}
     return build_lazy_library(
         where, objects_dir, {"four": FOUR}, CALL_FOUR, header=header, symbols=symbols, name="other"

@@ -1,4 +1,5 @@
-"""torch's BuildExtension under lazyck: with ninja and without, its JIT loader, and CUDA extensions."""
+"""Test torch's BuildExtension under lazyck: with ninja and without, its JIT loader, and CUDA
+extensions."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def copy_project(name: str, where: Path) -> Path:
 
 @pytest.fixture
 def build(lazyck: Lazyck, tmp_path: Path) -> Build:
-    """Run a Python script of a project under lazyck; gives lazyck's report."""
+    """Return a function that runs a project's Python script under lazyck and returns lazyck's
+    report."""
 
     def run(
         project: Path, *words: str | Path, toolchain: str = "host", tmp: Path = tmp_path / "tmp", **env: str
@@ -61,7 +63,8 @@ def said(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def compiled(done: subprocess.CompletedProcess[str]) -> int:
-    """How many blobs it compiled; each is announced, too, and on a busy machine told of in between."""
+    """Return how many blobs the process compiled. Lines that announce a compile or report its
+    progress do not count."""
     return sum(line.startswith("[lazyck] compiled ") for line in said(done))
 
 
@@ -72,7 +75,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def torch_ext(build: Build, place: Path) -> Path:
-    """The project, built once for this module; its blob for doubles does not compile, which nobody has noticed yet."""
+    """Build the project once for this module. Its blob for doubles does not compile, which the
+    build does not notice."""
     project = place / "torch_ext"
     if not (place / "report").exists():
         copy_project("torch_ext", place)
@@ -181,7 +185,7 @@ def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(build: Build, tmp_p
     run = {"LD_LIBRARY_PATH": os.pathsep.join(libraries), "LAZYCK_ARCHS": "80"}
     code = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
     first = python(project, code, **run)
-    assert int(first.stdout) in (0, 35, 100), first.stderr  # fine, no driver, no device
+    assert int(first.stdout) in (0, 35, 100), first.stderr  # success, no driver, or no device
     assert "compiled fill_7.host for 80" in first.stderr
     second = python(project, code, PATH="/nonexistent", **run)
     assert (second.stdout, said(second)) == (first.stdout, []), second.stderr

@@ -1,4 +1,5 @@
-"""The package's interface for programs: what it shows of itself, prefetching, blocks in which nothing is compiled."""
+"""Test the package's interface for programs: what it exports, prefetching, and blocks in which
+nothing is compiled."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def python(libraries: tuple[LazyLibrary, LazyLibrary]) -> Python:
 
 
 class Python:
-    """Runs Python text in processes that share the test's cache, with the paths of both libraries."""
+    """Runs Python text in processes that share the test's cache and know the paths of both
+    libraries."""
 
     def __init__(self, demo: LazyLibrary, other: LazyLibrary) -> None:
         self.demo, self.other = demo, other
@@ -48,13 +50,13 @@ class Python:
 
 
 def slow(compiler: Path, before: str) -> str:
-    """What the compiler's script was; from now on it runs the shell commands `before` first."""
+    """Make the compiler run the shell commands `before` first. Return its previous script."""
     text = compiler.read_text()
     compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
     return text
 
 
-# -- what the package shows ----------------------------------------------------------------------------
+# -- what the package shows ------------------------------------------------------------------------
 
 
 def test_help_is_of_the_interface_alone() -> None:
@@ -84,7 +86,7 @@ else:
 """)
 
 
-# -- prefetching ---------------------------------------------------------------------------------------
+# -- prefetching -----------------------------------------------------------------------------------
 
 
 def test_a_prefetch_says_what_and_how_far_it_is(python: Python) -> None:
@@ -177,7 +179,7 @@ while library.stats().loaded < 3:
         python.demo.compiler.write_text(script)
 
 
-# -- blocks in which nothing is compiled ---------------------------------------------------------------
+# -- blocks in which nothing is compiled -----------------------------------------------------------
 
 
 def test_nothing_is_compiled_within_a_block_by_any_thread_or_library(python: Python) -> None:

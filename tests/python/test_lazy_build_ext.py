@@ -1,4 +1,5 @@
-"""Projects whose setup.py takes build_ext from lazyck: setuptools' and torch's, and the switch that turns it off."""
+"""Test projects whose setup.py takes build_ext from lazyck: for setuptools and for torch, and the
+switch that turns lazyck off."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is no
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The package of tests/projects/pyext, with `SETUP`."""
+    """Copy the package of tests/projects/pyext, with `SETUP` as its setup.py."""
     made = tmp_path / "my kernels"
     shutil.copytree(REPOSITORY / "tests/projects/pyext", made)
     (made / "setup.py").write_text(SETUP)
@@ -65,7 +66,7 @@ def run(*argv: str | Path, cwd: Path, status: int = 0, **env: str) -> subprocess
 
 
 def is_lazy(project: Path, where: Path | None = None) -> bool:
-    """Whether a call of the module that was built works by a compile of its blob."""
+    """Return whether a call of the built module compiles its blob."""
     called = run(sys.executable, "-c", CALL, cwd=project.parent, PYTHONPATH=str(where or project))
     assert called.stdout == "128.5\n", called.stderr
     return "compiled scale_d64" in called.stderr

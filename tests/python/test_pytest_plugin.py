@@ -1,4 +1,4 @@
-"""lazyck's plugin for pytest: tests during which a lazy library compiles fail."""
+"""Test lazyck's plugin for pytest, which fails tests during which a lazy library compiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The recipes of docs/python.md: packages whose own build makes them lazy, and one for a build that is wrapped."""
+"""Test the recipes of docs/python.md: packages whose own build makes them lazy, and one whose build
+is wrapped."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ BACK_ENDS = [
     pytest.param("meson", marks=needs_mesonpy),
 ]
 LAZYCK = (sys.executable, "-m", "lazyck", "build", "full", "--")
-# what a recipe's commands have before pip, and among its options
+# These are the words that a recipe's command has before pip, and the options that it adds.
 WRAPPERS = {"meson": LAZYCK}
 OPTIONS = {"meson": ("--config-settings=build-dir=build",)}
 AHEAD = {"scikit_build_core": ("--config-settings=cmake.define.LAZYCK_ENABLE=OFF",)}
 
 
 def project(where: Path, recipe: str) -> Path:
-    """The package of tests/projects/pyext, built by the recipe."""
+    """Copy the package of tests/projects/pyext, with the recipe's build files."""
     made = where / "my kernels"
     shutil.copytree(REPOSITORY / "tests/projects/pyext", made)
     (made / "setup.py").unlink()
@@ -48,7 +49,7 @@ def project(where: Path, recipe: str) -> Path:
 
 
 def run(*words: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # `meson` is there
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # for `meson`
     full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PATH": path, **env}
     done = subprocess.run([*map(str, words)], cwd=cwd, env=full, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -78,7 +79,8 @@ def test_a_wheel_is_lazy_and_carries_its_bundle(recipe: str, tmp_path: Path) -> 
 
 
 def check_lazy(site: Path) -> None:
-    """The package in `site` compiles what is called, and takes it from the cache in the next process."""
+    """Check that the package in `site` compiles what is called, and takes it from the cache in the
+    next process."""
     code = "import kernels; print(kernels.scale(64, 2.0))"
     first = run(sys.executable, "-c", code, cwd=site, PYTHONPATH=str(site))
     assert first.stdout == "128.5\n"
@@ -133,7 +135,8 @@ def test_a_recipe_builds_in_isolation_without_an_index(tmp_path: Path) -> None:
 
 
 def pack(name: str, wheels: Path) -> None:
-    """Make a wheel of an installed package, as `pip wheel` would fetch it from an index; without its programs."""
+    """Make a wheel of an installed package, without its programs, as if `pip wheel` had fetched it
+    from an index."""
     found = distribution(name)
     with zipfile.ZipFile(wheels / f"{name.replace('-', '_')}-{found.version}-py3-none-any.whl", "w") as wheel:
         for file in found.files or ():

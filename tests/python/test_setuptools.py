@@ -1,4 +1,4 @@
-"""Python extension modules, built by setuptools and pip under lazyck."""
+"""Test Python extension modules that setuptools and pip build under lazyck."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_wheels = pytest.mark.skipif(not makes_wheels, reason="pip or setuptools>=7
 
 @dataclass(frozen=True)
 class Built:
-    """A copy of the project, and the tmp dir and report of its build."""
+    """Describes a copy of the project, with the temporary directory and report of its build."""
 
     project: Path
     tmp: Path
@@ -58,7 +58,7 @@ def python(where: Path, code: str, **env: str) -> subprocess.CompletedProcess[st
 
 
 def copy_project(where: Path, package: str = "kernels", offset: str = "0.5", dim: int = 32) -> Path:
-    """A copy whose package has another name and whose results are others."""
+    """Copy the project with another package name and other results."""
     project = where / f"{package} project"
     shutil.copytree(PROJECT, project)
     (project / "kernels").rename(project / package)
@@ -83,7 +83,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def built(build: Build, shared: Path) -> Built:
-    """One build for the tests that only look at it or call it."""
+    """Build once for the tests that only look at the build or call it."""
     done = shared / "report"
     if not done.exists():
         done.write_text(build(copy_project(shared), tmp=shared / "tmp").report)
@@ -107,7 +107,7 @@ COMPILERS = [
         id="clang",
         marks=pytest.mark.skipif(not CLANG, reason="clang++ is not installed"),
     ),
-    # by PATH under the names that Debian's own Python has
+    # The compilers come from PATH under the names that Debian's own Python has.
     pytest.param(
         {"CC": "x86_64-linux-gnu-gcc -pthread", "LDSHARED": "x86_64-linux-gnu-gcc -pthread -shared"},
         id="long-names",
@@ -161,7 +161,8 @@ def by_setuptools(project: Path, build: Build) -> tuple[Path, str]:
 
 
 def by_cmake(project: Path, build: Build) -> tuple[Path, str]:
-    """As a project that opts in, with the flags of a release: link-time optimisation, hidden symbols, stripped."""
+    """Build as a project does that opts in, with the flags of a release: link-time optimisation,
+    hidden symbols, stripped."""
     import pybind11
 
     where = {"lazyck_DIR": REPOSITORY / "lazyck/cmake", "pybind11_DIR": pybind11.get_cmake_dir()}
@@ -191,7 +192,7 @@ def test_a_blob_that_does_not_compile_is_a_runtime_error_of_pybind11(
 
 
 def test_two_packages_with_a_module_of_one_name_each_reach_their_own_blobs(build: Build, tmp_path: Path) -> None:
-    # the same symbols in both; their blobs call back into the module
+    # Both packages have equal symbols, and their blobs call back into the module.
     one = build(copy_project(tmp_path, "one", offset="0.25", dim=3), tmp=tmp_path / "tmp one")
     two = build(copy_project(tmp_path, "two", offset="0.75", dim=5), tmp=tmp_path / "tmp two")
     assert one.module.name == two.module.name
@@ -222,7 +223,7 @@ def test_soname_stays_the_same_when_blobs_and_module_change(build: Build, tmp_pa
     build(project).call("import kernels; kernels.scale(32, 1); kernels.scale(64, 1)")
     change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "2 * offset()")
     change(project / "src" / "module.cpp", "return 0.5;", "return 1.5;")
-    for file in ("src/blob/scale_d32.cpp", "src/module.cpp"):  # newer than the objects, whatever the clock's grain
+    for file in ("src/blob/scale_d32.cpp", "src/module.cpp"):  # newer than the objects, even with a coarse clock
         later = (project / file).stat().st_mtime + 2
         os.utime(project / file, (later, later))
     done = build(project).call("import kernels; print(kernels.scale(32, 1), kernels.scale(64, 1))")
@@ -255,7 +256,8 @@ def test_wheel_carries_its_bundle(build: Build, lazyck: Lazyck, tmp_path: Path) 
         }  # fmt: skip
     recorded = next(site.glob("*.dist-info/RECORD")).read_text()
     assert f"kernels/lazyck/{bundle.name}/manifest," in recorded
-    # its own bundle comes before the one that the build left, which may have changed
+    # The module must prefer its own bundle to the one in the build directory, which may have
+    # changed.
     change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "100")
     build(project)
     done = python(site, "import kernels; print(kernels.scale(32, 1))")

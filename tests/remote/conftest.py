@@ -1,4 +1,4 @@
-"""Servers that tests of remotes share, and keys."""
+"""Provide servers and keys that tests of remotes share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Credentials that moto takes, and nothing of the user's own."""
+    """Set credentials that moto accepts, and hide the user's own settings."""
     for name in ("NETRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -56,7 +56,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bucket of an object store of which only fsspec knows."""
+    """Make a bucket of an object store that only fsspec knows."""
     pytest.importorskip("fsspec", reason="no fsspec (pip install lazyck[remote-s3])")
     for name in ("package", "bucket"):
         (tmp_path / name).mkdir()
@@ -71,7 +71,7 @@ _count = 0
 
 @pytest.fixture(params=BACKENDS)
 def tier(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A tier of each kind, in which there is nothing yet."""
+    """Return an empty tier, one of each kind."""
     global _count
     _count += 1
     if request.param == "directory":
@@ -95,6 +95,6 @@ def hostile() -> Iterator[Hostile]:
 
 @pytest.fixture
 def key(tmp_path: Path) -> tuple[Path, str]:
-    """A private key's file, and the public one."""
+    """Return the file of a private key, and the public key."""
     path = tmp_path / "key.pem"
     return path, make_key(path).public

@@ -1,4 +1,5 @@
-"""Plays the runtime: starts the helper as it does, and speaks its protocol. Entries that are made by hand."""
+"""Play the runtime: start the helper as the runtime does, and speak its protocol, with entries that
+are made by hand."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ ENTRY = EntryName(KEY, NAME)
 
 
 def python_path() -> str:
-    """Where processes of tests find lazyck, and what a test has put there."""
+    """Return the PYTHONPATH for processes of tests, which finds lazyck and what a test has
+    added."""
     return os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
 
 
 def entry_bytes(key: str = KEY, body: bytes = b"\x7fELF and so on") -> bytes:
-    """An entry's file, as far as a remote looks into it."""
+    """Return the bytes of an entry's file, as far as a remote looks into it."""
     high, low = int(key[:16], 16), int(key[16:], 16)
     return body + struct.pack("<8sIIQQQQQQ", b"LAZYCKEN", 1, 0, len(body), 1, 2, low, high, 0)
 
@@ -43,7 +45,7 @@ def entry_file(directory: Path, key: str = KEY, body: bytes = b"\x7fELF and so o
 
 @dataclass
 class Runtime:
-    """One local miss: the helper, and what it has said so far."""
+    """Plays the runtime in one local miss: holds the helper and what it has said so far."""
 
     cwd: Path
     process: subprocess.Popen[bytes]
@@ -53,7 +55,7 @@ class Runtime:
     pid: int = 0
 
     def line(self, seconds: float = 20) -> str:
-        """The next line; "" when the helper has closed its end."""
+        """Return the helper's next line, or an empty string if it has closed its end."""
         self.socket.settimeout(seconds)
         while b"\n" not in self.buffer:
             data = self.socket.recv(4096)
@@ -62,7 +64,7 @@ class Runtime:
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
         assert len(line) < 4000
-        if not self.pid:  # the first line says who goes on
+        if not self.pid:  # the first line tells the process that goes on
             word, number = line.split(b" ")
             assert word == b"pid"
             self.pid = int(number)
@@ -71,14 +73,15 @@ class Runtime:
         return self.said[-1]
 
     def verdict(self, seconds: float = 20) -> str:
-        """The first word of the next line that decides something; "" at the end."""
+        """Return the first word of the next line that decides something, or an empty string at the
+        end."""
         while line := self.line(seconds):
             if line.split(" ")[0] in ("hit", "compile", "miss"):
                 return line.split(" ")[0]
         return ""
 
     def of(self, word: str) -> list[str]:
-        """The lines that begin with this word."""
+        """Return the lines that begin with this word."""
         return [line for line in self.said if line.split(" ")[0] == word]
 
     def say(self, text: str) -> None:
@@ -86,7 +89,8 @@ class Runtime:
 
     @property
     def helpers(self) -> list[int]:
-        """The helper's processes: it goes on in one of its own, whose parent has ended."""
+        """Find the helper's processes. The helper goes on in a process of its own, whose parent has
+        ended."""
         found = []
         for cwd in Path("/proc").glob("[0-9]*/cwd"):
             with contextlib.suppress(OSError):
@@ -95,23 +99,23 @@ class Runtime:
         return found
 
     def end(self, seconds: float = 20) -> None:
-        """Wait until the helper has ended by itself."""
+        """Wait until the helper has closed its end and ended by itself."""
         while self.line(seconds):
             pass
         self.socket.close()
         self.wait(seconds)
 
     def wait(self, seconds: float = 20) -> None:
-        """The same, with nothing more to hear."""
+        """Wait until the helper has ended, without reading what it says."""
         assert self.process.wait(seconds) == 0
         wait_until(lambda: not self.helpers, seconds)
 
     def die(self) -> None:
-        """The runtime ends, without a word."""
+        """End the runtime without a word."""
         self.socket.close()
 
     def kill(self) -> None:
-        """Runtime and helper are killed, as when a host fails."""
+        """Kill runtime and helper, as when a host fails."""
         assert self.pid in self.helpers
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
@@ -119,7 +123,7 @@ class Runtime:
 
 
 class Host:
-    """A machine: a cache and an environment of its own."""
+    """Describes a machine with a cache and an environment of its own."""
 
     def __init__(self, directory: Path, remote: str, **env: str) -> None:
         self.directory = directory
@@ -129,7 +133,7 @@ class Host:
         self._count = 0
 
     def miss(self, *words: str, key: str = KEY, name: str = NAME, env: Mapping[str, str] | None = None) -> Runtime:
-        """A local miss."""
+        """Start the helper for a local miss."""
         self._count += 1
         cwd = self.directory / f"staging-{self._count}"
         cwd.mkdir(mode=0o700)
@@ -142,12 +146,12 @@ class Host:
         return Runtime(cwd, process, ours)
 
     def make(self, runtime: Runtime, body: bytes = b"\x7fELF and so on") -> None:
-        """Compile and publish, and see the helper to its end."""
+        """Compile and publish, then wait for the helper's end."""
         runtime.say(f"made {entry_file(self.directory, body=body)}")
         runtime.end()
 
     def keep(self, runtime: Runtime) -> bytes:
-        """Take what was fetched into the cache, and see the helper to its end."""
+        """Take what was fetched into the cache, then wait for the helper's end."""
         fetched = runtime.cwd / "fetched.so"
         data = fetched.read_bytes()
         assert fetched.stat().st_mode & 0o777 == 0o600
@@ -158,7 +162,7 @@ class Host:
 
 
 def wait_until(what: object, seconds: float = 10) -> None:
-    """Until the function says so."""
+    """Wait until `what()` is true. Fails after `seconds`."""
     assert callable(what)
     end = time.monotonic() + seconds
     while not what():

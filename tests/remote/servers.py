@@ -1,4 +1,4 @@
-"""Real servers, each on a port of its own: nginx, Redis, moto's S3, and one that misbehaves."""
+"""Run real servers, each on a port of its own: nginx, Redis, moto's S3, and one that misbehaves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def is_open(port: int) -> bool:
 
 @dataclass
 class Server:
-    """A server as a process; it can be killed, and started again on the same port with what it kept."""
+    """Runs a server as a process. The server can be killed and started again on its port, with its
+    data."""
 
     url: str
     port: int
@@ -127,13 +128,13 @@ def make_bucket(port: int) -> None:
     urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/shared", method="PUT"), timeout=10).close()
 
 
-# -- one that misbehaves ------------------------------------------------------------------------------------------
+# -- one that misbehaves ---------------------------------------------------------------------------
 
 
 @dataclass
 class Hostile:
-    """An HTTP server that keeps objects as it should, but for what `mood` says it does to requests of a path that
-    contains `only`."""
+    """Describes an HTTP server that keeps objects as it should, except that it misbehaves as `mood`
+    says on requests of a path that contains `only`."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     mood: str = ""
@@ -207,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._stall(body)
 
     def _drip(self, body: bytes) -> None:
-        """A byte now and then, each well within the time for no progress."""
+        """Send a byte now and then, each well within the time limit for progress."""
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
         while not self.hostile.ends.wait(0.1):
             try:
@@ -254,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._say(302, Location=self.path)
 
     def _bazel(self, body: bytes) -> None:
-        """As bazel-remote does: no DELETE, and HEAD tells no size."""
+        """Behave like bazel-remote, which has no DELETE and whose HEAD does not tell the size."""
         if self.command == "DELETE":
             self._say(405)
         elif self.command == "HEAD" and self.path in self.hostile.objects:
@@ -271,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._say(302, Location=self.hostile.elsewhere + self.path.removeprefix("/first"))
 
     def _hop(self, body: bytes) -> None:
-        """/hop0/x leads to /hop1/x, and so on; the last one to where it lies."""
+        """Redirect from /hop0/x to /hop1/x and so on. The last redirect leads to the object."""
         first, _, rest = self.path[1:].partition("/")
         number, last = int(first.removeprefix("hop")) + 1, int(self.hostile.elsewhere)
         self._say(302, Location=f"/hop{number}/{rest}" if number < last else f"/{last}/{rest}")
@@ -284,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def hostile_server(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[Hostile]:
-    """With a certificate it talks TLS."""
+    """Run a hostile server, over TLS if there is a certificate."""
     hostile = Hostile()
     handler = type("Handler", (_Handler,), {"hostile": hostile})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -1,5 +1,6 @@
-"""An object store as others write one for fsspec, whose library knows no limits: files below $SHELF_ROOT; with
-$SHELF_FROM, a port of this machine, all is read from there, to its end."""
+"""Implement an object store for fsspec whose library has no limits, as others might. Its files lie
+below $SHELF_ROOT. If $SHELF_FROM names a port of this machine, everything is read from there until
+the end."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ ENTRY_POINT = "[fsspec.specs]\nshelf = shelf:Shelf\n"
 
 
 class Shelf(DirFileSystem):  # type: ignore[misc]
-    """`shelf://BUCKET/PATH`."""
+    """Serves `shelf://BUCKET/PATH`."""
 
     protocol = "shelf"
 
@@ -23,7 +24,8 @@ class Shelf(DirFileSystem):  # type: ignore[misc]
         super().__init__(os.environ.get("SHELF_ROOT", "/nonexistent"), LocalFileSystem(auto_mkdir=True))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **how: Any) -> Any:
-        """As any other, or all that a server sends."""
+        """Read a file as any file system does, or everything that the server at $SHELF_FROM
+        sends."""
         if "SHELF_FROM" not in os.environ:
             return super().cat_file(path, start=start, end=end, **how)
         with socket.create_connection(("127.0.0.1", int(os.environ["SHELF_FROM"]))) as s, s.makefile("rb") as f:
@@ -31,7 +33,7 @@ class Shelf(DirFileSystem):  # type: ignore[misc]
             return f.read()
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **how: Any) -> Any:
-        """DirFileSystem has none of its own that makes directories."""
+        """Write a file and create its directories, which DirFileSystem does not do."""
         whole = Path(self._join(path))
         whole.parent.mkdir(parents=True, exist_ok=True)
         with open(whole, "xb" if mode == "create" else "wb") as f:
@@ -39,7 +41,7 @@ class Shelf(DirFileSystem):  # type: ignore[misc]
 
 
 def install(directory: Path) -> None:
-    """Make a package of it that Python finds there."""
+    """Install this module in `directory` as a package that Python finds."""
     (directory / "shelf.py").write_bytes(Path(__file__).read_bytes())
     info = directory / "shelf-1.dist-info"
     info.mkdir()

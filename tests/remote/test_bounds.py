@@ -1,5 +1,5 @@
-"""How far a hostile server is read, and that what was given up ends: by what the server could send, and by the memory,
-threads and connections of the process that asked."""
+"""Test how far a hostile server is read, and that an abandoned transfer ends. The tests measure
+what the server could send, and the memory, threads and connections of the process that asked."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from lazyck.remote.exchange import Work
 from lazyck.remote.record import Record, encode
 from lazyck.remote.tiers import Times
 
-BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most, which nobody has read
-LAST = 1 << 18  # bytes that are counted after the end: a part that was under way, one into a closed connection
+BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most while nobody reads them
+LAST = 1 << 18  # bytes that count after the end: one part that was under way, and one into a closed connection
 MIB = 1 << 20
 Play = Callable[["Flood", socket.socket], None]
 
 
 @dataclass
 class Flood:
-    """A server that reads little and sends what its play says, until the other end is gone."""
+    """Plays a server that reads little and sends what its play says, until the other end is
+    gone."""
 
     port: int = 0
     sent: int = 0
@@ -43,12 +44,13 @@ class Flood:
     ends: threading.Event = field(default_factory=threading.Event)
 
     def pour(self, to: socket.socket, data: bytes) -> None:
-        """For ever."""
+        """Send without end."""
         while not self.ends.is_set():
             self.sent += to.send(data)
 
     def drip(self, to: socket.socket, data: bytes) -> None:
-        """For ever, a little now and then: each well within the time for no progress."""
+        """Send a little now and then without end, each part well within the time limit for
+        progress."""
         while not self.ends.wait(0.05):
             self.sent += to.send(data)
 
@@ -116,7 +118,8 @@ say()
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of it: the figures before, then, and half a second later."""
+    """Holds the result of a request, with figures from before it, after it, and half a second
+    later."""
 
     said: list[str]
     took: float
@@ -127,12 +130,12 @@ class Asked:
 
     @property
     def grown(self) -> int:
-        """Memory, in bytes."""
+        """Return the growth of memory in bytes."""
         return 1024 * int(self.later["kib"] - self.before["kib"])
 
 
 def ask(remote: str, tmp_path: Path, flood: Flood, method: str = "fetch", seconds: float = 0.4) -> Asked:
-    """A process asks once, and stays."""
+    """Let a process ask once and stay. Return what came of it."""
     env = {**os.environ, "PYTHONPATH": python_path(), "LAZYCK_REMOTE": remote}
     env["LAZYCK_REMOTE_TIMEOUT"] = str(seconds)
     argv = [sys.executable, "-c", CLIENT, method, KEY, NAME, str(tmp_path / "got")]
@@ -157,11 +160,11 @@ def ask(remote: str, tmp_path: Path, flood: Flood, method: str = "fetch", second
     return Asked(after["said"], after["took"], before, after, later, still_sent)
 
 
-# -- what a server sends --------------------------------------------------------------------------------------------
+# -- what a server sends ---------------------------------------------------------------------------
 
 
 def hear(connection: socket.socket, end: bytes) -> bytes:
-    """A request, up to this."""
+    """Receive a request up to `end`."""
     heard = b""
     while end not in heard:
         data = connection.recv(65536)
@@ -172,7 +175,7 @@ def hear(connection: socket.socket, end: bytes) -> bytes:
 
 
 def over_http(head: bytes, data: bytes, is_slow: bool = False) -> Play:
-    """To each request the head, then the data for ever."""
+    """Answer each request with the head and endless data."""
 
     def play(flood: Flood, connection: socket.socket) -> None:
         hear(connection, b"\r\n\r\n")
@@ -183,14 +186,15 @@ def over_http(head: bytes, data: bytes, is_slow: bool = False) -> Play:
 
 
 def welcome(heard: bytes) -> bytes:
-    """What Redis says to the commands before the first question: HELLO, AUTH, CLIENT, SELECT."""
+    """Return Redis's answer to the commands before the first question: HELLO, AUTH, CLIENT,
+    SELECT."""
     if b"HELLO" in heard:
         return b"%1\r\n$5\r\nproto\r\n:3\r\n"
     return b"+OK\r\n" * heard.count(b"*")
 
 
 def over_redis(head: bytes, data: bytes, is_slow: bool = False) -> Play:
-    """To the first question for an object the head, then the data for ever."""
+    """Answer the first question for an object with the head and endless data."""
 
     def play(flood: Flood, connection: socket.socket) -> None:
         while True:
@@ -205,7 +209,7 @@ def over_redis(head: bytes, data: bytes, is_slow: bool = False) -> Play:
 
 
 def without_a_word(head: bytes, data: bytes, is_slow: bool = False) -> Play:
-    """As soon as somebody connects."""
+    """Send the head and endless data as soon as somebody connects."""
 
     def play(flood: Flood, connection: socket.socket) -> None:
         connection.sendall(head)
@@ -217,11 +221,11 @@ def without_a_word(head: bytes, data: bytes, is_slow: bool = False) -> Play:
 ZEROS = bytes(1 << 16)
 OK = b"HTTP/1.1 200 OK\r\n"
 GZIP = b"Content-Encoding: gzip\r\n"
-BLOCK = bytes.fromhex("1f8b0800000000000003")  # of gzip; what follows unpacks to a thousand times its size
+BLOCK = bytes.fromhex("1f8b0800000000000003")  # a gzip header; what follows unpacks to a thousand times its size
 
 
 def bomb() -> bytes:
-    """Of zeros, packed; at first with its head, then more of the same."""
+    """Return packed zeros that begin with the header. More of them may follow."""
     import zlib
 
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -267,7 +271,7 @@ SLOW_PLAYS = {
 
 
 def tier_of(scheme: str, port: int) -> str:
-    """A tier there."""
+    """Return the settings of a tier at this port."""
     if scheme == "s3":
         return f"s3://shared/kernels|trusted|endpoint=http://127.0.0.1:{port}"
     if scheme == "shelf":
@@ -288,7 +292,8 @@ def test_a_web_server_that_sends_for_ever_is_read_no_further(
 ) -> None:
     with flooding(over_http(*HTTP_PLAYS[what])) as flood:
         asked = ask(tier_of(scheme, flood.port), tmp_path, flood, method)
-        # What nobody reads after a HEAD stays in the sockets' buffers, until the connection is used again.
+        # After a HEAD, unread data stays in the sockets' buffers until the connection is used
+        # again.
         is_kept = method == "get_contents"
         assert flood.sent < BUFFERS * (flood.opened if is_kept else 1)
         assert asked.still_sent <= (BUFFERS if is_kept else LAST)
@@ -312,7 +317,7 @@ def test_a_redis_server_that_sends_for_ever_is_read_no_further(what: str, tmp_pa
 
 @pytest.mark.parametrize("scheme", ["http", "s3", "redis"])
 def test_contents_are_read_no_further_than_the_record_says(scheme: str, tmp_path: Path) -> None:
-    """Also of a large entry not all at once."""
+    """Even a large entry is not read all at once."""
     size = (2000 if scheme == "redis" else 64) * MIB
     record = encode(Record(ENTRY, "ab" * 32, size))
 
@@ -323,7 +328,7 @@ def test_contents_are_read_no_further_than_the_record_says(scheme: str, tmp_path
             if scheme == "redis" and b"GETRANGE" not in heard:
                 connection.sendall(welcome(heard))
             elif scheme == "redis" and not is_contents:
-                part = record if b"\r\n$1\r\n0\r\n" in heard else b""  # from its start
+                part = record if b"\r\n$1\r\n0\r\n" in heard else b""  # only a read from the record's start
                 connection.sendall(b"$%d\r\n%s\r\n" % (len(part), part))
             elif not is_contents:
                 connection.sendall(OK + b"Content-Length: %d\r\n\r\n%s" % (len(record), record))
@@ -353,7 +358,7 @@ def test_a_transfer_that_was_given_up_ends(what: str, tmp_path: Path, request: p
         assert len(asked.said) == 1
         assert flood.sent
         assert asked.took < 4
-        assert asked.still_sent < 60  # two drops: one that was under way, one into a closed connection
+        assert asked.still_sent < 60  # two parts: one that was under way, and one into a closed connection
         assert (asked.later["threads"], asked.later["sockets"]) == (1, 0)
         assert flood.opened == flood.closed
 
@@ -371,8 +376,8 @@ def test_a_library_that_reads_for_ever_ends_with_its_process(shelf: Path, tmp_pa
 
 
 def test_an_upload_that_was_given_up_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes a little now and then."""
-    monkeypatch.setattr("lazyck.remote.tiers._SLOWEST", 1 << 30)  # else eight megabytes may take half a minute
+    """The server takes a little now and then."""
+    monkeypatch.setattr("lazyck.remote.tiers._SLOWEST", 1 << 30)  # otherwise eight megabytes may take half a minute
     taken = [0]
 
     def play(flood: Flood, connection: socket.socket) -> None:
@@ -402,7 +407,7 @@ def test_who_waits_for_a_server_that_is_silent_is_woken() -> None:
 
         def wait() -> bytes:
             threads.append(threading.current_thread())
-            return BoundedSocket(hold(socket.create_connection(listener.getsockname()))).recv(1)  # has no time-out
+            return BoundedSocket(hold(socket.create_connection(listener.getsockname()))).recv(1)  # has no timeout
 
         with pytest.raises(TimeoutError):
             Work(wait, 1).result(0.2)
@@ -410,11 +415,11 @@ def test_who_waits_for_a_server_that_is_silent_is_woken() -> None:
         assert not threads[0].is_alive()
 
 
-# -- what is no file ------------------------------------------------------------------------------------------------
+# -- what is no file -------------------------------------------------------------------------------
 
 
 def put_there(what: str, path: Path) -> None:
-    """Something that is no file."""
+    """Put something that is not a regular file at `path`."""
     path.unlink(missing_ok=True)
     if what == "fifo":
         os.mkfifo(path)

@@ -1,4 +1,4 @@
-"""`lazyck cache push|pull|sync|keygen`, with entries that were compiled."""
+"""Test `lazyck cache push|pull|sync|keygen` with compiled entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A shared directory, which LAZYCK_REMOTE names."""
+    """Make a shared directory and name it in LAZYCK_REMOTE."""
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("LAZYCK_REMOTE", f"{tmp_path}/shared|trusted")
     monkeypatch.setenv("LAZYCK_REMOTE_TIMEOUT", "2")
@@ -39,7 +39,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Path]:
-    """A library, and a cache with all its blobs."""
+    """Build a library, and a cache with all its blobs."""
     directory = tmp_path_factory.mktemp("compiled")
     made = make_bundle(directory / "b", BLOBS, archs=["gfx942"])
     argv = [sys.executable, "-m", "lazyck", "prebuild", "build", "--manifest", str(made.file), "--all"]
@@ -50,7 +50,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Path]:
 
 @pytest.fixture
 def bundle(compiled: tuple[Bundle, Path], cache: Path) -> Bundle:
-    """A library of which all blobs are in the cache."""
+    """Provide a library whose blobs are all in the cache."""
     shutil.copytree(compiled[1], cache)
     return compiled[0]
 
@@ -164,7 +164,7 @@ def test_what_is_pulled_must_be_signed_and_whole(
     said(lazyck, "push", "one")
     env = {"LAZYCK_REMOTE": str(shared), "LAZYCK_SIGN_KEY": str(key[0])}
     said(lazyck, "push", "two", env=env)
-    # Signed, and not what the runtime would load: only its own digest tells.
+    # The entry is signed, but the runtime would not load it. Only its own digest shows that.
     bad = entries(cache)["gfx942/three"]
     data = bytearray(bad.read_bytes())
     data[100] ^= 1
@@ -198,7 +198,7 @@ def test_a_remote_that_is_down_ends_it_soon_and_leaves_the_rest(
     text = said(lazyck, "pull", "--manifest", bundle.file, status=1, env=env)
     assert "3 left" in text
     assert time.monotonic() - began < 30
-    hostile.mood = ""  # and is asked again at once, whatever was remembered
+    hostile.mood = ""  # the remote is asked again at once, whatever was remembered
     assert "3 in no remote" in said(lazyck, "pull", "--manifest", bundle.file, env=env)
 
 
@@ -242,7 +242,8 @@ def test_an_interrupted_pull_leaves_whole_entries_and_nothing_else(
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # what a shell starts in the background ignores it, and so would this
+        # A process that a shell starts in the background ignores SIGINT, and its children would do
+        # so, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     end = time.monotonic() + 20

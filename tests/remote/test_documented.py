@@ -1,4 +1,4 @@
-"""The web server of docs/remote.md does what the page says."""
+"""Test that the web server of docs/remote.md does what the page says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ pytestmark = needs_nginx
 
 @pytest.fixture
 def documented(tmp_path: Path) -> Iterator[Server]:
-    """nginx with the page's configuration, at a place and a port of its own; builders have a password."""
+    """Run nginx with the page's configuration at a directory and port of its own. Builders have a
+    password."""
     (block,) = (b for b in read_page("docs/remote.md").blocks if b.title == "lazyck.conf")
     server = nginx(tmp_path / "nginx")
     server.port = free_port()

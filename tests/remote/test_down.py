@@ -1,4 +1,5 @@
-"""How long a tier that failed is passed over: in proportion to what the failure cost, and longer while it goes on."""
+"""Test how long a tier that failed is passed over: in proportion to the cost of the failure, and
+longer while it goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ TIER = "http://cache:8080"
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Tells a time that passes only when a test changes it."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -33,7 +34,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def passed_over(memory: Memory, clock: Clock, what: str = ALL) -> float:
-    """For how many seconds, after which it is asked again; to the tenth of a second."""
+    """Return how many seconds the tier is passed over before it is asked again, to a tenth of a
+    second."""
     began = clock.now
     while memory.why(TIER, what):
         clock.now += 0.1
@@ -45,7 +47,7 @@ def test_a_tier_that_refuses_at_once_is_asked_again_in_seconds_and_less_often_wh
 ) -> None:
     found = []
     for _ in range(9):
-        memory = Memory(tmp_path, Times(10))  # each time another process
+        memory = Memory(tmp_path, Times(10))  # a new process each time
         memory.note(TIER, ALL, "refuses", 0.001)
         found.append(passed_over(memory, clock))
     assert found == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60], abs=0.2)

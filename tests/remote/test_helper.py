@@ -1,4 +1,5 @@
-"""The helper's protocol over a real socket, with each backend: what the runtime hears, and what the remote has then."""
+"""Test the helper's protocol over a real socket, with each backend: what the runtime hears, and
+what the remote then has."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def test_of_hosts_that_miss_together_one_compiles(tier: str, tmp_path: Path) -> 
                 except (BlockingIOError, TimeoutError):
                     continue
                 if verdicts[n] == "compile":
-                    time.sleep(0.3)  # the compile
+                    time.sleep(0.3)  # stands for the compile
                     runtime.say(f"made {write(hosts[n])}")
         return len(verdicts) == len(runtimes)
 
@@ -83,7 +84,7 @@ def test_a_holder_that_lives_keeps_its_lease(tmp_path: Path) -> None:
     assert runtime.verdict() == "compile"
     waiting = other.miss()
     with pytest.raises(TimeoutError):
-        waiting.verdict(3)  # more than three times what a lease lasts
+        waiting.verdict(3)  # more than three times the duration of a lease
     slow.make(runtime)
     assert waiting.verdict() == "hit"
 
@@ -108,7 +109,7 @@ def test_patience_ends(tmp_path: Path) -> None:
     runtime = other.miss("--wait", "1", "--expect", "40")
     assert runtime.verdict() == "compile"
     assert 1 < time.monotonic() - began < 5
-    other.make(runtime)  # and what it made is there for all
+    other.make(runtime)  # what it made is there for all
     assert Host(tmp_path / "3", f"{tmp_path}/shared|trusted").miss().verdict() == "hit"
 
 
@@ -155,7 +156,7 @@ def test_a_hit_in_a_far_tier_fills_the_nearer_ones_that_may_be_written(tmp_path:
     runtime = host.miss()
     assert runtime.verdict() == "hit"
     assert runtime.said == [f"hit {far} {len(entry_bytes())}"]
-    assert not list(near.iterdir())  # the caller comes first
+    assert not list(near.iterdir())  # the caller is served first
     host.keep(runtime)
     assert (near / ENTRY.record).read_bytes() == (far / ENTRY.record).read_bytes()
     assert sorted(p.name for p in (near / "cas").iterdir()) == sorted(p.name for p in (far / "cas").iterdir())
@@ -195,7 +196,7 @@ def test_the_helper_survives_the_terminals_keys_and_ends_with_its_caller(tmp_pat
     runtime.die()
     runtime.wait(5)
     assert not list(runtime.cwd.iterdir())
-    # its lease is free at once, not when it is over
+    # The lease is free at once, before it would expire.
     began = time.monotonic()
     assert Host(tmp_path / "2", f"{tmp_path}/shared|trusted").miss().verdict() == "compile"
     assert time.monotonic() - began < 2
@@ -251,7 +252,7 @@ def test_settings_that_make_no_sense_are_said_and_the_caller_compiles(
         ["fetch", "--key", KEY, "--name", NAME, "--cache", "/c"],
         ["entry", "--key", KEY, "--name", "../../x", "--cache", "/c"],
         ["entry", "--key", "xyz", "--name", NAME, "--cache", "/c"],
-        ["entry", "--key", KEY, "--name", NAME, "--cache", "/c"],  # its standard input is no socket
+        ["entry", "--key", KEY, "--name", NAME, "--cache", "/c"],  # standard input is not a socket
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None:

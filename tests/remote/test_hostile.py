@@ -1,5 +1,5 @@
-"""A remote that stalls, lies, breaks off, is full or is not there: the caller compiles within a bounded time, and
-nothing that is not what it should be is handed over."""
+"""Test a remote that stalls, lies, breaks off, is full or is missing. The caller compiles within a
+bounded time, and only a correct entry is handed over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BODY = b"the code" * 50_000
 
 
 def seed(hostile: Hostile, tmp_path: Path, body: bytes = BODY) -> None:
-    """An entry is there."""
+    """Put an entry on the server."""
     remote = Remote.from_environment({"LAZYCK_REMOTE": f"{hostile.url}|trusted"})
     assert remote and remote.push(ENTRY, entry_file(tmp_path / "seed", body=body))
     hostile.asked.clear()
@@ -69,7 +69,7 @@ def test_no_more_is_read_than_the_record_says(hostile: Hostile, tmp_path: Path) 
     runtime = host.miss()
     assert runtime.verdict() == "hit"
     assert host.keep(runtime) == entry_bytes(body=BODY)
-    assert hostile.sent < 64 << 20  # what fits into the sockets' buffers, not two gigabytes
+    assert hostile.sent < 64 << 20  # as much as fits into the sockets' buffers, not two gigabytes
 
 
 def test_a_compiled_entry_mends_what_was_damaged_there(hostile: Hostile, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_tier_that_is_down_does_not_hide_the_next(hostile: Hostile, tmp_path: 
 
 
 def test_a_host_that_answers_nothing_costs_the_connect_time(hostile: Hostile, tmp_path: Path) -> None:
-    """A full backlog drops what comes, as a partition does."""
+    """A full backlog drops packets, as a network partition does."""
     seed(hostile, tmp_path)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -158,7 +158,7 @@ def test_a_host_that_answers_nothing_costs_the_connect_time(hostile: Hostile, tm
 def test_a_full_server_is_read_but_not_waited_for(hostile: Hostile, tmp_path: Path) -> None:
     seed(hostile, tmp_path)
     hostile.mood, hostile.methods = "full", "PUT"
-    # Writes are passed over for three seconds from then on, reads are not.
+    # After the failure, writes are passed over for three seconds, but reads are not.
     host = Host(tmp_path / "1", f"{hostile.url}|trusted", LAZYCK_REMOTE_TIMEOUT="30")
     new = "libx/gfx942-cc-1/new-0123456789abcdef.so"
     began = time.monotonic()
@@ -202,10 +202,10 @@ def test_a_redis_server_that_is_killed_and_started_again_while_a_lease_is_held(t
         assert runtime.verdict() == "compile"
         server.kill()
         waiting = two.miss()
-        assert waiting.verdict() == "compile"  # there is no remote now
+        assert waiting.verdict() == "compile"  # there is no remote at this time
         waiting.die()
         server.start()
-        time.sleep(6 * 0.4 * 1.25)  # the longest that it is passed over, after renewals of the lease that failed
+        time.sleep(6 * 0.4 * 1.25)  # the longest time that the tier is passed over, after failed renewals of the lease
         one.make(runtime)
         assert two.miss().verdict() == "hit"
 
@@ -227,7 +227,7 @@ def test_nginx_killed_in_the_middle_of_an_upload_leaves_nothing_false(tmp_path: 
 
 
 def two_is_fine(host: Host, whole: bytes) -> bool:
-    """What it gets is whole, or it gets nothing."""
+    """Return whether the host gets the whole entry or nothing."""
     runtime = host.miss("--wait", "0")
     verdict = runtime.verdict()
     return verdict == "compile" or host.keep(runtime) == whole

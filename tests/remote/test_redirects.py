@@ -1,4 +1,5 @@
-"""Where redirects lead: each hop is checked, and credentials stay with the server that they are for."""
+"""Test where redirects lead: each hop is checked, and credentials stay with the server that they
+are for."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ UNUSED = (
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    """A server's certificate for this machine, and the file that makes a client believe it."""
+    """Make a server's certificate for this machine, and the file that makes a client trust it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -49,7 +50,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
         if by:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         if by is None:
-            # without it Python 3.13's strict checks refuse an authority
+            # Without this extension, Python 3.13's strict checks refuse an authority.
             builder = builder.add_extension(x509.KeyUsage(**dict.fromkeys(UNUSED, False), **USES), critical=True)
             authority.append((subject, key))
         pem = serialization.Encoding.PEM
@@ -67,7 +68,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 
 @pytest.fixture
 def secure(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
-    """A server that has a certificate, called localhost."""
+    """Run a server that has a certificate, called localhost."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tls[1]))
     with hostile_server(tls[0], "localhost") as server:
         yield server
@@ -75,13 +76,13 @@ def secure(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
 
 @pytest.fixture
 def other(tls: Tls) -> Iterator[Hostile]:
-    """Another one, called 127.0.0.1."""
+    """Run another server that has a certificate, called 127.0.0.1."""
     with hostile_server(tls[0]) as server:
         yield server
 
 
 def seed(server: Hostile, tmp_path: Path) -> None:
-    """An entry is there."""
+    """Put an entry on the server."""
     remote = Remote.from_environment({"LAZYCK_REMOTE": f"{server.url}|trusted"})
     assert remote and remote.push(ENTRY, entry_file(tmp_path / "seed", body=BODY))
     server.asked.clear()
@@ -89,7 +90,7 @@ def seed(server: Hostile, tmp_path: Path) -> None:
 
 
 def redirect(server: Hostile, to: str) -> None:
-    """From now on it redirects there."""
+    """Make the server redirect there."""
     server.mood, server.elsewhere = "elsewhere", to
 
 
@@ -152,7 +153,7 @@ def test_credentials_go_to_no_other_server_and_no_other_port(
     assert runtime.verdict() == "hit"
     assert all(hostile.authorizations)
     assert set(other.authorizations) == {""}
-    # Nor to the same name over TLS, which might be anybody's at another port.
+    # Credentials must not go to the name over TLS either: another port might be anybody's.
     redirect(hostile, secure.url)
     redirect(secure, other.url)
     runtime = Host(tmp_path / "2", f"{remote}|trusted").miss()
@@ -161,7 +162,7 @@ def test_credentials_go_to_no_other_server_and_no_other_port(
 
 
 def test_credentials_do_not_come_back_with_a_redirect(secure: Hostile, other: Hostile, tmp_path: Path) -> None:
-    """Another server would choose what is asked in their owner's name."""
+    """The other server would choose what is requested in the owner's name."""
     seed(secure, tmp_path)
     secure.mood, secure.only, secure.elsewhere = "elsewhere", "/first/", other.url
     other.mood, other.elsewhere = "back", secure.url

@@ -1,4 +1,4 @@
-"""What LAZYCK_REMOTE may say, and how tiers are called in messages."""
+"""Test what LAZYCK_REMOTE may contain, and how messages name tiers."""
 
 from __future__ import annotations
 

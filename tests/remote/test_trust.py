@@ -1,4 +1,4 @@
-"""Who is believed: signatures, keys, and what is pushed where."""
+"""Test who is trusted: signatures, keys, and what is pushed where."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 def put(shared: Path, tmp_path: Path, key: Path | None = None) -> Record:
-    """An entry made by a host that has the private key, or none."""
+    """Let a host with the private key, or without a key, make an entry."""
     env = {"LAZYCK_SIGN_KEY": str(key)} if key else {}
     host = Host(tmp_path / f"maker-{key and key.name}", f"{shared}" + ("" if key else "|trusted"), **env)
     runtime = host.miss()
@@ -36,7 +36,7 @@ def put(shared: Path, tmp_path: Path, key: Path | None = None) -> Record:
 
 
 def change(shared: Path, **members: object) -> None:
-    """Overwrite some of what the record says."""
+    """Overwrite some members of the record."""
     path = shared / ENTRY.record
     path.write_text(json.dumps(json.loads(path.read_bytes()) | members))
 
@@ -73,7 +73,7 @@ def test_a_wrong_signature_is_refused(what: str, shared: Path, tmp_path: Path, k
     trusted = key[1]
     if what == "another key":
         trusted = make_key(tmp_path / "other").public
-    elif what == "moved":  # the signature of another entry, over its own name
+    elif what == "moved":  # another entry's signature, over that entry's name
         other = Record(type(ENTRY)(KEY, ENTRY.name.replace("blob", "blub")), record.sha256, record.size)
         signature = read_signer(key[0]).sign(other.statement)
         change(shared, signatures=[{"key": key[1], "signature": signature.signature}])
@@ -84,7 +84,7 @@ def test_a_wrong_signature_is_refused(what: str, shared: Path, tmp_path: Path, k
         change(shared, sha256=digest, size=len(data))
     elif what == "size":
         change(shared, size=record.size - 1)
-    elif what == "key":  # the signature is good, of a key that nobody trusts
+    elif what == "key":  # the signature is good, but nobody trusts the key
         signer = make_key(tmp_path / "other")
         change(shared, signatures=[{"key": signer.public, "signature": signer.sign(record.statement).signature}])
     elif what == "not a signature":
@@ -167,7 +167,7 @@ def test_key_files_that_are_none_are_refused(tmp_path: Path, key: Key) -> None:
             with pytest.raises(UsageError, match="not a"):
                 read_trusted(str(path))
     with pytest.raises(UsageError, match="neither a public key nor an absolute path"):
-        read_trusted("A" + key[1][1:-2])  # one key in 64 begins as a path does
+        read_trusted("A" + key[1][1:-2])  # one key in 64 begins with a slash, like a path
     with pytest.raises(UsageError, match="is there already"):
         make_key(key[0])
 

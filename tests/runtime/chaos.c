@@ -1,10 +1,11 @@
-/* An LD_PRELOAD library that lets threads sleep at random around the calls by which they and other processes agree:
- *     CHAOS_SEED     of the random choices; without it nothing sleeps
- *     CHAOS_PROCESS  the number of the process, so that processes sleep at different calls
- *     CHAOS_LONGEST  microseconds that one sleep takes at the most (3000)
- *     CHAOS_BREAK    "flock": it says yes and locks nothing, so that what finds faults can be seen to find one
- * Calls that a sleep should fall between are seldom, but for mutexes: of those few sleep.
- */
+/* This LD_PRELOAD library makes threads sleep at random around the calls by which threads and
+ * processes synchronize:
+ *     CHAOS_SEED     seed of the random choices; without it nothing sleeps
+ *     CHAOS_PROCESS  number of the process, so that processes sleep at different calls
+ *     CHAOS_LONGEST  longest sleep in microseconds (3000)
+ *     CHAOS_BREAK    "flock" makes flock succeed without a lock, to show that faults are found
+ * Most of these calls are rare, so many of them sleep. Calls for mutexes are frequent, so few of
+ * them sleep. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -44,20 +45,21 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* One in `times` calls sleeps, mostly shortly. */
+/* Sleeps in one of `times` calls, mostly for a short time. */
 static void maybe_sleep(unsigned times) {
     if (!g_sleeps) return;
     const uint64_t dice = mix(g_seed + atomic_fetch_add(&g_calls, 1));
     if (dice % times != 0) return;
     const uint64_t most = (dice >> 20) % 8 == 0 ? g_longest : g_longest / 8;
     const struct timespec pause = {0, (long)((dice >> 24) % (most + 1)) * 1000};
-    /* Not the C library's: whoever starts a compiler calls from a process that shares its memory. */
+    /* The C library's function would not do: whoever starts a compiler calls this from a process
+       that shares its memory. */
     syscall(SYS_nanosleep, &pause, NULL);
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-/* The C library has two of each of these. */
+/* The C library has two versions of each of these functions. */
 static void* condition_function(const char* name) {
     void* const found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
     return found != NULL ? found : dlsym(RTLD_NEXT, name);

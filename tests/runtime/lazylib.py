@@ -1,4 +1,5 @@
-"""Builds small lazy libraries by hand: stubs, runtime, manifest and bundle, without shim and probe."""
+"""Build small lazy libraries by hand: stubs, runtime, manifest and bundle, without shim and
+probe."""
 
 from __future__ import annotations
 
@@ -29,13 +30,14 @@ CLANG = shutil.which("clang++-19") or shutil.which("clang++")
 
 @cache
 def runtime_objects(out: Path, compiler: str, flags: tuple[str, ...]) -> tuple[Path, ...]:
-    # Without flags where a user has them, so that tests of whole builds need not compile the runtime too.
+    # Objects without flags are stored where a user has them, so that tests of whole builds need not
+    # compile the runtime, too.
     store = out if flags else private_directory(tools_dir(os.environ)) / OBJECTS
     return tuple(compile_objects(store, [compiler], SOURCES, flags, jobs=2))
 
 
 def run(argv: Sequence[str | Path], **kwargs: object) -> subprocess.CompletedProcess[str]:
-    """A command that must succeed."""
+    """Run a command that must succeed."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, **kwargs)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{shlex.join(map(str, argv))}\n{done.stdout}{done.stderr}"
     return done  # type: ignore[no-any-return]
@@ -45,7 +47,8 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def functions_of(source: Path, header: str, flags: Sequence[str], compiler: str = CXX) -> tuple[str, ...]:
-    """The mangled names of the functions that `source` exports; `header` is what it includes."""
+    """Return the mangled names of the functions that `source` exports. `header` is the text that it
+    includes."""
     key = repr((source.read_text(), header, flags))
     if key not in _FUNCTIONS:
         _FUNCTIONS[key] = _functions_of(source, flags, compiler)
@@ -62,7 +65,8 @@ def _functions_of(source: Path, flags: Sequence[str], compiler: str) -> tuple[st
 
 @dataclass(frozen=True)
 class LazyLibrary:
-    """A built lazy library with its bundle, a cache directory and a compiler that counts."""
+    """Describes a built lazy library with its bundle, a cache directory and a compiler that
+    counts."""
 
     directory: Path
     library: Path
@@ -70,7 +74,7 @@ class LazyLibrary:
     compiler: Path
     calls: Path
     machine: Machine = HERE
-    flags: tuple[str, ...] = ()  # that its programs need too
+    flags: tuple[str, ...] = ()  # also for its programs
     env: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -82,7 +86,7 @@ class LazyLibrary:
         return self.directory / "lazyck" / self.manifest.library / "manifest"
 
     def compiles(self, blob: str = "") -> int:
-        """How often the compile step (not the link step) ran, for all blobs or one."""
+        """Return how often the compile step (not the link step) ran, for all blobs or one."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return sum(1 for line in lines if " -c " in line and f"{blob}.cpp" in line)
 
@@ -92,7 +96,7 @@ class LazyLibrary:
     def program(
         self, main: str, name: str = "main", flags: Sequence[str] = (), compiler: str = "", libs: Sequence[str] = ()
     ) -> Path:
-        """An executable of source `main` that links the library."""
+        """Build an executable from the source text `main` that links the library."""
         source = self.directory / f"{name}.cpp"
         source.write_text(main)
         program = self.directory / name
@@ -102,24 +106,24 @@ class LazyLibrary:
         return program
 
     def words(self, *argv: str | Path) -> list[str]:
-        """How `argv` is started here."""
+        """Return the words that start `argv` on this machine."""
         is_own = Path(argv[0]).parent == self.directory and Path(argv[0]) != self.compiler
         return [*(self.machine.runner if is_own else ()), *map(str, argv)]
 
     def call(self, *argv: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program of this library, or one of this machine."""
+        """Run a program of this library or of this machine."""
         full = {**os.environ, **self.env, **(env or {})}
         words = self.words(*argv)
         done = subprocess.run(
             words, capture_output=True, text=True, errors="surrogateescape", env=full, timeout=300, check=False
         )
-        if done.returncode:  # pytest shows it where the test fails
+        if done.returncode:  # pytest shows the output if the test fails
             print(f"exit status {done.returncode}: {' '.join(map(str, argv))}\n{done.stderr}")
         return done
 
 
 def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
-    """A script that notes each of its calls in `calls`, whole lines even when many run at once."""
+    """Write a script that notes its calls in `calls`, in whole lines even if many run at once."""
     path.write_text(
         "#!/bin/sh\n"
         f"printf '%s\\n' \"$(echo \" $* \" | tr '\\n' ' ')\" >> {shlex.quote(str(calls))}\n"
@@ -129,7 +133,7 @@ def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
 
 
 def contents_of(root: Path, files: Sequence[Path]) -> bytes:
-    """What the file `contents` of a bundle at `root` says of `files`."""
+    """Return the text of the file `contents` of a bundle at `root` with these files."""
     digests = [(hashlib.sha256(f.read_bytes()).hexdigest(), f.relative_to(root)) for f in files]
     records = [CONTENTS_VERSION, *(f"{digest} {place}".encode() for digest, place in digests)]
     return b"".join(record + b"\0" for record in records)
@@ -163,9 +167,11 @@ def build_lazy_library(
     cache_name: str = "",
     sealed: bool = False,
 ) -> LazyLibrary:
-    """A library of `main` and of the lazily compiled `blobs` (name → source). All sources see `header` as "demo.h".
+    """Build a library from `main` and the lazily compiled `blobs` (name → source). All sources see
+    `header` as "demo.h".
 
-    With `sealed` its bundle is as `lazyck build` makes it, and the library knows the digest of what is in it.
+    With `sealed`, the bundle is as `lazyck build` makes it, and the library knows the digest of its
+    contents.
     """
     compiler = compiler or machine.cxx
     root = directory / "lazyck"

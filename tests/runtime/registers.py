@@ -1,8 +1,10 @@
-"""Fills every register that can carry an argument, calls a lazy function that writes them all down, and compares.
+"""Fill every register that can carry an argument, call a lazy function that stores them all, and
+compare.
 
-No calling convention is followed but the barest: the assembly here is the caller and the callee. What stands between
-them overwrites few registers by itself, so the lazy function comes with an initializer that overwrites all that a
-function may: it runs while the function is resolved.
+The assembly here is both caller and callee, and follows only the barest calling convention. The
+code between them overwrites few registers by itself. The lazy function therefore comes with an
+initializer that overwrites all that a function may. The initializer runs while the function is
+resolved.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from itertools import chain
 from pathlib import Path
 
 HEADER = 'extern "C" void dump_registers(void* out);\n'
-# where each kind of register is in the state: integers, vectors of up to 256 bytes, predicates or masks of up to 32
+# The state holds integers, vectors of up to 256 bytes, and predicates or masks of up to 32, at
+# these places.
 _INTEGERS, _VECTORS, _MASKS, _SIZE = 0, 256, 256 + 32 * 256, 256 + 32 * 256 + 16 * 32
 _INITIALIZER = '.section .init_array,"aw"\n.p2align 3\n.quad trash_registers\n.text'
 
 
 @dataclass(frozen=True)
 class State:
-    """A set of registers. `dump` is the source of the lazy function, `program` of one that calls it."""
+    """Describes a set of registers. `dump` is the source of the lazy function, and `program` that
+    of a program that calls it."""
 
     name: str
     dump: str
@@ -33,7 +37,8 @@ def _top_level(lines: Iterator[str]) -> str:
 
 
 def _program(fill: Iterator[str], rows: list[tuple[int, int]]) -> str:
-    """`rows` are the (place, size) of the registers in the state."""
+    """Return the program's source. `rows` are the (place, size) pairs of the registers in the
+    state."""
     table = ", ".join(f"{{{at}, {size}}}" for at, size in rows)
     return (
         '#include "demo.h"\n#include <cstdio>\n#include <cstring>\n'
@@ -61,9 +66,9 @@ int main() {{
     )
 
 
-# -- x86-64 ------------------------------------------------------------------------------------------
+# -- x86-64 ----------------------------------------------------------------------------------------
 
-_X86_INTEGERS = ("rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11")  # rdi is the place to write to
+_X86_INTEGERS = ("rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11")  # rdi is the address to write to
 
 
 def _x86_state(name: str, vector: str, count: int, size: int, move: str, masks: int) -> State:
@@ -88,7 +93,8 @@ def _x86_state(name: str, vector: str, count: int, size: int, move: str, masks: 
     def fill() -> Iterator[str]:
         yield from (".globl fill_and_call", "fill_and_call:", "pushq %rbx", "movq %rdi,%rbx", "movq %rsi,%rdi")
         yield from moves(lambda move, register, at: f"{move} {at}(%rbx),{register}")
-        # not by the PLT: what the loader's own lazy binding keeps is no matter of ours
+        # The call bypasses the PLT: what the loader's own lazy binding preserves is not tested
+        # here.
         yield from ("call *dump_registers@GOTPCREL(%rip)", "vzeroupper" if size > 16 else "", "popq %rbx", "ret")
 
     rows = [(_INTEGERS, 8 * len(_X86_INTEGERS))]
@@ -102,7 +108,8 @@ AVX512 = _x86_state("avx512", "zmm", 32, 64, "vmovdqu64", 8)
 
 
 def of_this_cpu() -> list[tuple[State, str]]:
-    """The states of this machine's kind, each with the reason why this CPU cannot have it, or ""."""
+    """Return the states of this kind of machine, each with the reason why this CPU cannot have it,
+    or an empty string."""
     if platform.machine() == "aarch64":
         return [(NEON, ""), (SVE, "" if "sve" in _cpu_flags() else "the CPU has no SVE")]
     if platform.machine() != "x86_64":
@@ -116,15 +123,16 @@ def _cpu_flags() -> set[str]:
     return set(Path("/proc/cpuinfo").read_text().split())
 
 
-# -- aarch64 -----------------------------------------------------------------------------------------
+# -- aarch64 ---------------------------------------------------------------------------------------
 
-# x0 is the place to write to, x16 and x17 are the linker's, x18 the static chain; x19 and above the callee keeps.
+# x0 is the address to write to, x16 and x17 belong to the linker, and x18 is the static chain. The
+# callee saves x19 and above.
 _ARM_INTEGERS = (*range(1, 16), 18)
 
 
 def _arm_state(name: str, vector: str, size: int, masks: int) -> State:
     def moves(load: str, base: str) -> Iterator[str]:
-        """`load` is "ld" or "st"."""
+        """Yield the loads or stores of all registers. `load` is "ld" or "st"."""
         for kind, count, place, step in ((vector, 24, _VECTORS, 256), ("p", masks, _MASKS, 32)):
             for i in range(count):
                 yield f"mov x16,#{place + step * i}\nadd x16,{base},x16\n{load}r {kind}{i},[x16]"
@@ -160,4 +168,4 @@ def _arm_state(name: str, vector: str, size: int, masks: int) -> State:
 
 
 NEON = _arm_state("neon", "q", 16, 0)
-SVE = _arm_state("sve", "z", 64, 16)  # 64 bytes are what the emulator's widest CPU has by default
+SVE = _arm_state("sve", "z", 64, 16)  # 64 bytes are the default width of the emulator's widest CPU

@@ -43,7 +43,8 @@ int forbid_starting(void) {
         IF_CALL(SYS_vfork),
         ANSWER(SECCOMP_RET_KILL_PROCESS),
 #endif
-        // What it is to start stands in memory, where a filter cannot look: the C library then takes clone.
+        // A filter cannot read the flags of clone3, which lie in memory. After ENOSYS, the C
+        // library uses clone.
         IF_CALL(SYS_clone3),
         ANSWER(SECCOMP_RET_ERRNO | ENOSYS),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
@@ -72,7 +73,7 @@ int allow_only(const int* numbers, size_t count) {
 
 struct Watch {
     const char* path;
-    atomic_int listener; /* -1: not there yet; -2: never */
+    atomic_int listener; /* -1: not there yet; -2: there will be none */
 };
 
 static void* watch(void* data) {

@@ -1,4 +1,5 @@
-// Sandboxes by seccomp(2) for the calling thread and those that it starts later. Each returns 0, or -1 with errno.
+// These functions make sandboxes with seccomp(2) for the calling thread and those that it starts
+// later. Each returns 0, or -1 with errno.
 #pragma once
 
 #include <stddef.h>
@@ -7,17 +8,19 @@
 extern "C" {
 #endif
 
-// No kernel knows this call: it ends what `watch_calls` watches.
+// No kernel knows this call. It ends what `watch_calls` watches.
 enum { END_OF_WATCH = 70001 };
 
-// Has another thread write into the file `path` the numbers of all system calls that this one makes until call
-// END_OF_WATCH. Not by ptrace(2): the runtime does more where a debugger is attached.
+// Makes another thread write to the file `path` the numbers of all system calls that this thread
+// makes until call END_OF_WATCH. It does not use ptrace(2), because the runtime does more if a
+// debugger is attached.
 int watch_calls(const char* path);
 
-// From now on the process is killed at a call that starts a program or a process, or makes or uses a socket.
+// Makes the kernel kill the process at a call that starts a program or a process, or makes or uses
+// a socket.
 int forbid_starting(void);
 
-// From now on every call but the `count` of `numbers` fails with EPERM.
+// Makes every call except the `count` ones in `numbers` fail with EPERM.
 int allow_only(const int* numbers, size_t count);
 
 #ifdef __cplusplus

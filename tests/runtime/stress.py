@@ -1,9 +1,12 @@
-"""Many processes with many threads call the blobs of one library, in any order: each blob is compiled once.
+"""Let many processes with many threads call the blobs of one library in any order. Each blob must
+be compiled once.
 
-    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N] [--chaos SECONDS [--seed N]]
+    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N]
+        [--chaos SECONDS [--seed N]]
 
-A round begins with an empty cache. With --chaos, threads sleep at random around the calls by which they agree
-(chaos.c), and rounds go on for so long. Ends with status 1 and what was wrong.
+A round begins with an empty cache. With --chaos, threads sleep at random around the calls by which
+they synchronize (chaos.c), and rounds go on for that time. If something is wrong, the script prints
+what and exits with status 1.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ int main(int, char** argv) {
 
 
 def build(where: Path) -> LazyLibrary:
-    """The library and the program that calls it."""
+    """Build the library and the program that calls it."""
     lib = build_lazy_library(
         where, where / "objects",
         {f"f{i}": f'#include "demo.h"\nint f{i}(int x) {{ return x + {i}; }}\n' for i in range(BLOBS)},
@@ -65,7 +68,7 @@ def build(where: Path) -> LazyLibrary:
 
 
 def build_chaos(where: Path) -> Path:
-    """The library that makes threads sleep (see chaos.c)."""
+    """Build the library that makes threads sleep (see chaos.c)."""
     out = where / "chaos.so"
     source = Path(__file__).with_name("chaos.c")
     run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", out, "-ldl", "-pthread"])
@@ -73,12 +76,12 @@ def build_chaos(where: Path) -> Path:
 
 
 def chaos_env(chaos: Path, seed: int) -> dict[str, str]:
-    """The environment of processes whose threads sleep at random."""
+    """Return the environment variables for processes whose threads sleep at random."""
     return {"LD_PRELOAD": str(chaos), "CHAOS_SEED": str(seed)}
 
 
 def one_round(lib: LazyLibrary, processes: int, threads: int, more: Mapping[str, str] | None = None) -> str:
-    """What went wrong, or ""."""
+    """Run a round. Return what went wrong, or an empty string."""
     shutil.rmtree(lib.cache, ignore_errors=True)
     lib.calls.unlink(missing_ok=True)
     argv = [str(lib.directory / "main"), str(threads), str(BLOBS)]

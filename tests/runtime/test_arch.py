@@ -1,4 +1,5 @@
-"""Blobs are compiled for the device that is present; stand-ins for the HIP and CUDA libraries answer here."""
+"""Test that blobs are compiled for the device that is present. Stand-ins for the HIP and CUDA
+libraries answer here."""
 
 from __future__ import annotations
 
@@ -91,12 +92,14 @@ def test_present_device_decides(
 @pytest.mark.parametrize(
     ("built", "expected"),
     [
-        # newer than all that was built; older; and code of a family (100f) runs on its later members, which 10.1 is not
+        # The devices are as built, newer or older. Code for a family (100f) runs on the family's
+        # later members, to which 10.1 does not belong.
         (
             ["80", "90a", "100f"],
             {"80": "80", "86": "86", "90": "90a", "100": "100f", "103": "100f", "101": "101", "121": "121"},
         ),
-        # code for one arch alone is dearer than that of a family, and where only that was built, its kin is like it
+        # Code for one architecture is preferred to that for a family. If only such code was built
+        # (100a), a device of its kind (10.3) gets code for itself alone, too.
         (["100a", "120f", "120a"], {"100": "100a", "103": "103a", "120": "120a", "121": "120f", "90": "90"}),
     ],
 )
@@ -131,7 +134,7 @@ def test_environment_overrides_the_device(tmp_path: Path, objects_dir: Path, rt_
     lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 0, ["gfx942"])
     assert lib.call(tmp_path / "main", env={"LAZYCK_ARCHS": "gfx1030;gfx90a:xnack-, gfx1030"}).stdout == "1 1\n"
     assert arch_directories(lib) == ["gfx1030+gfx90a"]
-    # The tool agrees, given the same archs, and asks no device.
+    # The tool agrees when it is given these archs, and asks no device.
     done = lib.call(rt_tool, "status", "--from", lib.library, "--arch", "gfx90a", "--arch", "gfx1030")
     assert done.stdout.count('"cached": true') == 2, done
     assert lib.call(rt_tool, "status", "--from", lib.library).stdout.count('"arch": "gfx942"') == 2
@@ -152,7 +155,7 @@ extern "C" int FUNCTION(void* stream, int* status) {
     return captured() == 906 && stream == nullptr ? 906 : 0;  // another stream than the default one
 }
 """
-# The classes lie in memory as PyTorch's do: a device of two bytes, then a number of eight.
+# The classes have the memory layout of PyTorch's: a device of two bytes, then a number of eight.
 TORCH = r"""
 namespace c10 {
 struct Device { signed char type, index; };
@@ -215,7 +218,7 @@ def test_pytorch_s_stream_comes_back_whole(
 ) -> None:
     if runtime_by is None or torch_by is None:
         pytest.skip("needs clang++")
-    number = 0x7123456789AB  # both halves count
+    number = 0x7123456789AB  # both halves matter
     torch = TORCH.replace("LOWER", "cuda").replace("UPPER", "CUDA").replace("ID", str(number))
     (tmp_path / "torch.cpp").write_text(CAPTURES.replace("FUNCTION", "hipStreamIsCapturing") + torch)
     run([torch_by, level, "-shared", "-fPIC", tmp_path / "torch.cpp", "-o", tmp_path / "libtorch.so"])
@@ -228,7 +231,7 @@ def test_pytorch_s_stream_comes_back_whole(
         assert run([program], env={**os.environ, "TEST_CAPTURED": str(captured)}).stdout == expected
 
 
-# Two devices, of which each thread chooses one for itself; device 0 is a thread's until it does.
+# There are two devices, and each thread chooses one. Until it does, device 0 is current.
 TWO_HIP = r"""
 #include <cstring>
 static thread_local int current = 0;
@@ -318,7 +321,7 @@ int main(int, char** argv) {
     [
         (["gfx90a", "gfx942"], "0", "gfx90a"),
         (["gfx90a:xnack-", "gfx942"], "1", "gfx90a+gfx942"),
-        (["gfx942", "gfx950"], "1", "gfx942"),  # ahead of time, too, there is no code for device 0
+        (["gfx942", "gfx950"], "1", "gfx942"),  # the build ahead of time has no code for device 0 either
     ],
 )
 def test_a_hip_blob_has_code_for_the_devices_before_the_current_one(

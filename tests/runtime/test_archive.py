@@ -1,4 +1,5 @@
-"""A bundle that was deployed as one file is unpacked into the cache by the first compile, whole, once, and by one."""
+"""Test a bundle that was deployed as one file. The first compile unpacks it into the cache, whole
+and only once."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from lazyck.manifest import encode
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
-    """A library whose bundle has its manifest and sources.tar.gz."""
+    """Build a library whose bundle has its manifest and sources.tar.gz."""
     where = tmp_path_factory.mktemp("archive")
     made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
     made.program(CALLER)
@@ -46,7 +47,8 @@ def archive(lib: LazyLibrary) -> Path:
 
 @pytest.fixture
 def tar(tmp_path: Path) -> dict[str, str]:
-    """The environment with a tar that counts its calls in `tmp_path`/tar.log, and runs `tmp_path`/first before."""
+    """Return an environment whose tar counts its calls in `tmp_path`/tar.log and first runs
+    `tmp_path`/first."""
     real = shutil.which("tar")
     own = tmp_path / "bin" / "tar"
     own.parent.mkdir()
@@ -221,7 +223,7 @@ def test_what_was_not_used_for_a_week_goes(lib: LazyLibrary) -> None:
     os.utime(old, (time.time() - 8 * 86400,) * 2)
     (lib.cache / ".trimmed").unlink(missing_ok=True)
     os.utime(place, (time.time() - 8 * 86400,) * 2)
-    assert call(lib, 2).returncode == 0  # that uses it
+    assert call(lib, 2).returncode == 0  # a compile that uses the unpacked bundle
     assert unpacked(lib) == [place]
 
 

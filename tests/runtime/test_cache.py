@@ -1,4 +1,5 @@
-"""Entries are whole or not used; the cache is ours or not used; the key separates what differs."""
+"""Test the cache: entries are whole or not used, the cache is ours or not used, and keys separate
+what differs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, machine:
 
 @pytest.fixture
 def lib(shared: LazyLibrary) -> LazyLibrary:
-    """A library with an empty cache and no compile counted."""
+    """Provide a library with an empty cache and no compile counted."""
     shutil.rmtree(shared.cache, ignore_errors=True)
     shared.calls.unlink(missing_ok=True)
     return shared
@@ -66,7 +67,7 @@ def test_damage_is_found_in_an_entry_that_was_whole_before(lib: LazyLibrary) -> 
     lib.call(program)
     (entry,) = lib.entries()
     seen = entry.with_name(entry.name + ".seen")
-    while not seen.exists():  # an entry is remembered once its change time lies two seconds back
+    while not seen.exists():  # an entry is noted only once its change time lies two seconds back
         time.sleep(0.3)
         assert lib.call(program).stderr == ""
     assert lib.call(program).stderr == ""
@@ -156,7 +157,7 @@ def test_symbolic_link_is_refused(lib: LazyLibrary, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="tries a cache that root has filled")
 def test_cache_filled_by_root_serves_other_users(lib: LazyLibrary) -> None:
     lib.call(lib.directory / "main")
-    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as public:  # pytest's own directories are closed to others
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as public:  # others cannot enter pytest's directories
         for path in (lib.library, lib.directory / "main"):
             shutil.copy(path, public)
         shutil.copytree(lib.cache, f"{public}/cache")

@@ -1,4 +1,5 @@
-"""A cache directory that somebody else could fill is refused, with the reason and the remedy."""
+"""Test that a cache directory that somebody else could fill is refused, with the reason and the
+remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def lib(shared: LazyLibrary) -> LazyLibrary:
 
 
 def refusal(lib: LazyLibrary, *words: str, **env: str) -> str:
-    """What a call says that must not compile anything."""
+    """Return what a call prints that must not compile anything."""
     done = lib.call(lib.directory / "main", *words, env=env)
     assert done.returncode in (3, 4), done
     assert lib.compiles() == 0
@@ -132,7 +133,7 @@ def test_what_is_no_directory_is_refused(lib: LazyLibrary, tmp_path: Path, kind:
     assert "set LAZYCK_CACHE_DIR to a directory of your own" in refusal(lib, LAZYCK_CACHE_DIR=str(path))
 
 
-# -- programs that lazyck compiles for itself, and runs --------------------------------------------------------------
+# -- programs that lazyck compiles for itself, and runs --------------------------------------------
 
 
 def test_tools_directory_is_private_and_nobody_elses(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_relative_home_gives_no_tools_directory_below_the_working_directory() ->
 def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_in(
     lib: LazyLibrary, tmp_path: Path
 ) -> None:
-    # As somebody can who may rename the directory above the cache.
+    # Somebody who may rename the directory above the cache can do this.
     evil = tmp_path / "evil.cpp"
     evil.write_text((lib.directory / "lazyck/src/add.cpp").read_text().replace("+", "+ 100 +"))
     compiler = lib.compiler.read_text()
@@ -194,14 +195,14 @@ exec ''',
         assert (done.returncode, done.stdout) == (0, "8\n"), done
         assert (tmp_path / "evil.o").exists()
         assert lib.compiles("add") == 1
-        # What was done for this compile is cleared away where it is by now.
+        # The files of this compile are removed in the directory's new place.
         assert list((lib.cache / ".staging").glob("add-*/blob.o"))
         assert not list((tmp_path / "real/.staging").iterdir())
     finally:
         lib.compiler.write_text(compiler)
 
 
-# Calls one blob, waits for a line, calls the other.
+# This program calls one blob, waits for a line, and calls the other blob.
 TWO_CALLS = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -224,7 +225,7 @@ def start(lib: LazyLibrary, program: Path) -> subprocess.Popen[str]:
 
 
 def strangers_copy(directory: Path) -> None:
-    """In the place of `directory` a copy that belongs to somebody else."""
+    """Replace `directory` by a copy that belongs to somebody else."""
     kept = directory.with_name("kept")
     directory.rename(kept)
     shutil.copytree(kept, directory)

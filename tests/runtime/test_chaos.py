@@ -1,4 +1,4 @@
-"""The short form of `python tests/runtime/stress.py --chaos SECONDS`."""
+"""Run the short form of `python tests/runtime/stress.py --chaos SECONDS`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_threads_that_sleep_at_random_compile_each_blob_once(lib: LazyLibrary, c
 
 
 def test_a_lock_that_does_not_lock_is_found(lib: LazyLibrary, chaos: Path) -> None:
-    """Else the test above would say nothing."""
+    """This shows that the test above can find a fault."""
     wrong = one_round(lib, processes=3, threads=4, more={**chaos_env(chaos, 1), "CHAOS_BREAK": "flock"})
     assert "compiles per blob" in wrong

@@ -1,4 +1,5 @@
-"""What is loaded is the file that was checked: through its descriptor, whatever lies at its path by then."""
+"""Test that the checked file is loaded, through its descriptor, whatever lies at its path by
+then."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {
     "add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n',
     "where": '#include "demo.h"\n#include <dlfcn.h>\n'
-    "static int own;\n"  # the address of `where` itself is that of its stub
+    "static int own;\n"  # the address of `where` would be that of its stub
     "const char* where() { Dl_info i; dladdr(&own, &i); return i.dli_fname; }\n",
 }
 MAIN = '#include "demo.h"\nint use(int x) { return add(x, x); }\n'
@@ -34,7 +35,7 @@ int main() {
     }
 }
 """
-# Puts SWAP_FROM where SWAP_TO lies before anything of the cache is loaded.
+# This library moves SWAP_FROM to SWAP_TO before anything in the cache is loaded.
 HOOK = r"""
 #include <dlfcn.h>
 #include <cstdio>
@@ -72,7 +73,7 @@ def lib(shared: LazyLibrary) -> LazyLibrary:
 
 
 def swapping(lib: LazyLibrary) -> dict[str, str]:
-    """An environment in which the entry is exchanged between check and load."""
+    """Return an environment in which the entry is exchanged between check and load."""
     (entry,) = lib.entries()
     ready = lib.directory / "evil.ready"
     shutil.copy(lib.directory / "evil.so", ready)
@@ -86,12 +87,13 @@ def test_entry_exchanged_after_the_check_is_not_the_one_that_is_loaded(lib: Lazy
     done = lib.call(program, env=swapping(lib))
     assert "swapped" in done.stderr
     assert done.stdout == "8\n8\n"
-    after = lib.call(program)  # what lies there now is no entry
+    after = lib.call(program)  # the file at the entry's path is not an entry
     assert (after.stdout, "is damaged" in after.stderr, lib.compiles()) == ("8\n8\n", True, 2)
 
 
 def without_proc() -> tuple[list[str], str]:
-    """The words before a command that has no /proc, or why there are none."""
+    """Return the words that run a command without /proc, and why that is impossible, or an empty
+    string."""
     words = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"']
     if not shutil.which("unshare"):
         return [], "no unshare"
@@ -145,12 +147,14 @@ def test_loaded_entry_is_known_by_its_path_and_leaves_no_descriptor(lib: LazyLib
     )
     out = lib.call(program).stdout.splitlines()
     (entry,) = [e for e in lib.entries() if e.name.startswith("where")]
-    assert out == ["8", str(entry), "odd ", "mapped"]  # "": the program itself
+    assert out == ["8", str(entry), "odd ", "mapped"]  # the program's own name is empty
 
 
 @pytest.fixture(scope="module")
 def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[str], str]:
-    """Runs a main function that is linked with the loader: a directory has 0.so to 399.so that tell their number."""
+    """Return a function that links a main function with the runtime's loader, runs it and
+    returns its output. The program gets a directory with 0.so to 399.so, each of which returns
+    its number."""
     where = tmp_path_factory.mktemp("unit")
     (where / "one.cpp").write_text(
         'extern "C" volatile const char number_text[] = "NUMBER:0000";\n'
@@ -220,7 +224,8 @@ def test_files_behind_one_descriptor_number_are_told_apart(unit: Callable[[str],
 
 
 def test_lists_of_libraries_are_told_apart_whatever_their_numbers(unit: Callable[[str], str]) -> None:
-    """Files in memory whose numbers end alike had one name for the loader, which loaded the first of them alone."""
+    """Files in memory whose numbers end alike need names of their own, or the loader would load
+    only the first of them."""
     out = unit(r"""
     #include <sched.h>
     #include <sys/mman.h>
@@ -344,7 +349,8 @@ def test_debugger_sees_the_entry_and_does_not_hang(lib: LazyLibrary) -> None:
     assert lib.call(program).stdout == "8\n8\n"
     words = ["-ex", "catch syscall exit_group", "-ex", "run", "-ex", "info sharedlibrary", "-ex", "kill"]
     options = ["-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set startup-with-shell off"]
-    # its descriptors from 3 on are pipes: what a debugger would wait for if it took the inferior's number for its own
+    # The debugger's descriptors from 3 on are pipes. It would wait on one if it mistook a
+    # descriptor of the inferior for its own.
     pipes = "import os,sys; [os.dup2(os.pipe()[0], n) for n in range(20, 4, -1)]; os.execvp('gdb', sys.argv[1:])"
     argv = [sys.executable, "-c", pipes, "gdb", *options, *words, str(program)]
     done = subprocess.run(
@@ -362,7 +368,7 @@ def test_debugger_stops_in_an_entry_that_it_knows_by_its_path(lib: LazyLibrary, 
     program = lib.directory / "main"
     if is_cached:
         lib.call(program)
-    # once at the stub, once in the entry
+    # The breakpoint is hit once at the stub and once in the entry.
     words = [
         "set breakpoint pending on",
         "break _Z3addii",

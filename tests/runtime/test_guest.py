@@ -1,5 +1,5 @@
-"""The runtime is a guest in other people's processes: their descriptors, language, environment, threads, signals,
-stacks and floating point are not ours."""
+"""Test that the runtime behaves as a guest in other people's processes: it leaves their
+descriptors, language, environment, threads, signals, stacks and floating point alone."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def program(lib: LazyLibrary, body: str, includes: str = "", libs: tuple[str, ..
 
 
 def before_compile(lib: LazyLibrary, shell: str) -> None:
-    """The compile step (not the link step) first runs `shell`."""
+    """Make the compile step (not the link step) first run `shell`."""
     script = lib.compiler.read_text()
     lib.compiler.write_text(script.replace("\nexec ", f"\ncase \" $* \" in *' -c '*)\n{shell}\n;; esac\nexec "))
 
 
-# -- descriptors, processes --------------------------------------------------------------------------
+# -- descriptors, processes ------------------------------------------------------------------------
 
 
 def test_compile_keeps_none_of_the_programs_descriptors_open(lib: LazyLibrary, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_memory_of_the_program_is_shown_once(lib: LazyLibrary, tmp_path: Path) -
     done = lib.call(main)
     own, value = done.stdout.split()
     assert value == "2"
-    parents, sizes = {}, {}  # of each process, in bytes
+    parents, sizes = {}, {}  # of each process; sizes are in bytes
     for line in (tmp_path / "stat").read_text(errors="replace").splitlines():
         pid, fields = int(line.split()[0]), line.rpartition(")")[2].split()
         parents[pid], sizes[pid] = int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGESIZE")
@@ -192,7 +192,7 @@ def test_relative_part_of_path_decides_nothing(tmp_path: Path, objects_dir: Path
     assert not list(trap.glob("ran-*"))
 
 
-# -- files -------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link", "device"])
@@ -266,7 +266,7 @@ def test_fallback_cache_goes_with_the_process(lib: LazyLibrary, tmp_path: Path) 
     done = lib.call(main, env=env)
     assert done.returncode == 0 and done.stdout.startswith("lazyck-"), done
     assert list(temporary.iterdir()) == []
-    # As long as a child made by fork lives, which may want more of it, it stays.
+    # The cache stays as long as a forked child lives, because the child may need it.
     go = tmp_path / "go"
     running = subprocess.Popen([main, go], env={**os.environ, **lib.env, **env}, stdout=subprocess.DEVNULL)
     assert running.wait() == 0
@@ -274,9 +274,9 @@ def test_fallback_cache_goes_with_the_process(lib: LazyLibrary, tmp_path: Path) 
     go.touch()
 
 
-# -- language ----------------------------------------------------------------------------------------
+# -- language --------------------------------------------------------------------------------------
 
-# Functions of the C library that ask the locale, the time zone or the environment.
+# These functions of the C library depend on the locale, the time zone or the environment.
 DEPENDING = re.compile(
     r" U ((v?(f|s|sn|as)?printf|(f|s)?scanf|__isoc.*_\w*scanf|strto(d|f|ld)|ato(f)|strerror\w*|strsignal|setlocale|"
     r"localtime(_r)?|gmtime(_r)?|mktime|strftime|strcoll|to(upper|lower)|is(alpha|space|digit)\w*|__ctype_\w+|getenv|"
@@ -329,7 +329,7 @@ def test_numbers_are_written_and_read_in_one_form(lib: LazyLibrary, german: Mapp
     assert all(json.loads(line)["time"] > 1e9 for line in done.stderr.splitlines())
 
 
-# -- threads, environment, signals -------------------------------------------------------------------
+# -- threads, environment, signals -----------------------------------------------------------------
 
 NO_THREADS = r"""
 #include <errno.h>
@@ -498,7 +498,7 @@ def test_log_that_is_exchanged_by_a_daemon_gets_the_lines(lib: LazyLibrary, tmp_
     assert "compiled two" in (tmp_path / "log").read_text()
 
 
-# -- stacks, floating point --------------------------------------------------------------------------
+# -- stacks, floating point ------------------------------------------------------------------------
 
 SMALL = r"""
 static int g_result = 0;

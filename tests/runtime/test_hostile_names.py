@@ -1,4 +1,5 @@
-"""Names and lines out of a hostile manifest stay inside the cache, the terminal and their own argument."""
+"""Test that names and lines out of a hostile manifest stay inside the cache, the terminal and their
+own argument."""
 
 from __future__ import annotations
 

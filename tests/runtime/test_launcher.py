@@ -1,4 +1,5 @@
-"""`LAZYCK_LAUNCHER`: a compiler cache, or what sends compiles to other hosts, in front of the run-time compiler."""
+"""Test `LAZYCK_LAUNCHER`, which puts a compiler cache, or a program that sends compiles to other
+hosts, in front of the run-time compiler."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def test_a_blob_that_ccache_has_is_not_compiled_again_for_another_cache(lib: Laz
         done = lib.call(program, env={**ccache, "LAZYCK_CACHE_DIR": str(tmp_path / cache)})
         assert (done.returncode, done.stdout) == (0, "8\n"), done.stderr
     assert lib.compiles() == 1
-    # the launcher changes nothing of what is made: an entry is the same one without it
+    # The launcher does not change the result, so an entry is found without it, too.
     assert lib.call(program, env={"LAZYCK_CACHE_DIR": str(tmp_path / "one"), "LAZYCK_DISABLE_JIT": "1"}).stdout == "8\n"
 
 

@@ -1,4 +1,5 @@
-"""The shape of a lazy library: how it links, what it exports, what runs when it loads, and its C interface."""
+"""Test the shape of a lazy library: how it links, what it exports, what runs when it loads, and its
+C interface."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_next_to_nothing_runs_at_load_and_only_the_interface_is_exported(
     assert {e for e in exported if e.startswith("lazyck")} == {
         *re.findall(r"\b(lazyck_\w+)\(", re.sub(r"/\*.*?\*/", "", (SOURCES / "lazyck.h").read_text(), flags=re.S)),
     }
-    # What callers catch, and for the rest what the library would export without lazyck.
+    # The library exports only what callers catch, and what it would export without lazyck.
     own = {e for e in exported if "6lazyck" in e}
     assert own <= {f"_Z{kind}N6lazyck12CompileErrorE" for kind in ("TV", "TI", "TS")}
     assert not {e for e in exported - own if re.match(r"_Z(N|TV|TI|TS)?K?S|_Z\w*9__gnu_cxx|__", e)}
@@ -102,7 +103,7 @@ def test_stubs_work_inside_an_executable(tmp_path: Path, objects_dir: Path, kind
 
 @pytest.mark.parametrize("machine", machine_params(AARCH64), indirect=True)
 def test_code_stands_branch_target_identification(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
-    # without crt files: Debian's are not fit for it
+    # Debian's crt files do not support BTI, so the link leaves them out.
     own = 'extern "C" { __attribute__((visibility("hidden"))) void* __dso_handle = &__dso_handle; }\n'
     lib = build(
         tmp_path, objects_dir, main=MAIN + own, machine=machine, main_flags=["-mbranch-protection=standard"],

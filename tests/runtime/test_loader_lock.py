@@ -1,5 +1,5 @@
-"""No lock of lazyck's is held while the dynamic loader, the C library's name services and locale, or the program's code
-may run: threads that hold one of theirs wait for ours."""
+"""Test that no lock of lazyck's is held while the dynamic loader, the C library's name services and
+locale, or the program's code may run. Threads that hold one of their locks wait for ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ BLOBS = {
 }
 SYMBOLS = {"one": ("one",), "two": ("two",)}
 
-# A library whose constructor, in dlopen, says that it runs, and a while later calls a lazy function.
+# The constructor of this library says, in dlopen, that it runs. A while later it calls a lazy
+# function.
 CALLER = r"""
 #include <cstdlib>
 #include <fcntl.h>
@@ -35,8 +36,9 @@ __attribute__((constructor)) static void f() {
 }
 """
 
-# The first lazy call, a hit, is over when thread B loads the library above, and holds the loader's lock. Then thread A
-# does the first thing; where a fork is wanted, it happens while A is at it.
+# The first lazy call, a hit, ends before thread B loads the library above and holds the loader's
+# lock. Thread A then records, if asked to, and makes a lazy call. With "fork", the process forks
+# during A's call.
 PROGRAM = r"""
 #include "demo.h"
 #include "lazyck.h"
@@ -70,8 +72,9 @@ int main(int, char** argv) {
 }
 """
 
-# What enters the loader, libc's name services, its locale or its time zones; each looks whether this thread holds a
-# mutex that it has taken from within a lazy library, or a lock of the cache.
+# This library intercepts calls that enter the loader, or libc's name services, locale or time
+# zones. Each checks whether the thread holds a mutex that it has taken within a lazy library, or a
+# lock of the cache.
 WATCH = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -196,7 +199,7 @@ def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
 
 
 def slowly(lib: LazyLibrary, go: Path) -> None:
-    """A compile says that it has begun, and takes its time."""
+    """Make each compile say that it has begun, and take 0.7 s longer."""
     script = lib.compiler.read_text()
     lib.compiler.write_text(
         script.replace("\nexec ", f"\ncase \" $* \" in *' -c '*) touch '{go}'; sleep 0.7;; esac\nexec ")
@@ -259,7 +262,7 @@ def test_no_lock_is_held_while_the_loader_or_libc_may_take_theirs(
     env = {k: v for k, v in {**os.environ, **lib.env}.items() if k not in ("HOME", "XDG_CACHE_HOME")}
     env |= {"LD_PRELOAD": str(tmp_path / "watch.so"), "LAZYCK_TRACE": str(tmp_path / "trace")}
     if account == "no home":
-        # No compile: the cache of an account that is looked up is the tester's own.
+        # Nothing is compiled here, because the looked-up account's cache is the tester's own.
         del env["LAZYCK_CACHE_DIR"]
         env["LAZYCK_DISABLE_JIT"] = "1"
         env["LAZYCK_NAME"] = tmp_path.name
@@ -316,7 +319,7 @@ def test_listener_in_python_meets_no_deadlock(lib: LazyLibrary, tmp_path: Path, 
         assert (done.returncode, done.stdout) == (0, "end\n"), done
 
 
-# Whoever lets go of a mutex of the library does so late: a fork is likely to meet it while it is held.
+# A thread releases a mutex of the library late, so that a fork probably finds it held.
 LATE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

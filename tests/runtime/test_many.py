@@ -1,4 +1,5 @@
-"""Many callers at once, and what interrupts them: locks that wait and give up, slots of the host, signals, kills."""
+"""Test many callers at once, and what interrupts them: locks that wait and give up, slots of the
+host, signals, kills."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ MAIN = '#include "demo.h"\nint call(int which, int x) {\n' + "".join(
     f"if (which == {i}) return {n}(x);\n" for i, n in enumerate(NAMES, 1)
 ) + "return 0; }\n"  # fmt: skip
 SYMBOLS = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
-# calls the blobs whose numbers are its arguments, in that order; 3 for a CompileError
+# This program calls the blobs whose numbers are its arguments, in that order. It exits with 3 after
+# a CompileError.
 CALLER = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -47,7 +49,8 @@ int main(int argc, char** argv) {
 """
 
 
-# Seconds that only a sleep of this process's tests sleeps, to find it by.
+# Only the sleeps of this process's tests have this duration in seconds, so the tests can find them
+# by it.
 NAP = f"7777{os.getpid()}"
 
 
@@ -61,7 +64,7 @@ def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
 
 
 def slow_compiler(lib: LazyLibrary, before: str) -> None:
-    """Let the compile step (not the link step) run the shell commands `before` first."""
+    """Make the compile step (not the link step) run the shell commands `before` first."""
     text = lib.compiler.read_text()
     lib.compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
 
@@ -69,8 +72,8 @@ def slow_compiler(lib: LazyLibrary, before: str) -> None:
 def start(
     lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
 ) -> subprocess.Popen[str]:
-    """A process that calls `blobs`, in a process group of its own, which Ctrl-C ends also where a shell started these
-    tests in the background."""
+    """Start a process that calls `blobs`, in a process group of its own. Ctrl-C ends it even if a
+    shell started these tests in the background."""
     argv = lib.words(lib.directory / name, *map(str, blobs))
     full = {**os.environ, **lib.env, **(env or {})}
     pipe = subprocess.PIPE
@@ -86,7 +89,7 @@ def start(
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until `what()` is true; fails the test after `seconds`."""
+    """Wait until `what()` is true. Fails the test after `seconds`."""
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "waited in vain"
@@ -94,7 +97,8 @@ def until(what: Callable[[], object], seconds: float = 60) -> None:
 
 
 def open_files(pid: int) -> set[str]:
-    """The paths of what a process has open; what it closes meanwhile is left out."""
+    """Return the paths of the files that a process has open, except those that it closes
+    meanwhile."""
     found = set()
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -103,7 +107,7 @@ def open_files(pid: int) -> set[str]:
 
 
 def is_running(marker: str) -> bool:
-    """Whether any process of this machine has `marker` among its words."""
+    """Return whether a process of this machine has `marker` in its command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if marker.encode() in path.read_bytes():
@@ -114,13 +118,14 @@ def is_running(marker: str) -> bool:
 
 
 def works(lib: LazyLibrary) -> None:
-    """A normal run right after: correct results, nothing left in the staging directory."""
+    """Check that a normal run works afterwards: the results are correct, and each blob has one
+    entry."""
     done = lib.call(lib.directory / "main", "1", "2", "3", "4")
     assert done.returncode == 0, done
     assert len(lib.entries()) == 4
 
 
-# -- many --------------------------------------------------------------------------------------------
+# -- many ------------------------------------------------------------------------------------------
 
 
 @on_each_machine
@@ -193,7 +198,8 @@ def test_a_stopped_process_does_not_keep_its_compile_slot_for_ever(lib: LazyLibr
     until(lambda: lib.compiles("one") == 1)
     holder.send_signal(signal.SIGSTOP)
     try:
-        # By its patience, or, however long that is, since the kernel says that the holder is stopped.
+        # The waiter goes on when its patience ends, or at once because the kernel says that the
+        # holder is stopped, however long the patience is.
         waiter = start(lib, 2, env={**env, abi.ENV_LOCK_TIMEOUT: patience})
         said = waiter.communicate(timeout=60)[1]
         assert waiter.returncode == 0, said
@@ -206,7 +212,7 @@ def test_a_stopped_process_does_not_keep_its_compile_slot_for_ever(lib: LazyLibr
 
 
 def test_in_the_place_of_a_slot_that_is_passed_over_there_is_one_more(lib: LazyLibrary) -> None:
-    # far shorter than the patience, so that nobody's own slot is passed over
+    # A compile is far shorter than the patience, so that nobody's own slot is passed over.
     slow_compiler(lib, 'echo begin >> "$0.order"; sleep 0.3; echo end >> "$0.order"; : ')
     env = {abi.ENV_JOBS: "1", abi.ENV_LOCK_TIMEOUT: "5"}
     slots = lib.cache / ".slots" / platform.node()
@@ -246,7 +252,7 @@ def test_who_decides_about_slots_and_is_stopped_is_passed_over(lib: LazyLibrary)
 
 @on_each_machine
 def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary) -> None:
-    """So a lock need not pass from one of many waiters to the next."""
+    """The lock thus need not pass from each of many waiters to the next."""
     assert lib.call(lib.directory / "main", "1").returncode == 0
     (entry,), (lock,) = lib.entries(), (lib.cache / ".locks").glob("one-*.lock")
     aside = entry.rename(lib.directory / "aside")
@@ -301,10 +307,11 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     try:
-        # Not after its end: a lock that the child keeps is said to be waited for.
+        # The call must not wait for the child's end. If the child kept the lock, the call would say
+        # that it waits.
         done = lib.call(lib.directory / "main", "1", env={abi.ENV_LOCK_TIMEOUT: "10"})
         assert done.returncode == 0 and "waiting for" not in done.stderr, done
-        os.kill(child, 0)  # it lives
+        os.kill(child, 0)  # the child is alive
         works(lib)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -342,11 +349,12 @@ def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(li
     assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
 
 
-# -- slots -------------------------------------------------------------------------------------------
+# -- slots -----------------------------------------------------------------------------------------
 
 
 def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str]) -> int:
-    """Let four processes compile a blob each; how many compilers ran at the same time at the most."""
+    """Let four processes compile a blob each. Return the largest number of compilers that ran at
+    the same time."""
     log = lib.directory / "running"
     note = f'echo "+" >> {shlex.quote(str(log))}; sleep 0.6; echo "-" >> {shlex.quote(str(log))}'
     slow_compiler(lib, note)
@@ -389,7 +397,7 @@ def test_sixteen_ranks_that_together_want_more_memory_than_there_is_all_finish(
     )  # fmt: skip
     lib.program(CALLER)
     free = next(int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if "MemAvail" in line)
-    each = min(4 << 20, free // 5)  # KiB: five at a time would do, sixteen never
+    each = min(4 << 20, free // 5)  # KiB; five fit into memory at a time, sixteen never do
     slow_compiler(lib, f"python3 -c 'import time; x = bytearray({each} << 10); time.sleep(1)'")
     running = [start(lib, i, env={"RANK": str(i), abi.ENV_JOBS: "16"}) for i in range(16)]
     said = [p.communicate(timeout=600)[1] for p in running]
@@ -439,7 +447,7 @@ def test_a_compiler_that_is_always_killed_is_started_twice_by_a_call(lib: LazyLi
     assert "killed by signal 9" in done.stdout
 
 
-# -- time --------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibrary) -> None:
@@ -459,7 +467,7 @@ def test_a_long_compile_says_that_it_is_alive_and_whose_it_is(lib: LazyLibrary) 
     assert re.search(r"^\[lazyck\] \[rank 3\] still compiling one for \w+ \(2\.\d s\)$", said, re.M), said
 
 
-# -- signals -----------------------------------------------------------------------------------------
+# -- signals ---------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_ends_program_and_compiler_and_leaves_no_half_entry(lib: LazyLibrary) -> None:
@@ -491,7 +499,7 @@ def test_ctrl_c_in_a_program_that_handles_it_ends_the_call(lib: LazyLibrary) -> 
         "handles",
     )
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; sleep {NAP}.5; }}')
-    # Another shell may be dash, which unblocks all signals: it would hide that they are blocked.
+    # The script uses bash, because dash unblocks all signals and would hide that they are blocked.
     lib.compiler.write_text(lib.compiler.read_text().replace("#!/bin/sh", "#!/usr/bin/env bash", 1))
     running = start(lib, name="handles")
     until(lambda: is_running(f"{NAP}.5"))

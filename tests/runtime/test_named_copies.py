@@ -1,4 +1,5 @@
-"""HIP 6.0 to 6.2 open the file that a blob is mapped from, by its name in /proc/self/maps up to the first blank."""
+"""Test blobs under HIP 6.0 to 6.2, which open the file that a blob is mapped from by its name in
+/proc/self/maps, up to the first blank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the runtime asks of the C++ library: nothing that a linker could find in the project's libraries instead."""
+"""Test what the runtime needs from the C++ library: nothing that a linker could find in the
+project's libraries instead."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from lazylib import runtime_objects
 
 from lazyck.postbuild import elf
 
-# what libraries of wheels (torch's libc10.so and libtorch_cpu.so) export of the C++ library, which came with them
+# Libraries in wheels (torch's libc10.so and libtorch_cpu.so) export these symbols of the C++
+# library, which was linked into them.
 COPIES = """
 #include <cstdlib>
 namespace std {
@@ -49,13 +51,13 @@ def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
 def test_no_inline_function_of_the_runtime_meets_one_of_the_library(tmp_path: Path, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"no {compiler}")
-    # a linker takes the strictest visibility of all: the library's own would be hidden
+    # A linker takes the strictest visibility of all copies, and would hide the library's own.
     objects = runtime_objects(tmp_path / "store", compiler, ())
     shown = subprocess.run(["nm", "--defined-only", *objects], check=True, capture_output=True, text=True).stdout
     weak = {line.split()[2] for line in shown.splitlines() if len(line.split()) == 3 and line.split()[1] in "WV"}
     assert any(name.endswith(".lazyck") for name in weak)
     assert not {name for name in weak if not name.endswith(".lazyck") and "CompileError" not in name}
-    # of groups with one name a linker keeps the first
+    # A linker keeps the first of several groups with one name.
     groups = subprocess.run(["readelf", "-gW", *objects], check=True, capture_output=True, text=True).stdout
     signatures = set(re.findall(r"COMDAT group section .* \[(.*)\] contains", groups))
     assert signatures and not {

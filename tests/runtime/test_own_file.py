@@ -1,4 +1,5 @@
-"""Which file a library takes for its own, and which bundle: never one that a name or a working directory leads to."""
+"""Test which file a library takes for its own, and which bundle: never one that a name or a working
+directory leads to."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ BLOBS = {"add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n'}
 EVIL = '#include "demo.h"\nint add(int, int) { return 666; }\n'
 MAIN = '#include "demo.h"\nint use(int x) { return add(x, 1); }\n'
 SYMBOLS = {"add": ("_Z3addii",)}
-# Loads the library by the name that its first argument is, goes to its second, and calls.
+# This program loads the library by the name in its first argument, changes to the directory in its
+# second, and calls.
 LOADER = r"""
 #include <cstdio>
 #include <dlfcn.h>
@@ -61,7 +63,8 @@ def sealed(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
 
 @pytest.fixture
 def trap(lib: LazyLibrary, tmp_path: Path) -> Path:
-    """A directory of a stranger: files of the library's and of a program's name, and a bundle with code of his own."""
+    """Make a stranger's directory: files with the names of the library and of a program, and a
+    bundle with the stranger's code."""
     trap = tmp_path / "trap"
     shutil.copytree(lib.directory / "lazyck", trap / "lazyck")
     for source in trap.rglob("add.cpp"):
@@ -76,7 +79,7 @@ def trap(lib: LazyLibrary, tmp_path: Path) -> Path:
 
 
 def linked_program(lib: LazyLibrary, objects_dir: Path) -> Path:
-    """A lazy program: with the library's own objects in it."""
+    """Build a lazy program, which contains the library's own objects."""
     program = lib.directory / "main"
     (lib.directory / "main.cpp").write_text(PROGRAM)
     parts = [lib.directory / "demo.o", lib.directory / "stubs.o", *runtime_objects(objects_dir, CXX, ())]
@@ -125,7 +128,7 @@ def test_library_is_found_in_a_directory_whose_name_is_odd(
         [odd / loader.name, odd / "libdemo.so", trap],
         env={**os.environ, **lib.env}, capture_output=True, text=True,
     )  # fmt: skip
-    # The compiler of its recipe lies where it was.
+    # The library is found, but the compiler of its recipe is not at its old path.
     assert done.returncode == 3 and f"{tmp_path}/lib/cxx" in done.stdout, done
 
 
@@ -143,7 +146,7 @@ CHANGES: dict[str, tuple[Callable[[LazyLibrary], None], str]] = {
 
 
 def swap(lib: LazyLibrary) -> None:
-    """A bundle that is whole, with a list that fits, and another one's."""
+    """Replace the bundle by another build's, which is complete and has a matching list."""
     root = lib.directory / "lazyck"
     changed(lib, "tree/add.cpp", EVIL)
     (root / "demo/contents").write_bytes(contents_of(root, sorted((root / "demo/tree").iterdir())))
@@ -159,7 +162,7 @@ def test_only_the_bundle_that_the_library_was_built_with_is_compiled(sealed: Laz
 
 
 def test_bundle_as_it_was_built_is_compiled(sealed: LazyLibrary) -> None:
-    (sealed.directory / "lazyck/demo/tree/.nfs0001").write_text("")  # of the file system
+    (sealed.directory / "lazyck/demo/tree/.nfs0001").write_text("")  # a file that NFS leaves
     assert sealed.call(sealed.directory / "main").stdout == "5\n"
 
 
@@ -191,7 +194,7 @@ def test_library_that_is_replaced_under_a_running_program_still_finds_its_bundle
     loader = sealed.program(LOADER, name="loader", flags=["-Wl,--as-needed"])
     source = loader.with_suffix(".cpp")
     library = sealed.library
-    # A copy of the same library takes its place between its loading and the call.
+    # A copy of the library takes its place between its loading and the call.
     source.write_text(source.read_text().replace("chdir(argv[2]) != 0", "rename(argv[2], argv[1]) != 0"))
     run([CXX, source, "-o", loader, "-ldl"])
     shutil.copy2(library, sealed.directory / "copy.so")

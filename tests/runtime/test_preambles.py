@@ -1,4 +1,5 @@
-"""Precompiled preambles: what they are, when they are used, and that nothing depends on them."""
+"""Test precompiled preambles: what they are, when they are used, and that nothing depends on
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from support import REPOSITORY
 from lazyck import abi
 
 COUNT = 12
-# The second include stands in another line than the first, with comments between them.
+# Comments stand before, between and behind the includes.
 PREAMBLE = '// kernels\n\n#include "demo.h"\n/* of the\n   standard */ #include <map>\n#include <string>  // text\n'
 BLOB = (
     PREAMBLE
@@ -161,7 +162,7 @@ BACKGROUND = {"LAZYCK_JOBS": "2"}
 
 
 def call_first_then_others(lib: LazyLibrary, **more: str) -> None:
-    """Calls one blob, and, once its preamble is there or cannot be, all others."""
+    """Call one blob and, once its preamble exists or cannot be made, all others."""
     done = lib.call(lib.program(FIRST_THEN_OTHERS), str(lib.cache), env=BACKGROUND | more)
     assert done.stdout == RIGHT, done.stderr
 
@@ -180,7 +181,7 @@ def test_a_first_call_has_one_made_in_the_background_and_others_take_it(lib: Laz
     assert [log.stem[:3] for log in lib.cache.rglob("k*.log") if "-include-pch" not in log.read_text()] == ["k0-"]
     with_it = {entry.name: entry.read_bytes() for entry in lib.entries()}
     forget_entries(lib)
-    # of a later process, the first call, too
+    # In a later process, even the first call uses the preamble.
     call_first_then_others(lib)
     assert sum("-emit-pch" in line for line in lib.calls.read_text().splitlines()) == 1
     assert all("-include-pch" in text for text in logs(lib))
@@ -191,7 +192,8 @@ def test_a_first_call_has_one_made_in_the_background_and_others_take_it(lib: Laz
 
 
 def test_one_is_made_after_what_calls_wait_for(lib: LazyLibrary) -> None:
-    """With two slots three of five wait, and each time that one is free, one of these takes it."""
+    """With two slots, three of five calls wait. Whenever a slot is free, a waiting call takes
+    it."""
     script = lib.directory / "clang"
     script.write_text(script.read_text().replace("exec ", "sleep 1\nexec "))
     program = lib.program(
@@ -257,7 +259,7 @@ def test_one_of_a_header_that_was_touched_since_is_given_up(lib: LazyLibrary) ->
     call_first_then_others(lib)
     assert sum("the plain command" in text for text in logs(lib)) == 1
     assert [p.name for p in ready.parent.iterdir()] == ["failed"]
-    os.utime(ready.with_name("failed"), (1, 1))  # a day later
+    os.utime(ready.with_name("failed"), (1, 1))  # as if a day had passed
     forget_entries(lib)
     call_first_then_others(lib)
     assert made(lib) == [ready]

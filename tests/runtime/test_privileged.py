@@ -1,4 +1,5 @@
-"""A program with more rights than its caller takes nothing from the caller: neither cache nor compiler nor bundle."""
+"""Test that a program with more rights than its caller takes nothing from the caller: neither cache
+nor compiler nor bundle."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ int main() { return getauxval(AT_SECURE) ? 0 : 9; }
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that other users can read; pytest's own are closed to them."""
+    """Make a directory that other users can read, because pytest's own are closed to them."""
     with tempfile.TemporaryDirectory(prefix="lazyck-test-") as path:
         Path(path).chmod(0o755)
         yield Path(path)
@@ -40,13 +41,14 @@ def as_caller(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def lib(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
-    """A library with a setuid-root program, whose cache in root's home is removed again."""
+    """Build a library with a setuid-root program. Its cache in root's home is removed
+    afterwards."""
     yield from setuid_library(public, objects_dir, sealed=False)
 
 
 @pytest.fixture
 def sealed(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
-    """The same with a bundle as `lazyck build` makes it."""
+    """Build the library and program with a bundle as `lazyck build` makes it."""
     yield from setuid_library(public, objects_dir, sealed=True)
 
 
@@ -61,7 +63,8 @@ def setuid_library(public: Path, objects_dir: Path, sealed: bool) -> Iterator[La
         public / "lib", objects_dir, BLOBS, MAIN, header=HEADER,
         symbols=SYMBOLS, compile_words=steps, cache_name=name, sealed=sealed,
     )  # fmt: skip
-    # No script: a shell gives back what rights it has from a setuid program.
+    # The compiler must not be a script, because a shell drops the rights that it has from a setuid
+    # program.
     wrapper = public / "wrapper.cpp"
     wrapper.write_text(
         "#include <fstream>\n#include <unistd.h>\n"
@@ -89,14 +92,15 @@ def root_cache(name: str) -> Path:
 
 
 def hostile(public: Path) -> dict[str, str]:
-    """What a caller may try: places, a preloaded library, settings, tools of its own in front of the compiler's."""
+    """Return what a caller may try: places, a preloaded library, settings, and its own tools in
+    front of the compiler's."""
     mine = public / "mine"
     mine.mkdir()
     for tool in ("as", "ld", "collect2", "cc1plus"):
         (mine / tool).write_text(f"#!/bin/sh\ntouch {mine}/ran-$(basename $0)\nexit 1\n")
         (mine / tool).chmod(0o755)
     os.chown(mine, int(CALLER), int(CALLER))
-    config = public / "config" / "lazyck"  # root's, so that nothing but the program's rights keeps it from being read
+    config = public / "config" / "lazyck"  # owned by root, so that only the program's rights prevent reading it
     config.mkdir(parents=True)
     (config / "lazyck.env").write_text("LAZYCK_LAUNCHER=/nonexistent\n")
     return {

@@ -1,4 +1,5 @@
-"""A lazy library of objects that are fit for shadow stacks and branch targets is marked as fit as an ordinary one."""
+"""Test that a lazy library whose objects support shadow stacks and branch targets is marked as an
+ordinary one is."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 LINKERS = ("bfd", "lld", "gold", "mold")
 X86_64 = {"IBT", "SHSTK"}
-# What a C library that is not marked itself, as Debian's, adds to each library: its crti.o and libc_nonshared.a.
+# An unmarked C library, such as Debian's, adds unmarked code to each library: its crti.o and
+# libc_nonshared.a. The tests link without them.
 NO_START_FILES = "-nostartfiles"
 OWN_START_FILES = r"""
 extern "C" {
@@ -28,7 +30,7 @@ OWN int pthread_atfork(void (*a)(), void (*b)(), void (*c)()) { return __registe
 
 
 def marks(file: Path) -> set[str]:
-    """What a file says that all of its code is fit for."""
+    """Return the protections that all of a file's code supports, according to its mark."""
     line = re.search(r"(?:x86|AArch64) feature: (.*)", run(["readelf", "-nW", file]).stdout)
     return set(line[1].replace(",", " ").split()) if line else set()
 
@@ -41,7 +43,7 @@ def build(where: Path, objects_dir: Path, machine: Machine, *flags: str) -> Lazy
 
 
 def ordinary(lib: LazyLibrary) -> Path:
-    """A library that is linked of its main object and a blob compiled ahead of time."""
+    """Link a library from its main object and a blob that is compiled ahead of time."""
     out = lib.directory / "ordinary.so"
     source = lib.directory / "lazyck/src/add.cpp"
     run([lib.machine.cxx, "-fPIC", *lib.flags, "-c", source, "-o", lib.directory / "add.o"])
@@ -71,7 +73,7 @@ def test_lazy_library_is_marked_for_ibt_and_shadow_stacks(tmp_path: Path, object
 
 @pytest.mark.skipif(HERE.name != "x86_64", reason="CET is x86's")
 def test_an_object_that_is_not_fit_takes_the_mark_away(tmp_path: Path, objects_dir: Path) -> None:
-    """So a mark says something."""
+    """This shows that a mark means something."""
     assert not marks(build(tmp_path, objects_dir, HERE, "-fcf-protection=none").library) & X86_64
 
 

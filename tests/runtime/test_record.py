@@ -1,4 +1,5 @@
-"""What a run called is recorded; a later one makes it ready first, in the background; what happens is told."""
+"""Test that a run records what it called, that a later run makes it ready first, in the background,
+and that events are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def python(lib: LazyLibrary, text: str, **env: str) -> subprocess.CompletedProce
 CALL = "call = lib._handle._Z4callii\n"
 
 
-# -- records -----------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 def test_a_run_records_each_blob_at_its_first_call(lib: LazyLibrary, tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_profile_that_cannot_be_written_is_said_once_and_calls_work(lib: LazyL
     assert done.stderr.count("cannot record in '/nonexistent/x'") == 1
 
 
-# -- replay ------------------------------------------------------------------------------------------
+# -- replay ----------------------------------------------------------------------------------------
 
 
 def test_three_runs_cold_recorded_replayed(lib: LazyLibrary, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ print(s.compiles, s.hits, s.loaded)
 """
     assert python(lib, text).stdout == "2 0 2\n"
     shutil.rmtree(lib.cache)
-    # the recorded set is compiled at the start, then nothing more
+    # The recorded set is compiled at the start, and nothing after that.
     again = python(lib, text.replace("assert [", "with lib.forbid_jit(): assert ["))
     assert (again.returncode, again.stdout) == (0, "2 0 2\n"), again
     third = python(lib, text, LAZYCK_DISABLE_JIT="1")
@@ -288,11 +289,11 @@ def test_what_took_longest_is_compiled_first_and_what_is_cached_is_loaded_before
     assert order == ["two", "three", "one"]
 
 
-# -- neighbours --------------------------------------------------------------------------------------
+# -- neighbours ------------------------------------------------------------------------------------
 
 
 def fleet(*runs: str) -> str:
-    """A profile of several processes, each of which called these blobs in this order."""
+    """Return a profile of several processes, each of which called these blobs in this order."""
     return "".join(
         f"{name}\tdemo\tany\t{i}\t1\t1.0\t1\t\thost:{process}:1\t1\n"
         for process, run in enumerate(runs, 1)
@@ -303,7 +304,7 @@ def fleet(*runs: str) -> str:
 def test_what_followed_in_half_of_the_runs_is_compiled_while_the_first_one_is(lib: LazyLibrary, tmp_path: Path) -> None:
     profile, mark = tmp_path / "fleet", tmp_path / "two-began"
     profile.write_text(fleet("one two", "four", "one three", "two one", "one two"))
-    # The compile of the first ends only when that of the second has begun.
+    # The first compile ends only after the second has begun.
     slow_compiler(
         lib,
         f'case " $* " in *two.cpp*) : > {mark} ;; *) '
@@ -401,7 +402,7 @@ assert job.wait().ready == 4
     assert done.returncode == 0, done
 
 
-# -- what happens ------------------------------------------------------------------------------------
+# -- what happens ----------------------------------------------------------------------------------
 
 
 def test_listener_hears_compiles_and_loads(lib: LazyLibrary) -> None:
@@ -524,7 +525,7 @@ def test_log_levels_file_and_format(lib: LazyLibrary, tmp_path: Path) -> None:
     ]
     assert {(line["library"], line["arch"]) for line in lines} == {("demo", os.uname().machine)}
     assert not any("kernel" in line for line in lines)
-    # One that cannot be written is said once, and is no reason to fail.
+    # A log file that cannot be written is reported once, and calls do not fail.
     bad = lib.call(main, "1", "2", env={"LAZYCK_LOG": "debug", "LAZYCK_LOG_FILE": "/nonexistent/x"})
     assert bad.returncode == 0
     assert bad.stderr.count("cannot write to LAZYCK_LOG_FILE=/nonexistent/x: No such file or directory") == 1

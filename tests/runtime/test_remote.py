@@ -1,4 +1,5 @@
-"""A local miss asks remote caches, through the helper that lazyck ships or through one that misbehaves."""
+"""Test that a local miss asks remote caches, through the helper that lazyck ships or through one
+that misbehaves."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from lazylib import LazyLibrary, build_lazy_library, counting_compiler
 from support import REPOSITORY, wait_until
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-# Prints the result, then what the library counted.
+# This program prints the result, and then what the library counted.
 CALL_AND_COUNT = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -39,7 +40,7 @@ def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
 
 
 def write_helper(where: Path) -> Path:
-    """The real one, which notes each of its starts in `helped`."""
+    """Write a helper that notes its start in `helped` and then acts as the real one."""
     path = where / "lazyck-remote"
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
@@ -52,7 +53,8 @@ def write_helper(where: Path) -> Path:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Hosts]:
-    """The environment of a host with a cache of its own; all share the remote directory `shared`."""
+    """Return a function that makes the environment of a host with a cache of its own. All hosts
+    share the remote directory `shared`."""
     (tmp_path / "shared").mkdir()
     helper = write_helper(tmp_path)
 
@@ -65,12 +67,12 @@ def host(tmp_path: Path) -> Iterator[Hosts]:
         }
 
     yield environment
-    # what goes on in the background has an end
+    # Helpers that go on in the background must end.
     wait_until(lambda: not helpers(tmp_path))
 
 
 def helpers(where: Path) -> list[int]:
-    """The processes that run the helper of this test."""
+    """Return the processes that run the helper of this test."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -83,7 +85,7 @@ def helpers(where: Path) -> list[int]:
 
 
 def records(where: Path) -> list[Path]:
-    """What the remote holds that is no lease: contents."""
+    """Return the contents that the remote holds, without leases."""
     return [p for p in (where / "shared").rglob("*") if p.is_file() and p.parent.name == "cas"]
 
 
@@ -97,7 +99,7 @@ def test_what_one_host_compiled_another_gets_without_a_compiler(lib: LazyLibrary
     (entry,) = (tmp_path / "two").glob("v1/*/*/*.so")
     assert entry.stat().st_mode & 0o022 == 0
     assert entry.with_suffix(".log").read_text().endswith(f"[fetched from {tmp_path / 'shared'}]\n")
-    # from now on it is in the local cache: nobody is asked any more
+    # The entry is in the local cache by now, so no remote is asked.
     helped = (tmp_path / "helped").read_text()
     assert lib.call(program, env=host("two", LAZYCK_DISABLE_JIT="1")).stdout.startswith("8 compiles 0 hits 0")
     assert (tmp_path / "helped").read_text() == helped

@@ -1,4 +1,5 @@
-"""First calls: one compile per blob however many ask, nothing compiled twice, failures that name what is wrong."""
+"""Test first calls: a blob is compiled once however many ask, nothing is compiled twice, and
+failures name what is wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Make = Callable[..., LazyLibrary]
 
 @pytest.fixture
 def make(tmp_path: Path, objects_dir: Path, machine: Machine) -> Make:
-    """Builds the library of this file, with changes."""
+    """Return a function that builds the library of this file, with changes."""
 
     def build(directory: str = "lib", **changes: object) -> LazyLibrary:
         where = tmp_path / directory
@@ -84,7 +85,7 @@ def test_many_threads_of_many_processes_compile_a_blob_once(lib: LazyLibrary) ->
 
 
 def test_different_blobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
-    # Each compiler waits for the other to have started: one after the other would never end.
+    # Each compiler waits for the other to start, so compiles one after the other would fail.
     lib.compiler.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *-c*add.cpp*) me=add other=sub ;; *-c*sub.cpp*) me=sub other=add ;; *) exec g++ "$@" ;; esac\n'
@@ -265,7 +266,7 @@ def test_blob_calls_back_into_library_and_other_blobs(make: Make) -> None:
 
 
 def test_static_initializers_that_need_each_other_do_not_deadlock(make: Make) -> None:
-    # Loading add calls sub, loading sub calls add, while two threads ask for one each.
+    # Loading add calls sub, and loading sub calls add, while two threads call one each.
     blobs = {
         "add": '#include "demo.h"\nstatic int g = sub(3, 1);\nint add(int a, int b) { return a + b + 0 * g; }\n',
         "sub": '#include "demo.h"\nstatic int g = add(3, 1);\nint sub(int a, int b) { return a - b + 0 * g; }\n',

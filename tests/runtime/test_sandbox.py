@@ -1,4 +1,5 @@
-"""A hit under seccomp(2): the system calls that it makes are those of docs/runtime.md, and it starts nothing."""
+"""Test a hit under seccomp(2): its system calls are those of docs/runtime.md, and it starts
+nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 from lazyck import abi
 
 HERE = Path(__file__).parent
-# argv: what is done first ("watch FILE", "kill", "only NUMBER..."), from a thread of its own or the main one.
+# The first argument is the sandbox: "watch FILE", "kill" or "only NUMBER...". With "kill", the
+# second call comes from a thread of its own.
 PROGRAM = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -55,14 +57,14 @@ int main(int argc, char** argv) {
     return wrong;
 }
 """
-# What the program itself does at its end.
+# The program itself makes these calls at its end.
 OWN_CALLS = ("exit_group",)
 STARTS = {"execve", "execveat", "fork", "vfork", "clone", "clone3", "socket", "connect"}
 
 
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
-    """With both blobs in the cache."""
+    """Build the library, with both blobs in the cache."""
     where = tmp_path_factory.mktemp("sandbox")
     made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
     run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-c", HERE / "sandbox.c", "-o", where / "sandbox.o"])
@@ -80,20 +82,20 @@ def sandboxed(lib: LazyLibrary, *words: str, **env: str) -> subprocess.Completed
 
 
 def numbers() -> dict[str, int]:
-    """The system calls of this machine."""
+    """Return the numbers of this machine's system calls, by name."""
     text = run(["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-xc", "/dev/null"]).stdout
     return {name: int(number) for name, number in re.findall(r"^#define __NR_(\w+) (\d+)$", text, re.M)}
 
 
 def documented() -> set[str]:
-    """The calls in the table of docs/runtime.md."""
+    """Return the calls in the table of docs/runtime.md."""
     page = (REPOSITORY / "docs/runtime.md").read_text()
     table = page.split("**System calls of a hit**")[1].split("\n\n")[1]
     return {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
 def first_ever(lib: LazyLibrary) -> dict[str, str]:
-    """Nobody has read the entries yet."""
+    """Remove the notes about the entries, as if nobody had read them."""
     for note in lib.cache.glob("v1/*/*/*.seen"):
         note.unlink()
     settle(lib)
@@ -101,7 +103,7 @@ def first_ever(lib: LazyLibrary) -> dict[str, str]:
 
 
 def later(lib: LazyLibrary) -> dict[str, str]:
-    """The entries have notes."""
+    """Make notes about the entries."""
     first_ever(lib)
     assert lib.call(lib.directory / "fills").returncode == 0
     assert len(list(lib.cache.glob("v1/*/*/*.seen"))) == 2
@@ -109,7 +111,7 @@ def later(lib: LazyLibrary) -> dict[str, str]:
 
 
 def after_a_day(lib: LazyLibrary) -> dict[str, str]:
-    """The notes tell that the last use was long ago."""
+    """Make the notes say that the last use was long ago."""
     later(lib)
     for note in lib.cache.glob("v1/*/*/*.seen"):
         run(["touch", "-d", "yesterday", note])
@@ -117,7 +119,7 @@ def after_a_day(lib: LazyLibrary) -> dict[str, str]:
 
 
 def in_a_tier(lib: LazyLibrary) -> dict[str, str]:
-    """The entries are in a cache that is only read."""
+    """Put the entries into a cache that is only read."""
     tier, own = lib.directory / "tier", lib.directory / "own"
     for old in (tier, own):
         shutil.rmtree(old, ignore_errors=True)
@@ -128,7 +130,7 @@ def in_a_tier(lib: LazyLibrary) -> dict[str, str]:
 
 
 def settle(lib: LazyLibrary) -> None:
-    """Entries are noted once their change time lies two seconds back."""
+    """Wait until entries can be noted, which is once their change time lies two seconds back."""
     newest = max(path.stat().st_ctime for path in lib.directory.glob("*/v1/*/*/*.so"))
     time.sleep(max(0.0, newest + 3.1 - time.time()))
 
@@ -174,6 +176,6 @@ def test_a_hit_works_where_programs_processes_and_sockets_are_forbidden(lib: Laz
 
 
 def test_a_compile_does_not_work_there(lib: LazyLibrary, tmp_path: Path) -> None:
-    """So the sandbox is one."""
+    """This shows that the sandbox forbids starting programs."""
     done = sandboxed(lib, "kill", **{abi.ENV_CACHE_DIR: str(tmp_path / "empty")})
     assert done.returncode == -signal.SIGSYS, done

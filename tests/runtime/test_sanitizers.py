@@ -1,5 +1,5 @@
-"""The runtime under the address, undefined-behaviour and thread sanitizers: success, failure, many threads, and what
-test_many does with many processes, forks, signals and kills."""
+"""Test the runtime under the address, undefined-behaviour and thread sanitizers: success, failure,
+many threads, and what test_many does with many processes, forks, signals and kills."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ int main() {
 """
 
 
-# The thread sanitizer cannot place its memory where the kernel likes to put other things.
+# The thread sanitizer needs addresses that the kernel might use otherwise, so address randomization
+# is off.
 MACHINE = replace(HERE, runner=("setarch", "-R"))
 SANITIZERS = ["address,undefined", "thread"]
 
@@ -61,13 +62,13 @@ def test_runtime_is_clean_under(tmp_path: Path, objects_dir: Path, sanitizer: st
         runtime_flags=(*flags, "-g1", "-O1"), compiler=CXX,
     )  # fmt: skip
     program = lib.program(PROGRAM)
-    for expected in (2, 0):  # a cold cache, then a warm one
+    for expected in (2, 0):  # with a cold cache, then a warm one
         before = lib.compiles("add") + lib.compiles("sub")
         done = lib.call(program)
         assert done.returncode == 0, done.stderr
         assert "Sanitizer" not in done.stderr, done.stderr
         assert lib.compiles("add") + lib.compiles("sub") - before == expected
-    # then two hosts that share a remote: one compiles and sends, the other fetches
+    # Two hosts share a remote: one compiles and sends, the other fetches.
     (tmp_path / "shared").mkdir()
     remote = {
         "LAZYCK_REMOTE": f"{tmp_path / 'shared'}|trusted",
@@ -112,4 +113,4 @@ def test_many_callers_are_clean_under(
         machine=MACHINE, flags=flags, runtime_flags=(*flags, "-g1", "-O1"), compiler=CXX,
     )  # fmt: skip
     lib.program(test_many.CALLER)
-    case(lib)  # a sanitizer's finding ends a program with a status of its own
+    case(lib)  # a sanitizer's finding ends a program with its own exit status

@@ -1,4 +1,5 @@
-"""What compiles took where a library was built ships with it: a first call anywhere says how long it will take."""
+"""Test that the costs of compiles at build time ship with a library, so that a first call anywhere
+says how long it will take."""
 
 from __future__ import annotations
 

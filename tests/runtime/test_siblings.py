@@ -1,4 +1,5 @@
-"""What one function calls is compiled together from its first lazy call on, without a profile."""
+"""Test that what one function calls is compiled together from its first lazy call on, without a
+profile."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def compiled(lib: LazyLibrary, call: str, wanted: int = 1, **env: str) -> set[str]:
-    """The blobs that a process compiles which makes this call and waits until so many are loaded."""
+    """Make this call in a process that waits until `wanted` blobs are loaded. Return the blobs that
+    it compiles."""
     shutil.rmtree(lib.cache, ignore_errors=True)
     program = lib.program(PROGRAM.replace("CALL", call).replace("WANTED", str(wanted)))
     done = lib.call(program, env={"LAZYCK_JOBS": "2", **env})
@@ -99,7 +101,7 @@ RETURNS = {"together(2, -9)": "-7", "chosen(1, 1)": "3", "named(1, 1)": "9", "ma
 
 
 def test_what_the_calling_function_calls_is_compiled_with_what_it_calls_first(lib: LazyLibrary) -> None:
-    # of two instances of that function, the one that calls
+    # The function has two instances, and only the one that calls counts.
     assert compiled(lib, "together(2, -9)", 3) == {"scale_Second", "shift_Second", "clip_Second"}
 
 
@@ -126,13 +128,13 @@ def test_what_is_called_is_compiled_before_what_is_guessed(lib: LazyLibrary, tmp
         trace = tmp_path / f"trace{attempt}"
         compiled(lib, "together(2, -9)", 3, LAZYCK_LOG_FILE=str(trace), LAZYCK_JOBS="2")
         begun = [line.split()[2] for line in trace.read_text().splitlines() if " compiling " in line]
-        assert "clip_Second" in begun[:2], begun  # with two jobs
+        assert "clip_Second" in begun[:2], begun  # two jobs start compiles at once
 
 
 def test_a_call_that_fails_lets_what_was_guessed_go_on(lib: LazyLibrary) -> None:
     source = lib.directory / "lazyck/src/clip_Second.cpp"
     kept = source.with_suffix(".kept")
-    source.rename(kept)  # fails before it has a compile slot
+    source.rename(kept)  # the compile fails before it has a slot
     try:
         shutil.rmtree(lib.cache, ignore_errors=True)
         call = "[] { try { return together(2, -9); } catch (const std::exception&) { return 0; } }()"

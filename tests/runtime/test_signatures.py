@@ -1,5 +1,6 @@
-"""Every shape of call passes through the slow path unharmed: each function here is a blob of its own, so that each
-first call is one through the trampoline. On every machine: programs for another than this one run in an emulator."""
+"""Test that every shape of call passes through the slow path unharmed. Each function here is a blob
+of its own, so that each first call goes through the trampoline. The tests run for every machine:
+programs for another one than this run in an emulator."""
 
 from __future__ import annotations
 
@@ -205,7 +206,7 @@ int main() {
 
 
 def target_flags(machine: Machine) -> list[str]:
-    """The flags for the widest vectors that the machine has."""
+    """Return the flags for the widest vectors that the machine has."""
     if machine.name == "aarch64":
         return ["-march=armv8-a+sve"] if machine.cpu == "max" else []
     known = Path("/proc/cpuinfo").read_text().split()
@@ -213,7 +214,7 @@ def target_flags(machine: Machine) -> list[str]:
 
 
 def blobs_for(machine: Machine, flags: list[str]) -> dict[str, str]:
-    """The functions of this file that fit the machine."""
+    """Return the functions of this file that fit the machine."""
     blobs = {
         **BLOBS,
         **(AARCH64_BLOBS if machine.name == "aarch64" else AVX_BLOBS if flags else {}),

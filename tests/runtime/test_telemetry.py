@@ -1,4 +1,4 @@
-"""What a lazy library compiles and loads, as OpenTelemetry's spans."""
+"""Test OpenTelemetry's spans of what a lazy library compiles and loads."""
 
 from __future__ import annotations
 

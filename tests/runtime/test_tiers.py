@@ -1,4 +1,5 @@
-"""Caches that are only read (LAZYCK_CACHE_PATH, or shipped beside the library), and caches kept below a size."""
+"""Test caches that are only read (LAZYCK_CACHE_PATH, or shipped beside the library), and caches
+that are kept below a size."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def lib(shared: LazyLibrary) -> LazyLibrary:
 
 
 def make_tier(lib: LazyLibrary, where: Path, *blobs: int) -> Path:
-    """A cache with these blobs, as it ships: entries only, and the user's own is empty again."""
+    """Make a cache with these blobs as it ships, with entries only. The user's own cache is empty
+    afterwards."""
     assert lib.call(lib.directory / "main", *map(str, blobs)).returncode == 0
     where.mkdir(parents=True)
     shutil.copytree(lib.cache / "v1", where / "v1", ignore=shutil.ignore_patterns("*.log", "*.seen"))
@@ -83,7 +85,7 @@ def test_entries_beside_the_library_work_without_compiler_and_cache(lib: LazyLib
 def test_what_is_known_of_a_tiers_entries_is_kept_in_the_users_own_cache(lib: LazyLibrary, tmp_path: Path) -> None:
     tier = make_tier(lib, tmp_path / "a", 1)
     call(lib, 2)
-    time.sleep(2.5)  # an entry that was just made is not believed to stay as it is
+    time.sleep(2.5)  # a fresh entry is not trusted to stay as it is
     call(lib, 1, LAZYCK_CACHE_PATH=str(tier))
     (note,) = (lib.cache / ".seen").iterdir()
     known = note.read_bytes()
@@ -113,7 +115,7 @@ def test_a_relative_tier_is_an_error(lib: LazyLibrary) -> None:
     assert "LAZYCK_CACHE_PATH: packs" in done.stdout
 
 
-# -- trimming ----------------------------------------------------------------------------------------
+# -- trimming --------------------------------------------------------------------------------------
 
 
 def age(lib: LazyLibrary, blob: str, hours: float) -> None:
@@ -165,8 +167,8 @@ def test_precompiled_preambles_count_for_the_limit(lib: LazyLibrary, rt_tool: Pa
 
 def test_a_hit_counts_as_use(lib: LazyLibrary, rt_tool: Path) -> None:
     call(lib, 1, 2)
-    time.sleep(2.5)  # an entry that was just made is not believed to stay as it is
-    call(lib, 1)  # reads it whole and notes that
+    time.sleep(2.5)  # a fresh entry is not trusted to stay as it is
+    call(lib, 1)  # reads the entry whole and notes that
     for path in lib.cache.glob("v1/*/*/*"):
         if path.suffix == ".seen":
             os.utime(path, (time.time() - 30 * 3600,) * 2)
@@ -200,7 +202,7 @@ def test_the_cache_is_kept_below_its_largest_size(lib: LazyLibrary) -> None:
     assert "(LAZYCK_CACHE_MAXSIZE)" in said
     assert "three" in names(lib)
     assert "one" not in names(lib)
-    # at most once an hour
+    # Trimming happens at most once an hour.
     assert "MAXSIZE" not in call(lib, 4, LAZYCK_CACHE_MAXSIZE="1K")
 
 

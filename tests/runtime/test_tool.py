@@ -1,4 +1,5 @@
-"""`lazyck-rt` drives the runtime's own cache and compiler code: what it builds, a program finds."""
+"""Test `lazyck-rt`, which drives the runtime's own cache and compiler code: a program finds what
+the tool builds."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def test_status_lists_blobs_and_paths(lib: LazyLibrary, rt_tool: Path, by: str) 
     ]
     assert [Path(r["path"]) for r in rows if r["cached"]] == lib.entries()
     assert lib.call(rt_tool, "path", "--from", source, "sub").stdout == f"{lib.entries()[0]}\n"
-    # what another cache, or a remote one, has it under
+    # Another cache, or a remote one, has the entry under this name and key.
     assert rows[1]["entry"] == str(lib.entries()[0].relative_to(lib.cache / "v1"))
     low, high = struct.unpack("<2Q", lib.entries()[0].read_bytes()[-24:-8])
     assert rows[1]["key"] == f"{high:016x}{low:016x}"

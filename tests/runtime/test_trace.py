@@ -1,4 +1,5 @@
-"""A trace (`LAZYCK_TRACE`) is whole at any time: while processes append to it, and after one was killed."""
+"""Test that a trace (`LAZYCK_TRACE`) is whole at any time: while processes append to it, and after
+one was killed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
 
 
 def load(trace: Path) -> list[dict[str, Any]]:
-    """What a reader of JSON finds; under the lock, which only a reader needs that meets a write at this moment."""
+    """Read the trace as JSON, under its lock. A reader needs the lock only if a write happens at
+    the same moment."""
     with trace.open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         events: list[dict[str, Any]] = json.load(file)
@@ -53,7 +55,7 @@ def test_a_killed_process_leaves_a_whole_trace(lib: LazyLibrary, tmp_path: Path)
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
     assert spans(trace) == [("compile", "one"), ("load", "one")]
-    call(lib, trace, 1)  # the next one goes on with it
+    call(lib, trace, 1)  # the next process continues the trace
     assert spans(trace) == [("compile", "one"), ("load", "one"), ("load", "one")]
 
 
@@ -80,7 +82,8 @@ def test_processes_that_append_at_once_lose_nothing_whoever_is_killed(lib: LazyL
 
 @pytest.fixture(scope="module")
 def cached(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> tuple[LazyLibrary, str]:
-    """A library with all in its cache, and the trace of that."""
+    """Build a library with all called blobs in its cache. Return the library and the trace of
+    that."""
     where = tmp_path_factory.mktemp("traced")
     (where / "lib").mkdir()
     made = build_lazy_library(where / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
@@ -96,8 +99,8 @@ def test_a_line_that_was_cut_short_is_left_out(cached: tuple[LazyLibrary, str], 
     trace.write_text(text[: len(text) - lost] if lost >= 0 else "[")
     whole = trace.read_text().count("}},\n") + trace.read_text().endswith(("}}", "}}\n", "}}\n]", "}}\n]\n"))
     call(lib, trace, 1)
-    kept = len(load(trace)) - 2  # the new process's name, and its load
-    assert kept == whole - (lost == 3)  # whether "}}" ends a line nobody knows
+    kept = len(load(trace)) - 2  # without the new process's name and its load
+    assert kept == whole - (lost == 3)  # a last "}}" without a newline may not be the end of its line
     assert spans(trace)[-1] == ("load", "one")
 
 
@@ -130,7 +133,7 @@ def test_whoever_keeps_the_trace_locked_keeps_nobody_waiting(cached: tuple[LazyL
 
 
 def has_open(process: int, file: Path) -> bool:
-    """Whether the process has the file open."""
+    """Return whether the process has the file open."""
     return any(os.path.realpath(fd) == str(file) for fd in Path(f"/proc/{process}/fd").glob("*"))
 
 
@@ -142,7 +145,7 @@ def test_whoever_meets_another_write_waits_for_its_end(cached: tuple[LazyLibrary
         fcntl.flock(writer, fcntl.LOCK_EX)
         running = start(lib, 1, env={"LAZYCK_TRACE": str(trace)})
         until(lambda: has_open(running.pid, trace) or running.poll() is not None)
-        writer.write("}\n]\n")  # and the other half
+        writer.write("}\n]\n")  # the other half
     _, said = running.communicate()
     assert (running.returncode, said) == (0, "")
     assert len(load(trace)) == len(json.loads(text)) + 3

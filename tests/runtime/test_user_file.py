@@ -1,4 +1,5 @@
-"""A lazy library takes what the user's file says behind the environment, and says what it does not know."""
+"""Test that a lazy library takes from the user's file what the environment does not set, and
+reports what it does not know."""
 
 from __future__ import annotations
 

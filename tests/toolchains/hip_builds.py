@@ -1,4 +1,5 @@
-"""Builds tests/projects/hip_ops lazily with real HIP compilers, and calls it in processes of its own."""
+"""Build tests/projects/hip_ops lazily with real HIP compilers, and call it in processes of its
+own."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from support import FAKE_ROCM, REPOSITORY, Lazyck
 from lazyck.interceptor.log import LogLine, read_log
 
 SYSTEM_PATH = "/usr/bin:/bin"
-NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: HIP's own answer where there is no GPU
+NO_DEVICE = (100, 101)  # hipErrorNoDevice and hipErrorInvalidDevice, which HIP returns without a GPU
 CALLER = """
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
@@ -25,7 +26,7 @@ print(lib.ops_devices(), lib.ops_scale(ord("f"), int(sys.argv[2]), data, 64))
 
 @dataclass(frozen=True)
 class HipBuild:
-    """A copy of the project after `lazyck build full`."""
+    """Describes a copy of the project after `lazyck build full`."""
 
     dir: Path
     done: subprocess.CompletedProcess[str]
@@ -39,16 +40,17 @@ class HipBuild:
         return read_log(self.dir.parent / "tmp/intercept.log")
 
     def deferred_by(self) -> set[str]:
-        """The tools whose compiles were deferred."""
+        """Return the tools whose compiles were deferred."""
         return {line.tool for line in self.log if line.action == "defer"}
 
     def call(self, factor: int = 3, **env: str) -> subprocess.CompletedProcess[str]:
-        """Call one float variant in a new process; prints the number of devices and HIP's answer."""
+        """Call one float variant in a new process, which prints the number of devices and HIP's
+        answer."""
         argv = [sys.executable, "-c", CALLER, str(self.library), str(factor)]
         return subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
 
     def entries(self) -> list[Path]:
-        """The cached blobs' libraries."""
+        """Return the libraries of the cached blobs."""
         return sorted(Path(os.environ["LAZYCK_CACHE_DIR"]).rglob("*.so"))
 
 
@@ -61,7 +63,8 @@ def build_hip(
     archs: str = "gfx90a",
     expect_success: bool = True,
 ) -> HipBuild:
-    """Run `command` in a copy of the project under `lazyck build full`, two blobs, with PATH from `env`."""
+    """Run `command` in a copy of the project under `lazyck build full`, with two blobs and PATH
+    from `env`."""
     project = where / "hip ops"
     shutil.copytree(REPOSITORY / "tests/projects/hip_ops", project)
     full = {"PATH": SYSTEM_PATH, "TYPES": "float", "CXXFLAGS": "-DFLOAT_ONLY", "ARCHS": archs, **env}
@@ -74,7 +77,8 @@ def build_hip(
 
 
 def assert_calls_reach_hip(build: HipBuild, archs: tuple[str, ...] = ("gfx90a",)) -> None:
-    """One call compiles a whole blob for real, loads it and gets to HIP's own runtime; a second process finds it."""
+    """Check that a call compiles a whole blob, loads it and reaches HIP's own runtime, and that a
+    second process finds the entry."""
     first, second = build.call(LAZYCK_BY_KERNEL="0"), build.call(PATH="/nonexistent")
     assert first.returncode == 0, first.stderr
     assert "compiled scale_float_3" in first.stderr
@@ -88,6 +92,7 @@ def assert_calls_reach_hip(build: HipBuild, archs: tuple[str, ...] = ("gfx90a",)
 
 
 def stand_in_runtime() -> Path:
-    """The directory of the stand-in for libamdhip64 that records launches and runs none."""
+    """Return the directory of the stand-in for libamdhip64, which records launches but runs
+    none."""
     shown = subprocess.run([FAKE_ROCM / "bin/fake-rocm-build"], capture_output=True, text=True, check=True)
     return Path(shown.stdout.split()[-1])

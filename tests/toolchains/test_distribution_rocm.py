@@ -1,6 +1,7 @@
-"""HIP compilers as a distribution installs them, new enough to find all that they need by themselves: nothing of ours
-is between, no variable is set. Debian 12's hipcc is older (its tests: test_rocm_builds.py); these ran with Debian sid's
-hipcc 7.0.2, HIP 6.4.3, clang 21 and CMake 4.3 (docs/toolchains.md).
+"""Test HIP compilers as a distribution installs them, new enough to find all their parts by
+themselves. Nothing of ours stands between, and no variable is set. Debian 12's hipcc is older
+(test_rocm_builds.py tests it). These tests ran with Debian sid's hipcc 7.0.2, HIP 6.4.3, clang 21
+and CMake 4.3 (docs/toolchains.md).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ARCHS = ("gfx942", "gfx1030")
 
 @pytest.fixture(autouse=True)
 def new_hipcc() -> Found:
-    """The distribution's hipcc, if it knows the archs of today."""
+    """Return the distribution's hipcc, or skip the test if it does not know `ARCHS`."""
     found = Found(ROCM, "/usr", ("/usr/bin/hipcc",))
     if not rocm_places.hipcc_in("/usr") or not set(ARCHS) <= set(ROCM.known_archs(found, os.environ)):
         pytest.skip("needs a distribution's hipcc that knows gfx942 (Debian sid's does, Debian 12's does not)")
@@ -33,7 +34,7 @@ def new_hipcc() -> Found:
 
 
 def versioned_clang() -> str:
-    """The name that the clang below hipcc has on PATH; skips the test where it has none."""
+    """Return the name on PATH of hipcc's clang, or skip the test if there is none."""
     said = subprocess.run(["hipcc", "--version"], check=True, capture_output=True, text=True).stdout
     version = re.search(r"clang version (\d+)", said)
     name = f"clang++-{version[1]}" if version else ""
@@ -61,7 +62,7 @@ def test_cmakes_hip_language_is_led_to_a_shim_of_the_clang_that_hipconfig_names(
     if shutil.which("cmake") is None:
         pytest.skip("needs cmake")
     tool, given = "clang++", ""
-    if not rocm_places.clang_of_hipconfig("/usr", os.environ):  # Debian 13's names a clang++ that is not there
+    if not rocm_places.clang_of_hipconfig("/usr", os.environ):  # Debian 13's hipconfig names a missing clang++
         tool = versioned_clang()
         given = f"-DCMAKE_HIP_COMPILER={tool} -DCMAKE_HIP_COMPILER_ROCM_ROOT=/usr"
     command = f"cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_HIP_ARCHITECTURES=$ARCHS {given} && cmake --build build"

@@ -1,4 +1,4 @@
-"""`lazyck doctor` on real toolchains, and on ones with parts missing."""
+"""Test `lazyck doctor` on real toolchains, and on ones with missing parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM_PATH = "/usr/bin:/bin"
 
 
 def examined(lazyck: Lazyck, **env: str) -> tuple[int, dict[str, Any], dict[str, dict[str, Any]]]:
-    """Status, the whole report, and its toolchains by name."""
+    """Run the doctor. Return its status, the whole report, and the report's toolchains by name."""
     done = lazyck("doctor", "--json", env={"PATH": SYSTEM_PATH, **env})
     assert "Traceback" not in done.stderr
     report = json.loads(done.stdout)
@@ -26,7 +26,7 @@ def examined(lazyck: Lazyck, **env: str) -> tuple[int, dict[str, Any], dict[str,
 
 
 def check(toolchain: dict[str, Any], name: str) -> dict[str, str]:
-    """The check called `name`."""
+    """Return the check called `name`."""
     return next(c for c in toolchain["checks"] if c["name"] == name)
 
 

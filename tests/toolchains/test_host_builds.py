@@ -1,4 +1,4 @@
-"""g++ and clang++ as host toolchains: the same small library, built lazily by each, computes the same."""
+"""Test g++ and clang++ as host toolchains: a small library computes equal results with each."""
 
 from __future__ import annotations
 

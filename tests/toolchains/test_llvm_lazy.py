@@ -1,4 +1,5 @@
-"""A library whose blobs are LLVM IR, built lazily by each compiler of IR, from text and from bitcode."""
+"""Test a library whose blobs are LLVM IR, text and bitcode, built lazily with each compiler of
+IR."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def call(library: Path, *names: str, **env: str) -> subprocess.CompletedProcess[
 
 
 def to_bitcode(kind: str, project: Path) -> None:
-    """Every module of the project as bitcode in place of its text."""
+    """Replace every module of the project by its bitcode."""
     for source in (project / "blob").iterdir():
         made = source.with_suffix(".bc")
         subprocess.run([compiler(kind, project.parent), "-w", "-emit-llvm", "-c", source, "-o", made], check=True)
@@ -62,7 +63,7 @@ def test_a_library_of_ir_is_lazy(kind: str, form: str, lazyck: Lazyck, tmp_path:
         return sorted(p.stem.split("-")[0] for p in (tmp_path / "lazyck-cache").rglob("*.so"))
 
     assert cached() == ["add3"]
-    # a blob that calls blobs, which call the library
+    # The blob calls other blobs, and these call the library.
     assert call(library, "chain", "other_name").stdout == "1600 10\n"
     assert cached() == ["add3", "alias", "chain", "twice"]
     again = call(library, "chain", "other_name", PATH="/nonexistent")
@@ -77,7 +78,7 @@ def test_a_compiler_that_is_gone_is_named(lazyck: Lazyck, tmp_path: Path) -> Non
     done = lazyck(
         "build", "full", "--tmp-dir", tmp_path / "tmp", "--", project / "build.sh", env={"IR_COMPILER": str(program)}
     )
-    # called by its path, no shim is in its way
+    # The compiler is called by its path, so that no shim stands in its way.
     assert "no compile matched" in done.stderr or "called no compiler" in done.stderr, done.stderr
     env = {"IR_COMPILER": "lazyck-irc", "PATH": f"{program.parent}:{os.environ['PATH']}"}
     done = lazyck("build", "full", "--tmp-dir", tmp_path / "tmp", "--", project / "build.sh", env=env)

@@ -1,4 +1,5 @@
-"""Which archs a HIP build is for: as asked, as its environment says, as its commands name them, as the machine has."""
+"""Test how a HIP build chooses its architectures: from the options, the environment, the commands,
+or the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SHOW = 'echo "$GPU_ARCHS|$PYTORCH_ROCM_ARCH|$AMDGPU_TARGETS|$HCC_AMDGPU_TARGET"'
 
 
 def asked(lazyck: Lazyck, tmp_path: Path, archs: str, **env: str) -> str:
-    """What a build sees of `--gpu-archs`."""
+    """Return what a build sees of `--gpu-archs`."""
     env = {"ROCM_PATH": str(FAKE_ROCM), **env}
     words = ["--toolchain", "rocm", "--gpu-archs", archs, "--tmp-dir", str(tmp_path / "tmp")]
     done = lazyck("build", "full", *words, "--", "sh", "-c", SHOW, env=env)
@@ -26,7 +27,7 @@ def asked(lazyck: Lazyck, tmp_path: Path, archs: str, **env: str) -> str:
 
 def test_a_build_is_told_the_archs_each_variable_in_its_own_spelling(lazyck: Lazyck, tmp_path: Path) -> None:
     both = "gfx942;gfx90a:xnack-"
-    # hipcc puts the last one into a command line for the shell
+    # hipcc inserts the last variable into a command line for the shell, so it has commas.
     assert asked(lazyck, tmp_path, "gfx942 gfx90a:xnack-") == f"{both}|{both}|{both}|gfx942,gfx90a:xnack-"
 
 
@@ -87,4 +88,4 @@ def test_feature_suffixes_are_kept_for_the_build_and_dropped_for_a_blob(lazyck: 
     need_real_hip()
     build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs="gfx90a:xnack-")
     assert inspect(lazyck, build.library)["archs"] == ["gfx90a:xnack-"]
-    assert_calls_reach_hip(build)  # for gfx90a as such, which runs with any setting of xnack
+    assert_calls_reach_hip(build)  # plain gfx90a code runs with any setting of xnack

@@ -1,4 +1,5 @@
-"""Whole builds by real HIP compilers, in the layouts in which ROCm comes, up to HIP's own answer to a launch."""
+"""Test whole builds with real HIP compilers, in the layouts in which ROCm comes, up to HIP's own
+answer to a launch."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Pa
     assert "arch=gfx1030" in line and "_Z12scale_kernelIfLi2EEvPT_i" in line
     code = b"".join(entry.read_bytes() for entry in build.entries())
     assert b"amdgcn-amd-amdhsa--gfx1030" in code
-    assert b"amdgcn-amd-amdhsa--gfx90a" not in code  # only for the device present
+    assert b"amdgcn-amd-amdhsa--gfx90a" not in code  # code for the present device only
 
 
 def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_by_kernel(
@@ -75,8 +76,8 @@ def test_the_platform_that_only_the_compiles_were_told_is_the_blobs_own(lazyck: 
     command = 'HIPCC="env HIP_PLATFORM=amd hipcc" LINKER=c++ LDFLAGS=-lamdhip64 ./build.sh'
     nvcc = script(tmp_path / "cuda/bin/nvcc", "#!/bin/sh\necho 'nvcc: NVIDIA (R) Cuda compiler driver'\n")
     build = build_hip(lazyck, tmp_path, command, {"CUDA_PATH": str(nvcc.parent.parent)})
-    recipe, *_ = inspect(lazyck, build.library)["recipes"]  # of the whole blob, and of its parts
-    assert recipe["toolchain_id"].startswith("clang15")  # not the nvcc that hipcc is where nothing says amd
+    recipe, *_ = inspect(lazyck, build.library)["recipes"]  # one recipe for the whole blob, others for its parts
+    assert recipe["toolchain_id"].startswith("clang15")  # not nvcc, which hipcc uses if nothing names amd
     assert recipe["env"]["HIP_PLATFORM"] == "amd"
     assert_calls_reach_hip(build)
 

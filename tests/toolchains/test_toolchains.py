@@ -1,4 +1,4 @@
-"""Options, archs, recipes and identities of the toolchains."""
+"""Test options, archs, recipes and identities of the toolchains."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_nvcc_says_what_it_compiles_for_where_the_command_does_not(tmp_path: Pat
     assert archs("-arch=native") == (CUDA.present_archs(found, os.environ) or archs())
 
 
-# -- base words --------------------------------------------------------------------------------------
+# -- base words ------------------------------------------------------------------------------------
 
 
 def test_base_words_are_what_does_not_name_this_one_compile() -> None:
@@ -165,7 +165,7 @@ def test_base_words_are_what_does_not_name_this_one_compile() -> None:
 
 
 def separate(toolchain: Toolchain) -> set[str]:
-    """Options whose value is the next word."""
+    """Return the options whose value is the next word."""
     return {r.text for r in toolchain.table.rules if r.mode is Mode.SEPARATE}
 
 
@@ -180,7 +180,7 @@ def test_tables_are_consistent() -> None:
     assert {"-Xcompiler", "-gencode", "-Xptxas", "--compiler-options"} <= separate(CUDA)
 
 
-# -- recipes -----------------------------------------------------------------------------------------
+# -- recipes ---------------------------------------------------------------------------------------
 
 
 def test_a_recipe_shows_symbols() -> None:
@@ -219,7 +219,7 @@ def test_a_cuda_blob_follows_the_library_s_runtime(tmp_path: Path, tool: str, li
     nvcc.chmod(0o755)
     link = LinkCommand(call, "/w/lib.so")
     words = CUDA.link_words((str(nvcc), "-O3", "-ccbin", "g++-12", "-x", "cu"), link)
-    # by its soname, which is there even where `libcudart.so` is not
+    # The soname exists even if `libcudart.so` does not.
     assert ("-l:libcudart.so.12" in words) == (kind == "shared")
     assert CUDA.takes_static_runtime(link) == (kind == "static")
     assert words[words.index("-cudart") + 1] == "none"
@@ -265,7 +265,7 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
     (tmp_path / "device.h").write_text("#define N 1\n")
     (tmp_path / "host.h").write_text("#define N 2\n")
     first = (*found.compiler, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xcompiler=-Wall")
-    first = (*first, "--threads", "2")  # changes what --dryrun shows, and makes nvcc 12.4's fail
+    first = (*first, "--threads", "2")  # changes what --dryrun shows, and makes that of nvcc 12.4 fail
     env = dict(os.environ)
     argv = CUDA.host_preprocess_command(first, "k.cu", "k.ii", ("80",), cwd=str(tmp_path), env=env)
     subprocess.run(argv, cwd=tmp_path, check=True)
@@ -304,7 +304,7 @@ def test_the_table_has_every_option_of_this_nvcc_that_takes_a_value() -> None:
     assert not [(long, short) for long, value, short in listed if value[0] in "<{" and not {long, short} <= known]
 
 
-# -- identity and look-up ------------------------------------------------------------------------------
+# -- identity and look-up --------------------------------------------------------------------------
 
 
 def test_an_identity_is_readable_and_holds_no_place() -> None:

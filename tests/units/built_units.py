@@ -1,4 +1,5 @@
-"""What tests of sources that are compiled kernel by kernel share in CUDA and HIP: a library, what its runtime hears."""
+"""Provide what tests of sources that are compiled kernel by kernel share in CUDA and HIP: a
+library, and what its runtime hears."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Built:
-    """The library libx.so in `where`, what was said as it was built, and the environment to use it in."""
+    """Describes the library libx.so in `where`, what its build printed, and the environment to use
+    it in."""
 
     where: Path
     said: str
@@ -20,8 +22,9 @@ class Built:
     spy: str  # the variable that names the file in which the spy writes
 
     def run(self, spy: Path, function: str, n: int, **more: str) -> tuple[str, list[str]]:
-        """What `function(n)` returns in a process of its own; what the runtime was told from then on."""
-        log = Path(tempfile.mkstemp(dir=self.where)[1])  # processes side by side ask for the same
+        """Call `function(n)` in a process of its own. Return its result, and the lines of what the
+        runtime was told, with `run` between those of the load and those of the call."""
+        log = Path(tempfile.mkstemp(dir=self.where)[1])  # a file for each process, because tests run in parallel
         code = (
             "import ctypes\nx = ctypes.CDLL('./libx.so')\n"
             f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
@@ -38,21 +41,23 @@ class Built:
 
     @property
     def units(self) -> list[Path]:
-        """The entries of the cache."""
+        """Return the cache's entries."""
         return list(self.cache.rglob("*.so"))
 
     @property
     def entries(self) -> list[str]:
-        """Whose they are."""
+        """Return the names of the units that the cache's entries hold."""
         return sorted(p.name.rpartition("-")[0] for p in self.units)
 
     def fresh(self, cache: Path) -> Built:
-        """The same library for a user who has called nothing yet, with a cache of his own."""
+        """Return the library as a user sees it who has called nothing yet, with a cache of its
+        own."""
         return replace(self, env={**self.env, "LAZYCK_CACHE_DIR": str(cache)})
 
 
 def used(seen: list[str]) -> list[str]:
-    """What was asked for and launched, each kernel with the code that it was registered with last."""
+    """Return what was asked for and launched, each kernel with the code of its latest
+    registration."""
     code: dict[str, str] = {}
     found = []
     for line in seen:

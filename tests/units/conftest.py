@@ -1,4 +1,4 @@
-"""Fixtures for host units and kernel units."""
+"""Provide fixtures for host units and kernel units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent.parent
 
 
 def compiled(once: Once, name: str) -> Path:
-    """The library of `name`.cpp, to be preloaded."""
+    """Compile `name`.cpp to a library for LD_PRELOAD."""
 
     def make(where: Path) -> Path:
         made = where / f"{name}.so"

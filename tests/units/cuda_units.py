@@ -1,4 +1,4 @@
-"""What tests of CUDA sources that are compiled kernel by kernel share: how they build."""
+"""Provide what tests of CUDA sources that are compiled kernel by kernel share: how they build."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built
 
 
 def plain_names(text: str) -> str:
-    """Mangled names without what makes those of unnamed namespaces and of static variables a source's own."""
+    """Remove from mangled names what makes those of unnamed namespaces and of static variables
+    unique to a source."""
     plain, at = "", 0
     while found := re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)").search(text, at):
         plain += text[at : found.start()] + "(unnamed)"
@@ -65,5 +66,6 @@ def plain_names(text: str) -> str:
 
 
 def used(seen: list[str]) -> list[str]:
-    """What was asked for and launched, each kernel with the code that it was registered with last."""
+    """Return what was asked for and launched, each kernel with the code of its latest
+    registration."""
     return built_units.used([plain_names(line) for line in seen])

@@ -1,4 +1,4 @@
-"""What tests of HIP sources that are compiled kernel by kernel share: how they build."""
+"""Provide what tests of HIP sources that are compiled kernel by kernel share: how they build."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from built_units import Built
 from rocm_layouts import rocm5, rocm6
 from support import Lazyck
 
-ARCH = "gfx90a"  # Debian's device libraries know it
+ARCH = "gfx90a"  # known to Debian's device libraries
 HOMES = {"clang15": rocm5, "clang19": rocm6}
 
 
 def write(where: Path, files: Mapping[str, str], flags: str, home: Path) -> dict[str, str]:
-    """A project of `files`; the environment to build it in."""
+    """Write a project of `files`. Return the environment to build it in."""
     where.mkdir(exist_ok=True)
     for name, text in files.items():
         (where / name).write_text(text)

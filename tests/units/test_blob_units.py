@@ -1,4 +1,5 @@
-"""Blobs whose first call compiles their host code and the kernel that it launches, or all of them: what costs less."""
+"""Test blobs whose first call compiles either their host code and the kernel that it launches, or
+all of them, whichever costs less."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ STATIC = LINK.replace("-cudart shared", "-cudart static")
 
 
 def lazy_library(once: Once, shared_lazyck: Lazyck, link: str) -> Built:
-    """Built with that link command, once for all tests."""
+    """Build with that link command, once for all tests."""
 
     def make(where: Path) -> Built:
         return build(shared_lazyck, where, FILES, blobs="*/blob.cu", link=link)
@@ -97,7 +98,7 @@ def blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
 
 @pytest.fixture
 def own_blob(lazyck: Lazyck, tmp_path: Path) -> Built:
-    """For tests that change what was built."""
+    """Build a library for a test that changes what was built."""
     return build(lazyck, tmp_path, FILES, blobs="*/blob.cu")
 
 
@@ -107,7 +108,7 @@ def own_blob(lazyck: Lazyck, tmp_path: Path) -> Built:
 def test_every_use_of_a_handle_is_as_ahead_of_time(both: tuple[Built, Built], spy: Path, function: str, n: int) -> None:
     lazy, ahead = both
     if "static" in lazy.where.joinpath("build.sh").read_text():
-        # nothing can stand before a static runtime: it sees that there is no driver
+        # The spy cannot stand in for a static runtime, which sees that there is no driver.
         assert lazy.run(spy, function, n, LAZYCK_BY_KERNEL="1")[0] in ("35", "100")
         return
     returned, seen = ahead.run(spy, function, n)
@@ -144,19 +145,19 @@ def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: La
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
-        ("", True),  # the first goes by kernel, and tells
-        # FlashAttention's: a kernel is a small part
+        ("", True),  # the first blob goes by kernel, and its figures are noted
+        # As in FlashAttention, a kernel is a small part of a blob.
         ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\n", True),
-        # a kernel is the headers, all of which it reads
+        # A kernel costs as much as the headers, all of which it reads.
         ("host 111.4 43.0 43.0 63 other\nkernel 44.3 other\n", False),
-        # torch_scatter's: it reads a third of what all of them read
+        # As in torch_scatter, a kernel reads a third of what all kernels read.
         ("host 80.0 10.0 33.0 345 other\nkernel 13.0 other\n", True),
-        # two kinds in one library: this blob's own figures count
+        # The library has two kinds of blobs, and this blob's own figures count.
         ("host 111.4 43.0 43.0 63 other\nkernel 44.3 other\nhost 22.1 8.1 9.0 32 blob\nkernel 32.3 blob\n", True),
         ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\nhost 111.4 43.0 43.0 63 blob\nkernel 44.3 blob\n", False),
-        ("host 3.0 1.0 1.0 1 other\n", False),  # one kernel: nothing can be saved
-        ("host 22.1 8.1 9.0 32 other\n", True),  # what its kernels cost is not known yet
-        # for one kernel, all had to be compiled: it cannot be had by itself
+        ("host 3.0 1.0 1.0 1 other\n", False),  # nothing can be saved with one kernel
+        ("host 22.1 8.1 9.0 32 other\n", True),  # the cost of its kernels is not known yet
+        # For one kernel, all had to be compiled, because it cannot be compiled alone.
         ("host 22.1 8.1 9.0 32 other\nkernel 32.3 other\nrefused 32.3 other\n", False),
         ("host nonsense\nkernel\n\n\x01", True),
     ],
@@ -259,7 +260,7 @@ def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_read
 
 
 def again(blob: Built, code: str, **more: str) -> str:
-    """Run `code` in a process of its own, where `x` is the library: what lazyck said."""
+    """Run `code` in a process of its own, where `x` is the library. Return what lazyck prints."""
     lines = f"import ctypes, pathlib\nfrom lazyck.library import load\nx = load('./libx.so')\n{code}\n"
     env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "PYTHONPATH": str(REPOSITORY), **more}
     done = subprocess.run([sys.executable, "-c", lines], cwd=blob.where, env=env, capture_output=True, text=True)
@@ -280,7 +281,7 @@ def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path,
     assert len(used(seen)) == 1
     pruned = lazyck("profile", "prune", str(profile), "--manifest", "libx.so", cwd=blob.where, env=env)
     assert pruned.returncode == 0 and made[1] in profile.read_text()
-    # the whole blob, where nothing says which kernels
+    # The whole blob is compiled if nothing names its kernels.
     assert lazyck("prebuild", "build", "--manifest", "libx.so", "blob", cwd=blob.where, env=env).returncode == 0
     assert list((blob.cache.parent / "cache2").rglob("blob-*.so"))
 

@@ -1,4 +1,5 @@
-"""What is in a kernel unit: the machine code that the whole file gives the kernel, and no other kernels."""
+"""Test what a kernel unit contains: the machine code that the whole file gives the kernel, and no
+other kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ template void call<1>(float*);
 template void call<2>(float*);
 #define CALL(n) call<n>(x)
 """
-# with as many live values as a kernel's bounds have a say in
+# The kernel has so many live values that its launch bounds matter.
 HEAVY = """
 template <int N> __global__ void K(float* x) {
     float y[120];
@@ -39,7 +40,8 @@ template <int N> __global__ void K(float* x) {
     for (int i = 0; i < 120; ++i) x[i * 32 + threadIdx.x] = y[i];
 }
 """
-# the compiler makes `shared` once, for all its callers: what it knows of the arguments depends on who these are
+# The compiler makes `shared` once for all its callers, and what it knows about the arguments
+# depends on these.
 SHARED = """
 __device__ __noinline__ float shared(float x, int n) {
     float y = x;
@@ -81,7 +83,7 @@ def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
     assert mine == theirs and len(mine) == 1
 
 
-# registered by nobody, as no host code names it
+# Nothing registers this variable, because no host code names it.
 TEMPLATE_VARIABLE = """
 template <class T> __device__ T counter = 3;
 template <int N> __global__ void K(float* x) {
@@ -104,7 +106,8 @@ def test_a_constant_of_the_compiler_is_each_kernel_s_own(lazyck: Lazyck, tmp_pat
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z1KILi1EEvPf"]
 
 
-# each name is declared twice, and if the nearer declaration were left out, the kernel would use the other one
+# Each name is declared twice. If the nearer declaration were left out, the kernel would use the
+# other one.
 NEAREST = """
 constexpr int middle_of_three = 70;
 enum Far { small = 90, large = 91 };
@@ -142,7 +145,8 @@ def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(lazyck: Lazyck,
     assert "x.K" in {p.name.partition("-")[0] for p in (tmp_path / "lazy" / "cache").rglob("*.so")}
 
 
-# if a member were left out that counts, though the kernel does not name it, the number would be another
+# If a member that counts were left out, the number would differ, although the kernel does not name
+# the member.
 MEMBERS = """
 struct Abstract { virtual void whatever() = 0; };
 struct Made : Abstract { void whatever() {} };
@@ -197,7 +201,8 @@ def test_a_class_keeps_the_members_that_count(lazyck: Lazyck, tmp_path: Path, sp
 
 
 def test_a_member_that_nobody_names_is_not_read(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    # An error shows which text the compiler reads: of the device's passes alone, as the host's read all.
+    # An error shows which text the compiler reads. It must come from the device's passes only,
+    # because the host's pass reads everything.
     member = """
 #ifdef __CUDA_ARCH__
     {} nobody_names_it();

@@ -1,4 +1,5 @@
-"""Libraries and programs of all shapes whose kernels are compiled one by one, and what can go wrong with these."""
+"""Test libraries and programs of all shapes whose kernels are compiled one by one, and what can go
+wrong with these."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def test_code_for_two_archs_is_in_one_unit(lazyck: Lazyck, tmp_path: Path, spy: 
     assert made.read_bytes().count(b"\2\0\xbe\0") == 2, "executables for NVIDIA's machine"
 
 
-# kernels that only instances of a host function or class launch, instances of kernels, one that is declared `extern`
+# Only instances of a host function or class launch these kernels. Others are instances of kernels,
+# one of them declared `extern`.
 INSTANCES = {
     "start.cuh": """
 template <class T, int N> __global__ void K(T* x) { x[0] = N; }
@@ -134,7 +136,7 @@ def test_instances_that_a_source_asks_for_are_not_compiled_with_another_kernel(
     assert set(re.findall(rb"\.text\.(_Z\w+)", made.read_bytes())) == {kernel.encode()}
 
 
-# as CuTe compares its ratios: in template arguments, a `<` that opens nothing
+# As CuTe compares its ratios, the template arguments contain a `<` that opens nothing.
 COMPARES = """
 namespace ratios {
 template <bool> struct Truth {};
@@ -325,7 +327,7 @@ def test_builds_in_two_places_share_entries(lazyck: Lazyck, tmp_path: Path, spy:
     builds = [build(lazyck, place, {"x.cu": source}) for place in places]
     shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     assert len(used(builds[0].run(spy, "launch", 1, **shared)[1])) == 1
-    # where a name is unique by the place of the build, so is its entry
+    # If the build's directory makes a name unique, it makes its entry unique, too.
     more = {"LAZYCK_DISABLE_JIT": "1"} if kernel != "unnamed" else {}
     assert len(used(builds[1].run(spy, "launch", 1, **shared, **more)[1])) == 1
 
@@ -388,7 +390,7 @@ def test_prebuild_lists_sources_or_their_kernels_and_makes_either(lazyck: Lazyck
         assert len(used(lazy.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1")[1])) == 1
 
 
-# what a device pass that reads a body of the host's does not get past
+# A device pass fails here if it reads the body of a host function.
 HOST_ONLY = """
 #ifdef __CUDA_ARCH__
 #define HOST_ONLY static_assert(sizeof(int) == 0, "read for the device")
@@ -448,7 +450,7 @@ extern "C" int launch(int n, float* x) {
     assert made.name.startswith("one.K-")
 
 
-# what launches a kernel, and whose name nothing that leads there has
+# These launch a kernel, although no name on the way leads to it.
 UNNAMED = {
     "pipe.cuh": """
 template <int N> __global__ void K(float* x) { x[0] = N; }
@@ -479,7 +481,8 @@ extern "C" int launch(int n, float* x) {
 #include "state.cuh"
 int ask_elsewhere() { return ask(); }
 """,
-    # llama.cpp's binbcast.cu: a function template calls what it is given; a kernel whose head fills more than a line
+    # As in llama.cpp's binbcast.cu, a function template calls what it is given, and the head of a
+    # kernel fills several lines.
     "handed.cu": """
 static __device__ float add(float a, float b) { return a + b; }
 static __device__ float mul(float a, float b) { return a * b; }
@@ -497,7 +500,7 @@ struct bin_bcast {
 template <class op> static int run(float* x) { op()(x); return cudaGetLastError(); }
 int handed(int n, float* x) { return n == 3 ? run<bin_bcast<add>>(x) : run<bin_bcast<mul>>(x); }
 """,
-    # the same where a header has the template that calls: nothing but the object shows what is used
+    # Here a header has the template that calls, so that only the object shows what is used.
     "called.cu": """
 #include "call.cuh"
 template <float (*bin_op)(const float, const float), typename first_t, typename second_t, typename third_t>
@@ -541,8 +544,8 @@ def test_what_no_name_leads_to_is_registered(lazyck: Lazyck, tmp_path: Path, spy
         assert mine[0] == theirs[0]
 
 
-# what a source's own declarations lead to, in all the ways in which C++ declares a name, beside what nobody leads to,
-# and no device pass gets past
+# A source's own declarations lead to these, in all the ways in which C++ declares a name. Nothing
+# leads to the others, on which a device pass fails.
 LED_TO = """
 #ifdef __CUDA_ARCH__
 #define BROKEN static_assert(sizeof(int) == 0, "read for the device");

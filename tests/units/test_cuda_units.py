@@ -1,4 +1,5 @@
-"""Sources of CUDA whose kernels are compiled one by one: the library does what the one built ahead of time does."""
+"""Test CUDA sources whose kernels are compiled one by one: the library does what the one built
+ahead of time does."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ extern "C" int other(float* x) { ns::scale<float, 2><<<1, 32>>>(x); return cudaG
 """,
 }
 LAUNCHES, ASKS = 12, 15
-# a lazy blob that uses handles of another file's kernel
+# This lazy blob uses handles of another file's kernel.
 BLOB = """
 #include "kernels.cuh"
 extern template __global__ void ns::scale<float, 2>(float*);
@@ -112,7 +113,7 @@ Pair = tuple[Built, Built]
 
 @pytest.fixture(params=[pytest.param("", id="default"), pytest.param(VISIBLE, id="as-nvcc-12", marks=needs_nvcc_13)])
 def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Pair:
-    """The lazy library and the one built ahead of time, with the flags that are the parameter."""
+    """Build the lazy library and the one ahead of time, with the flags of the parameter."""
 
     def make(where: Path) -> Pair:
         lazy = build(shared_lazyck, where / "lazy", FILES, request.param)
@@ -129,7 +130,7 @@ def test_every_source_is_by_kernel(both: Pair) -> None:
 
 def test_no_device_code_is_in_the_library(both: Pair) -> None:
     lazy, ahead = both
-    code = b".text._ZN2ns5scale"  # a section's name in an image of machine code
+    code = b".text._ZN2ns5scale"  # name of a section in an image of machine code
     assert code in (ahead.where / "libx.so").read_bytes()
     assert code not in (lazy.where / "libx.so").read_bytes()
 
@@ -173,8 +174,8 @@ def test_one_kernel_is_compiled_for_one_launch(both: Pair, tmp_path: Path, spy: 
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPf"]
 
 
-# All functions are of templates, so nvcc makes names unique by the number of a process; a header's variable is among
-# those that the kernels could use, as in every source with cccl's headers.
+# All functions are templates, so nvcc makes names unique with the number of a process. The kernels
+# could use a header's variable, as in every source with cccl's headers.
 OWN_NAMES = """
 namespace { struct Tag { float x; }; static __constant__ float unused[2]; }
 namespace { template <class T> __global__ void unnamed(T* x) { x[0].x = 3; } }
@@ -205,7 +206,7 @@ def test_what_is_compiled_serves_a_build_in_another_place(lazyck: Lazyck, tmp_pa
     there, seen_there = other.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1", **shared)
     assert (there, used(seen_there)) == (returned, used(seen))
     ahead = build_ahead(tmp_path / "ahead", files)
-    if n < 2:  # one unit has one variable, a whole source all
+    if n < 2:  # a unit has one variable, a whole source has all
         assert used(ahead.run(spy, "launch", n)[1])[0].split()[:2] == used(seen)[0].split()[:2]
 
 

@@ -1,4 +1,4 @@
-"""HIP sources by kernel, with kernels that compute: fake_rocm_home runs them on the CPU."""
+"""Test HIP sources by kernel, with kernels that compute: fake_rocm_home runs them on the CPU."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def project(where: Path, files: Mapping[str, str], compiler: str) -> dict[str, s
 
 
 def call(where: Path, env: Mapping[str, str], function: str, n: int = 0) -> tuple[str, list[str]]:
-    """What `function(n)` prints in a process of its own, and the kernels that it launches."""
+    """Return what `function(n)` prints in a process of its own, and the kernels that it
+    launches."""
     (where / "launches").write_text("")
     code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nx.{function}({n})\n"
     argv = [sys.executable, "-c", code]

@@ -1,4 +1,4 @@
-"""HIP blobs whose first call compiles their host code and the kernel that it launches."""
+"""Test HIP blobs whose first call compiles their host code and the kernel that it launches."""
 
 from __future__ import annotations
 
@@ -104,11 +104,12 @@ def test_kernels_that_a_variable_ties_are_compiled_with_their_source(lazy: Built
     ("known", "by_kernel"),
     [
         ("", True),
-        # ggml-hip's mmq: a kernel is a small part of 64
+        # As in ggml-hip's mmq, a kernel is a small part of 64.
         ("host 3.3 0 0 64 other\nalone 7.4 2.5 other\n", True),
-        # its norm: reading the text is all that a kernel costs, for each anew
+        # As in ggml-hip's norm, a kernel costs little more than reading the text, which each kernel
+        # does anew.
         ("host 1.2 0 0 12 other\nalone 1.2 0.9 other\nwhole 1.0 other\n", False),
-        # Composable Kernel's: one kernel
+        # As in Composable Kernel, there is one kernel.
         ("host 5.2 0 0 1 other\nwhole 39.0 other\n", False),
     ],
 )
@@ -135,7 +136,8 @@ def data_of(image: ELFFile, name: str) -> bytes:
 
 
 def code_of(built: Built, name: str) -> list[bytes]:
-    """The machine code and the constants of blob `name`'s entry: the host's, and those of each code object in it."""
+    """Return the machine code and constants in the entry of blob `name`: the host's, and those of
+    each code object."""
     (entry,) = [p for p in built.units if p.name.rpartition("-")[0] == name]
     with entry.open("rb") as f:
         image = ELFFile(f)
@@ -157,7 +159,7 @@ def log_of(built: Built) -> str:
 
 @pytest.fixture
 def both_ways(both: tuple[Built, Built], tmp_path: Path) -> list[Built]:
-    """The same library, each with a cache of its own."""
+    """Return the library twice, each time with a cache of its own."""
     return [both[0].fresh(tmp_path / name) for name in ("beside", "after")]
 
 

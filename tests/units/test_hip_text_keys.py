@@ -1,4 +1,5 @@
-"""HIP's entries that are found by the text that they were made of: LLVM IR of a kernel, preprocessed text of a blob."""
+"""Test HIP entries that are found by the text from which they were made: LLVM IR of a kernel,
+preprocessed text of a blob."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ COMMENTED = "// 2.0\n\n#define VERSION 2\n" + HEADER
 RELEASED = COMMENTED + "struct Other { int a[3]; };\n"
 CHANGED = HEADER.replace("*= N", "+= N")
 
-# What the library says in a process that launches, of the files that it was built of.
+# This function builds a library from files, launches a kernel in a process, and returns what lazyck
+# prints there.
 Say = Callable[[str, dict[str, str], int], str]
 
 
@@ -71,7 +73,7 @@ def say(shared_lazyck: Lazyck, tmp_path: Path, hip_spy: Path) -> Say:
 
 
 def images(where: Path, pattern: str) -> list[bytes]:
-    """What the loader sees of the entries, in the order in which they were made."""
+    """Return what the loader sees of the entries, oldest first."""
     found = sorted((where / "cache").glob(f"v1/*/*/{pattern}.so"), key=lambda p: p.stat().st_mtime_ns)
     return [p.read_bytes()[: -trailer.SIZE] for p in found]
 

@@ -1,4 +1,5 @@
-"""Sources of HIP whose kernels are compiled one by one: the library does what the one built ahead of time does."""
+"""Test HIP sources whose kernels are compiled one by one: the library does what the one built ahead
+of time does."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ API ask(int n, float* x) {
 extern "C" int other(float* x) { ns::scale<float, 2><<<1, 32>>>(x); return hipGetLastError(); }
 """,
 }
-# The older compiler, behind the real hipcc, is sampled.
+# The older compiler, behind the real hipcc, runs only a sample.
 LAUNCHES = [*(("clang19", n) for n in range(19)), *(("clang15", n) for n in (0, 7, 9, 12, 16))]
 ASKS = [*(("clang19", n) for n in range(16)), ("clang15", 10), ("clang15", 15)]
 MANAGED = """
@@ -141,7 +142,8 @@ Pair = tuple[Built, Built]
 
 @pytest.fixture(scope="module")
 def pair(once: Once, shared_lazyck: Lazyck) -> Callable[[str], Pair]:
-    """The lazy library and the one built ahead of time, by the compiler of that name."""
+    """Return a function that builds the lazy library and the one ahead of time with the named
+    compiler."""
     need_real_hip()
 
     def made(compiler: str) -> Pair:
@@ -220,7 +222,7 @@ def test_one_kernel_is_compiled_for_one_launch(both: Pair, tmp_path: Path, hip_s
     assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z10overloadedPd5Shape"]
 
 
-# What is a source's own, and has a handle.
+# Each of these is a source's own and has a handle.
 OWN_NAMES = """
 #include <hip/hip_runtime.h>
 static __constant__ float table[4];

@@ -1,4 +1,5 @@
-"""The host compiler begins before the stubs are there that it includes: what becomes of it where things go wrong."""
+"""Test the host compiler, which starts before the stubs exist that it includes, and what becomes of
+it if things go wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from lazyck.units.build import build_program
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
-# Names so long that what is written of these kernels is more than a pipe holds.
+# The names are so long that the text about these kernels exceeds a pipe's capacity.
 MANY = (
     "".join(f"namespace long_name_of_a_namespace_that_has_others_within_itself_{n} {{\n" for n in range(9))
     + "template <int N> __global__ void kernel(float* x) { x[0] = N; }\n"
@@ -35,7 +36,8 @@ Started = Callable[[str, str], "subprocess.Popen[str]"]
 
 @pytest.fixture
 def started(tmp_path: Path, program: Path) -> Started:
-    """Starts a host unit of a source; lines of a shell come before what the host compiler does."""
+    """Return a function that starts a host unit of a source. Its shell lines run before the host
+    compiler."""
 
     def start(source: str, lines: str) -> subprocess.Popen[str]:
         (tmp_path / "many.cu").write_text(source)
@@ -63,7 +65,7 @@ def test_it_fails_before_it_reads_them(started: Started) -> None:
 
 
 def test_it_ends_when_who_makes_them_is_killed(started: Started, tmp_path: Path) -> None:
-    # As soon as it begins, that is killed; and it itself goes on.
+    # The host compiler kills its parent as soon as it begins, and itself goes on.
     process = started(MANY, f'{COMPILES} kill -KILL $PPID; g++ "$@"; echo $? > ended; exit;; esac')
     process.wait(timeout=200)
     assert process.returncode < 0

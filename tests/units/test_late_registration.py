@@ -1,5 +1,6 @@
-"""A host unit's kernels are registered when they are first used: in a library that has CUDA running already, with the
-static and the shared runtime, and again after a compile that failed."""
+"""Test that a host unit's kernels are registered when they are first used: in a library that
+already has CUDA running, with the static and the shared runtime, and again after a compile that
+failed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ARCH = "arch=compute_80,code=sm_80"
 CALLS = ("ordinary", "double", "triple", "look up", "copy", "attribute", "reversed")
 NO_DEVICE = 100  # cudaErrorNoDevice
 FORBIDDEN = "forbids compiling it"
-# `call` in a process: what the call returns, or what it throws
+# In a process, `call` prints what a call returns or throws.
 CALL = """
 import ctypes, subprocess
 x = ctypes.CDLL("./liblate.so")
@@ -37,13 +38,13 @@ def call(name):
 
 @dataclass(frozen=True)
 class Built:
-    """`liblate.so`, and its environment."""
+    """Describes `liblate.so` and its environment."""
 
     where: Path
     env: Mapping[str, str]
 
     def run(self, code: str, **more: str) -> list[str]:
-        """The lines that a process prints in which `code` calls the library."""
+        """Return the lines that a process prints in which `code` calls the library."""
         env = {**self.env, "LAZYCK_ARCHS": "80", **more}
         words = ["python3", "-c", CALL + code]
         done = subprocess.run(words, cwd=self.where, env=env, capture_output=True, text=True)
@@ -51,22 +52,23 @@ class Built:
         return done.stdout.splitlines()
 
     def spied(self, spy: Path, code: str, **more: str) -> tuple[list[str], list[str]]:
-        """What it prints, and what the stand-in for the shared runtime was told."""
+        """Return what the process prints, and what the stand-in for the shared runtime was told."""
         log = self.where / "spy"
         log.write_text("")
         return self.run(code, LD_PRELOAD=str(spy), CUDA_SPY=str(log), **more), log.read_text().splitlines()
 
     def without_device(self, driver: Path, code: str, **more: str) -> list[str]:
-        """What it prints with NVIDIA's own runtime, over a driver that has no device: such a process does not show
-        whether a kernel is found, which needs a GPU (`scripts/gpu host_units`)."""
+        """Return what the process prints with NVIDIA's own runtime, over a driver without a device.
+        Such a process does not show whether a kernel is found, which needs a GPU (`scripts/gpu
+        host_units`)."""
         return self.run(code, LD_LIBRARY_PATH=f"{driver}:{cuda_home() / 'lib64'}", **more)
 
     def units(self) -> int:
-        """How many kernel units are in its cache."""
+        """Count the kernel units in its cache."""
         return len(list((self.where / "cache").rglob("*.so")))
 
     def forget(self) -> None:
-        """Empties its cache."""
+        """Empty its cache."""
         shutil.rmtree(self.where / "cache", ignore_errors=True)
 
 
@@ -85,7 +87,8 @@ def build(lazyck: Lazyck, where: Path, cudart: str, *, is_lazy: bool, project: P
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`spy.so`, in the place of the shared runtime, and `libcuda.so.1`, a driver without a device."""
+    """Build `spy.so`, which stands in for the shared runtime, and `libcuda.so.1`, a driver without
+    a device."""
     made = tmp_path_factory.mktemp("tools")
     words: list[str | Path] = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared"]
     subprocess.run([*words, TESTS / "cuda_spy.cpp", "-o", made / "spy.so"], check=True)
@@ -95,14 +98,14 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build_both(lazyck: Lazyck, factory: pytest.TempPathFactory, cudart: str) -> tuple[Built, Built]:
-    """The library lazily and ahead of time."""
+    """Build the library lazily and ahead of time."""
     lazy, ahead = factory.mktemp(f"lazy-{cudart}"), factory.mktemp(f"ahead-{cudart}")
     return build(lazyck, lazy, cudart, is_lazy=True), build(lazyck, ahead, cudart, is_lazy=False)
 
 
 @pytest.fixture(scope="module")
 def shared_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
-    """With the shared runtime, which the spy can stand for."""
+    """Build with the shared runtime, for which the spy can stand in."""
     return build_both(shared_lazyck, tmp_path_factory, "shared")
 
 
@@ -113,7 +116,8 @@ def static_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck)
 
 @pytest.fixture(params=["shared", "static"])
 def both(request: pytest.FixtureRequest) -> tuple[Built, Built]:
-    """The library lazily and ahead of time, with each of the runtimes; of the lazy one nothing is compiled yet."""
+    """Return the lazy library and the one built ahead of time, with each of the runtimes. Nothing
+    of the lazy one is compiled yet."""
     found: tuple[Built, Built] = request.getfixturevalue(f"{request.param}_both")
     found[0].forget()
     return found
@@ -121,19 +125,20 @@ def both(request: pytest.FixtureRequest) -> tuple[Built, Built]:
 
 @pytest.fixture
 def fresh(shared_both: tuple[Built, Built]) -> Built:
-    """The lazy library, of which nothing is compiled yet."""
+    """Return the lazy library, of which nothing is compiled yet."""
     lazy, _ = shared_both
     lazy.forget()
     return lazy
 
 
 def calls(*names: str) -> str:
-    """The code that makes these calls."""
+    """Return code that makes these calls."""
     return "".join(f"call({name!r})\n" for name in names)
 
 
 def short(line: str) -> str:
-    """A line of the spy with the last name of a kernel or variable alone: `launch double`."""
+    """Shorten a line of the spy to its verb and the short name of a kernel or variable: `launch
+    double`."""
     names = {"ordinary": "ordinary", "scaleIf": "double", "scaleId": "triple", "reversed": "reversed"}
     names |= {"look_up": "look up", "tableE": "table"}
     what, _, name = line.partition(" ")
@@ -141,7 +146,7 @@ def short(line: str) -> str:
 
 
 def used(seen: list[str]) -> list[tuple[str, str]]:
-    """What was asked for or launched, each with the code of the kernel or `variable`."""
+    """Return what was asked for or launched, each with the code of the kernel or `variable`."""
     code: dict[str, str] = {}
     found = []
     for line in seen:

@@ -1,4 +1,5 @@
-"""Whether code can tell the lines of its source apart: only then do they count in what a text key is made of."""
+"""Test whether code can tell the lines of its source apart. Only then do lines count in a text
+key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Entries that are found by the text that they were made of, where a header has changed and the text has not."""
+"""Test entries that are found by the text from which they were made, after a header has changed but
+the text has not."""
 
 from __future__ import annotations
 
@@ -47,8 +48,9 @@ API launch(int n, float* x) {
 SCALE, CHECKED, PLACED, TABLE = range(4)
 
 
-# Later releases of the header: one in which nothing has changed for its kernel, one in which its code has, and one that
-# has more comments only. In that of the source all lines are others.
+# These are later releases of the header. In one, nothing has changed for its kernel; in one, the
+# kernel's code has changed; and one has only more comments. A later release of the source moves all
+# lines.
 RELEASED = HEADER.replace(
     "namespace ns {", "// 2.0\n\n#define VERSION 2\nstruct Other { int a[3]; };\nnamespace ns {"
 ).replace(
@@ -63,14 +65,15 @@ WITHOUT_PLACES = SOURCE.replace("__builtin_LINE()", "7")
 
 @dataclass(frozen=True)
 class Releases:
-    """The same library, built of several states of its header and source, in a directory each."""
+    """Holds the library in several states of its header and source, each built in a directory of
+    its own."""
 
     built: dict[str, Built]
     spy: Path
     cache: Path
 
     def launch(self, name: str, n: int, **more: str) -> str:
-        """What the library says in a process that launches, by the cache of this test."""
+        """Return what the library prints in a process that launches, with this test's cache."""
         built, log = self.built[name], self.cache.parent / "said"
         log.unlink(missing_ok=True)
         env = {"LAZYCK_CACHE_DIR": str(self.cache), "LAZYCK_LOG": "info", "LAZYCK_LOG_FILE": str(log), **more}
@@ -103,12 +106,12 @@ def releases(all_built: dict[str, Built], spy: Path, tmp_path: Path) -> Releases
 
 
 def image(entry: Path) -> bytes:
-    """What the loader sees of it."""
+    """Return what the loader sees of the entry."""
     return entry.read_bytes()[: -trailer.SIZE]
 
 
 def compiled(said: str) -> bool:
-    """Whether it was; if not, it was taken over."""
+    """Return whether the unit was compiled; otherwise it was taken over."""
     assert ("compiled " in said) != ("took over " in said), said
     return "compiled " in said
 
@@ -147,7 +150,7 @@ def test_lines_count_where_code_can_tell_them_apart(releases: Releases, n: int, 
 
 
 def test_a_whole_source_is_taken_over(lazyck: Lazyck, spy: Path, tmp_path: Path) -> None:
-    # in one directory: names of the source's own are made unique by its path
+    # All builds use one directory, because its path makes names that are a source's own unique.
     said = []
     for header in (HEADER, COMMENTED, RELEASED):
         built = build(lazyck, tmp_path / "built", {"kernels.cuh": header, "main.cu": WITHOUT_PLACES})
@@ -206,7 +209,7 @@ def test_a_cache_that_is_only_read_is_looked_in(releases: Releases) -> None:
 
 
 def is_sending(where: Path) -> bool:
-    """Whether a helper of this test still runs, in the background."""
+    """Return whether a helper of this test still runs in the background."""
     found = b""
     for words in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The command behind scripts/world: build projects lazily and run their own tests."""
+"""Implement scripts/world, which builds projects lazily and runs their own tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from world.table import HEAD, row, with_table
 
 
 def main() -> int:
-    """Check the projects named, or all; 0 if each does the same as ahead of time."""
+    """Check the named projects, or all. Return 0 if each behaves as ahead of time, otherwise 1."""
     parser = argparse.ArgumentParser(prog="scripts/world", description="Build projects lazily and run their own tests.")
     parser.add_argument("projects", nargs="*", metavar="PROJECT", help=f"of {', '.join(BY_NAME)} [default: all]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compiles at a time [default: cores]")
@@ -25,7 +25,7 @@ def main() -> int:
         parser.error(f"no project {', '.join(sorted(unknown))}: there are {', '.join(BY_NAME)}")
     world = world_directory(os.environ)
     os.nice(10)
-    # with a page alone, what was seen before is tabulated
+    # With --page alone, earlier results are tabulated.
     chosen = [BY_NAME[n] for n in options.projects] or ([] if options.page else list(PROJECTS))
     failed = False
     for project in chosen:
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def show(outcome: Outcome) -> None:
-    """Say what is not as ahead of time."""
+    """Print what differs from the build ahead of time."""
     if outcome.trouble:
         print(f"{outcome.name}: {outcome.trouble}")
     for name, reason in outcome.eager.items():

@@ -1,4 +1,4 @@
-"""The projects, smallest first."""
+"""List the projects, smallest first."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ PROJECTS = (
         "configure, make, libtool",
         ("src/cppunit/*.cpp",),
         '"$SOURCE/configure" --disable-html-docs --disable-doxygen\nmake -j "$JOBS"\n'
-        # makes the programs only: `true` stands for each, also for one that is expected to fail
+        # This only makes the programs. `true` stands for each program, also for one that is
+        # expected to fail.
         'make -k -j "$JOBS" check LOG_COMPILER=true || test -x examples/cppunittest/cppunittestmain',
         'make -k -j "$TEST_JOBS" check',
         Results(trs=("**/*.trs",)),
@@ -118,7 +119,7 @@ PROJECTS = (
             f'-DLEVELDB_BUILD_BENCHMARKS=OFF\nninja -C {kind} -j "$JOBS"'
             for kind, shared in (("shared", "ON"), ("static", "OFF"))
         ),
-        # the tests of both would use the same directory at the same time
+        # The tests of both would use one directory at the same time.
         "\n".join(
             f"(cd {kind} && mkdir -p tmp && TEST_TMPDIR=$PWD/tmp GTEST_OUTPUT=xml:$OUT/{kind}/ {CTEST}) || status=1\n"
             f'mv "$OUT/ctest.xml" "$OUT/{kind}.xml"'
@@ -181,7 +182,7 @@ PROJECTS = (
         "CMake, ninja",
         ("src/kj/**/*.c++", "src/capnp/**/*.c++", "!*/*test*", "!**/*-win32.c++"),
         cmake("-DBUILD_SHARED_LIBS=ON", "-DBUILD_TESTING=ON", "-DWITH_OPENSSL=OFF"),
-        f"cd src\n{CTEST} -V",  # the tests are known there only
+        f"cd src\n{CTEST} -V",  # ctest knows the tests in this directory only
         Results(junit=("ctest.xml",), lines=r"^\d+: \[ (?:(?P<passed>PASS)|FAIL) \] (?P<name>.+?)(?: \(.*)?$"),
         packages=("zlib1g-dev",),
     ),

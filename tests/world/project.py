@@ -1,4 +1,4 @@
-"""What is to be known of a project so that it can be built and tested: one small description each."""
+"""Define the description of a project: all that is needed to build and test it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Debian:
-    """A source package of the distribution that this machine runs, in the version that it has there."""
+    """Names a source package of this machine's distribution, in the version that the distribution
+    has."""
 
     package: str
 
 
 @dataclass(frozen=True)
 class PyPI:
-    """A source archive of PyPI, pinned by its checksum."""
+    """Names a source archive of PyPI, pinned by its checksum."""
 
     requirement: str
     archive: str
@@ -23,10 +24,11 @@ class PyPI:
 
 @dataclass(frozen=True)
 class Results:
-    """Where a test run leaves the result of each test, below its own directory or the build's.
+    """Says where a test run leaves the result of each test, below its own directory or the build's.
 
-    `junit` and `trs` are globs of files (JUnit's XML; what automake's `make check` leaves per test); `lines` is an
-    expression for lines of the output, with the groups `name` and `passed`, the second of which matches where it did.
+    `junit` and `trs` are globs of files: JUnit's XML, and what automake's `make check` leaves for
+    each test. `lines` is a regular expression for lines of the output. Its groups are `name` and
+    `passed`; the second matches only if the test passed.
     """
 
     junit: tuple[str, ...] = ()
@@ -36,12 +38,13 @@ class Results:
 
 @dataclass(frozen=True)
 class Project:
-    """A project whose own tests say whether its lazy library is the same program.
+    """Describes a project whose own tests say whether its lazy library is the same program.
 
-    `build` and `test` are shell scripts that run in an empty build directory with these variables: `SOURCE`, the
-    unpacked source; `JOBS`, compiles at a time; and for `test` `TEST_JOBS`, tests at a time, and `OUT`, an empty
-    directory for results. `build` configures too, and makes all that the tests need. `blobs` are globs of the library's
-    sources below the source; one that begins with `!` takes paths out again, and its `*` crosses `/`.
+    `build` and `test` are shell scripts that run in an empty build directory. Their variables are
+    `SOURCE`, the unpacked source, and `JOBS`, the number of compiles at a time. `test` also has
+    `TEST_JOBS`, the number of tests at a time, and `OUT`, an empty directory for results. `build`
+    configures too, and makes all that the tests need. `blobs` are globs of the library's sources
+    below the source. A glob that begins with `!` removes paths again, and its `*` crosses `/`.
     """
 
     name: str
@@ -51,8 +54,8 @@ class Project:
     build: str
     test: str
     results: Results
-    packages: tuple[str, ...] = ()  # Debian's, beside those that scripts/test installs
-    python: tuple[str, ...] = field(default=())  # PyPI's, for a virtual environment that is first on PATH
+    packages: tuple[str, ...] = ()  # Debian packages, in addition to those that scripts/test installs
+    python: tuple[str, ...] = field(default=())  # PyPI packages, for a virtual environment that is first on PATH
 
 
 CTEST = 'ctest -j "$TEST_JOBS" --output-junit "$OUT/ctest.xml" --timeout 900'
@@ -60,6 +63,6 @@ CTEST_RESULTS = Results(junit=("ctest.xml", "gtest/*.xml"))
 
 
 def cmake(*options: str) -> str:
-    """The script that configures with `options` and builds all."""
+    """Return the script that configures with `options` and builds everything."""
     words = " ".join(options)
     return f'cmake -G Ninja -DCMAKE_BUILD_TYPE=Release {words} "$SOURCE"\nninja -j "$JOBS"'

@@ -1,4 +1,4 @@
-"""Reads what a project's tests left: one word for each test, whatever the test driver."""
+"""Read what a project's tests left: one word for each test, whatever the test driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tests = dict[str, str]
 
 
 def read_results(results: Results, places: tuple[Path, ...], output: str, status: int) -> Tests:
-    """The word for each test by its name, and one for the command's own exit status."""
+    """Return a word for each test by its name, and one for the command's own exit status."""
     tests = {COMMAND: PASSED if status == 0 else f"{FAILED} ({status})"}
     for place in places:
         for pattern in results.junit:
@@ -32,7 +32,8 @@ def read_results(results: Results, places: tuple[Path, ...], output: str, status
 
 
 def _junit(path: Path) -> Iterator[tuple[str, str]]:
-    """The tests of one file of JUnit's format, as ctest, meson, pytest and googletest write it."""
+    """Yield the tests of a file in JUnit's format, as ctest, meson, pytest and googletest write
+    it."""
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError:
@@ -48,7 +49,7 @@ def _junit(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _trs(text: str) -> str:
-    """The word for one test of automake's."""
+    """Return the word for one of automake's tests."""
     found = re.search(r"^:global-test-result: (\S+)|^:test-result: (\S+)", text, re.MULTILINE)
     word = (found[1] or found[2]) if found else "ERROR"
     return {"PASS": PASSED, "XFAIL": PASSED, "SKIP": SKIPPED}.get(word, FAILED)
@@ -57,8 +58,8 @@ def _trs(text: str) -> str:
 def differences(
     ahead: Mapping[str, str], lazy: Mapping[str, str], varying: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
-    """The tests with another result than ahead of time, or that ran in one of both only. `varying`: results that tests
-    had in further runs ahead of time."""
+    """Describe the tests whose result differs from the one ahead of time, or that ran in only one
+    of both builds. `varying` holds results that tests had in further runs ahead of time."""
     return [
         f"{name}: {ahead.get(name, ABSENT)} ahead of time, {lazy.get(name, ABSENT)} lazily"
         for name in dict.fromkeys([*ahead, *lazy])
@@ -67,7 +68,7 @@ def differences(
 
 
 def count(tests: Mapping[str, str]) -> str:
-    """How many passed, and how many did not."""
+    """Say how many tests passed, failed and were skipped."""
     words = [word for name, word in tests.items() if name != COMMAND] or list(tests.values())
     failed = sum(word.startswith(FAILED) for word in words)
     skipped = words.count(SKIPPED)

@@ -1,4 +1,5 @@
-"""Builds a project ahead of time and lazily, and runs its own tests on both: the same results are the only pass."""
+"""Build a project ahead of time and lazily, and run its own tests on both. The project passes only
+if the results are equal."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from world.results import ABSENT, COMMAND, Tests, count, differences, read_resul
 from world.sources import Unavailable, Unpacked, unpacked
 
 BUILD_SECONDS, TEST_SECONDS = 5400, 3600
-REPETITIONS = 5  # of the tests ahead of time, where some differ
-# The four ways in which the lazy library's tests run: name, which cache, tests at a time, further variables.
+REPETITIONS = 5  # additional test runs ahead of time if some tests differ
+# The lazy library's tests run in these four ways: name, cache, tests at a time, further variables.
 WAYS: tuple[tuple[str, str, int, Mapping[str, str]], ...] = (
     ("cold", "cache", 1, {}),
     ("cached", "cache", 1, {}),
@@ -35,8 +36,9 @@ WAYS: tuple[tuple[str, str, int, Mapping[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the tests: the word for each, the seconds, and how many entries its cache has got by it. `varying`:
-    tests that had other results when the same run was repeated, and these."""
+    """Describes a run of the tests: the word for each test, the seconds, and how many entries the
+    run added to its cache. `varying` holds the other results that tests had when the run was
+    repeated."""
 
     tests: Tests
     seconds: float
@@ -44,11 +46,12 @@ class Run:
     varying: Mapping[str, list[str]] = field(default_factory=dict)
 
     def differences(self, other: Run) -> list[str]:
-        """The tests of `other` that have a result which they never had in this run and its repetitions."""
+        """Describe the tests of `other` whose result never occurred in this run and its
+        repetitions."""
         return differences(self.tests, other.tests, self.varying)
 
     def repeated(self, again: Run) -> Run:
-        """This run and a repetition of it."""
+        """Combine this run with a repetition of it."""
         varying = {name: list(words) for name, words in self.varying.items()}
         for name in dict.fromkeys([*self.tests, *again.tests]):
             word = again.tests.get(name, ABSENT)
@@ -59,7 +62,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a project. `trouble` says why there are no lazy runs."""
+    """Describes the result of checking a project. `trouble` says why there are no lazy runs."""
 
     name: str
     version: str
@@ -74,8 +77,8 @@ class Outcome:
     runs: Mapping[str, Run] = field(default_factory=dict)
 
     def differences(self) -> dict[str, list[str]]:
-        """For each way of running the tests those with another result than ahead of time, and compiles in a way that
-        must do without."""
+        """Return for each way of running the tests those whose result differs from the one ahead of
+        time. Add a line for compiles in a way that must not compile."""
         found = {name: self.ahead.differences(run) for name, run in self.runs.items() if self.ahead}
         for name in ("cached", "no JIT"):
             if name in self.runs and self.runs[name].compiled:
@@ -84,19 +87,20 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether the build came by lazyck, ended, and what it made does what the other does."""
+        """Return whether the project was built with lazyck, the build succeeded, and all tests ran
+        in every way with the results that they have ahead of time."""
         return not self.trouble and self.blobs > 0 and len(self.runs) == len(WAYS) and not self.differences()
 
 
 def world_directory(env: Mapping[str, str]) -> Path:
-    """Where sources, builds and results are kept."""
+    """Return the directory of sources, builds and results."""
     cache = env.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(env.get("LAZYCK_WORLD_DIR") or Path(cache) / "lazyck-world").absolute()
 
 
 def check(project: Project, world: Path, jobs: int, say: Callable[[str], None]) -> Outcome:
-    """Build and test `project` both ways; the outcome is written below `world` too. One process at a time does that for
-    a project. Raises `Unavailable`."""
+    """Build and test `project` both ways. Write the outcome below `world`, too. A lock lets only
+    one process at a time do this for a project. Raises `Unavailable`."""
     world.mkdir(parents=True, exist_ok=True)
     with FileLock(world / "fetch.lock"):
         source = unpacked(project, world)
@@ -118,7 +122,8 @@ def load_outcome(path: Path) -> Outcome:
 
 
 def _ahead(project: Project, source: Unpacked, world: Path, tools: str, jobs: int, say: Callable[[str], None]) -> Run:
-    """The tests' results without lazyck, kept by the project's version and description and the compiler's."""
+    """Return the tests' results without lazyck. They are kept under a digest of the project's
+    version and description and the compilers' versions."""
     compilers = [subprocess.run([cc, "--version"], capture_output=True, text=True).stdout for cc in ("cc", "c++")]
     facts = repr((project.build, project.test, project.results, source.version, compilers))
     kept = world / "ahead" / f"{project.name}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
@@ -155,7 +160,7 @@ def _lazily(
     lazyck = [sys.executable, "-m", "lazyck", "build", "full", "--toolchain", "host", "--jobs", str(jobs)]
     command = [*lazyck, *patterns, "--tmp-dir", str(place / "tmp"), "--", *_words(project.build)]
     begun = time.monotonic()
-    # a build may run what it has built; the tests' cache must be empty all the same
+    # The build may run what it has built, but the tests' cache must be empty.
     build_env = {**env, "PYTHONPATH": str(REPOSITORY), "LAZYCK_CACHE_DIR": str(place / "cache-build")}
     status = _script(command, place / "build", build_env, place / "build.log", BUILD_SECONDS)
     seconds = time.monotonic() - begun
@@ -185,7 +190,8 @@ def _lazily(
 
 
 def _repeated(project: Project, world: Path, env: Mapping[str, str], at_a_time: int, ahead: Run, lazy: Run) -> Run:
-    """`ahead`, repeated while `lazy` differs from it: some tests depend on how busy the machine is."""
+    """Return `ahead`, repeated while `lazy` differs from it, because some tests depend on how busy
+    the machine is."""
     place = world / "work" / project.name / "ahead"
     for _ in range(REPETITIONS if place.is_dir() else 0):
         if not ahead.differences(lazy):
@@ -195,9 +201,11 @@ def _repeated(project: Project, world: Path, env: Mapping[str, str], at_a_time: 
 
 
 def blob_files(project: Project, source: Path, build: Path) -> list[str]:
-    """The paths that the project's blobs may have: in the source, or in a copy of it in the build directory.
+    """Return the paths that the project's blobs may have: in the source, or in a copy of it in the
+    build directory.
 
-    They are listed, since a pattern of `--blobs` says neither "not in a directory below" nor "but for tests".
+    The paths are listed because a pattern of `--blobs` can say neither "not in a directory below"
+    nor "except tests".
     """
     found: dict[str, None] = {}
     for pattern in project.blobs:
@@ -206,18 +214,19 @@ def blob_files(project: Project, source: Path, build: Path) -> list[str]:
         elif "*" in pattern:
             found.update((str(path.relative_to(source)), None) for path in sorted(source.glob(pattern)))
         else:
-            found[pattern] = None  # generated, maybe
+            found[pattern] = None  # may be generated
     return [f"{place}/{name}" for name in found for place in (source, build)]
 
 
 def _tests(project: Project, place: Path, name: str, env: Mapping[str, str], at_a_time: int) -> Run:
-    """Run the project's tests in the build below `place`; what they leave goes to `results/<name>` there."""
+    """Run the project's tests in the build below `place`. Their results go to `results/<name>`
+    there."""
     out = _fresh(place / "results" / name)
     for left in [path for pattern in project.results.trs for path in (place / "build").glob(pattern)]:
         left.unlink()
     cache = Path(env.get("LAZYCK_CACHE_DIR", "/nonexistent"))
     before = len(list(cache.glob("v1/*/**/*.so")))
-    # a line of the runtime's on stderr would be a difference to those tests that compare what is printed
+    # The runtime must not write to stderr, because some tests compare what is printed.
     env = {
         **env,
         "OUT": str(out),
@@ -234,7 +243,8 @@ def _tests(project: Project, place: Path, name: str, env: Mapping[str, str], at_
 
 
 def _summaries(tmp: Path) -> tuple[set[str], int, dict[str, str]]:
-    """The deferred sources of the build, how many links took some, and the eager blobs with a reason each."""
+    """Return the deferred sources of the build, how many links took some, and the eager blobs, each
+    with its reason."""
     deferred: set[str] = set()
     eager: dict[str, str] = {}
     summaries = sorted(tmp.glob("libs/*/summary.json"))
@@ -250,8 +260,9 @@ def _summaries(tmp: Path) -> tuple[set[str], int, dict[str, str]]:
 
 
 def _environment(source: Unpacked, tools: str, jobs: int) -> dict[str, str]:
-    """What both builds and their tests run in: none of lazyck's variables, nor those that choose flags. A cache
-    in front of real compiles (`CMAKE_CXX_COMPILER_LAUNCHER=ccache`) may stay: tests are compiled in both builds."""
+    """Return the environment of both builds and their tests, without lazyck's variables and those
+    that choose flags. A cache in front of real compiles (`CMAKE_CXX_COMPILER_LAUNCHER=ccache`) may
+    stay, because tests are compiled in both builds."""
     flags = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "MAKEFLAGS", "NINJA_STATUS", "PYTHONPATH")
     foreign = ("LAZYCK_", "CTEST_", "GTEST_")
     kept = {name: v for name, v in os.environ.items() if not name.startswith(foreign) and name not in flags}
@@ -260,7 +271,8 @@ def _environment(source: Unpacked, tools: str, jobs: int) -> dict[str, str]:
 
 
 def _python_tools(project: Project, world: Path) -> str:
-    """The directory of programs of a virtual environment with what the project wants from PyPI, made once."""
+    """Make a virtual environment with the project's packages from PyPI, once. Return its directory
+    of programs, or an empty string if the project needs none."""
     if not project.python:
         return ""
     place = world / "venv" / project.name
@@ -279,7 +291,8 @@ def _words(script: str) -> list[str]:
 
 
 def _script(argv: list[str], cwd: Path, env: Mapping[str, str], log: Path, limit: float) -> int:
-    """Run `argv` with its output in `log`; one that takes longer than `limit` seconds ends with all that it started."""
+    """Run `argv` with its output in `log`, and return the exit status. After `limit` seconds, kill
+    it with all that it started, and return 124."""
     cwd.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -1,4 +1,5 @@
-"""Fetches the sources of projects: Debian's source packages by apt, PyPI's archives by their checksum. Each is kept."""
+"""Fetch the sources of projects and keep them: Debian's source packages with apt, PyPI's archives
+by their checksum."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ ETC_APT = Path("/etc/apt")
 
 
 class Unavailable(Exception):
-    """The sources cannot be had here, or something that the build needs is missing; says which."""
+    """Says that the sources are not available here, or what the build needs and lacks."""
 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """The sources of a project: where, and of which version."""
+    """Describes a project's sources: their directory and their version."""
 
     directory: Path
     version: str
 
 
 def unpacked(project: Project, world: Path) -> Unpacked:
-    """The sources below `world`, fetched unless they are there already. Raises `Unavailable`."""
+    """Return the sources below `world`. Fetch them if they are missing. Raises `Unavailable`."""
     place = world / "sources" / project.name
     stamp = place / "version.json"
     if stamp.is_file():
@@ -50,12 +51,12 @@ def unpacked(project: Project, world: Path) -> Unpacked:
 
 
 def missing_packages(project: Project) -> list[str]:
-    """Debian packages that the project's build needs and this machine lacks."""
+    """Return the Debian packages that the project's build needs and this machine lacks."""
     return [name for name in project.packages if not _is_installed(name)]
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install Debian packages. Raises `Unavailable` with the line to run where this user may not."""
+    """Install Debian packages. If this user may not, raises `Unavailable` with the line to run."""
     line = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0:
         raise Unavailable(f"as root: {' '.join(line)}")
@@ -82,7 +83,8 @@ def _from_debian(source: Debian, place: Path, state: Path) -> Unpacked:
         versions = re.findall(r"^Version: (.+)$", shown, re.MULTILINE)
         if not versions:
             raise Unavailable(f"the distribution has no source package {source.package}")
-        # the newest first; one that has been superseded on the mirror may be listed still
+        # The newest version comes first. A version that the mirror has replaced may still be
+        # listed.
         trouble = ""
         for version in [*dict.fromkeys(reversed(versions)), *dict.fromkeys(versions)]:
             try:
@@ -96,8 +98,8 @@ def _from_debian(source: Debian, place: Path, state: Path) -> Unpacked:
 
 
 def _private_apt(private: Path, state: Path) -> dict[str, str]:
-    """The environment in which apt sees the machine's own mirrors, but for sources only, and changes nothing of the
-    machine's: its lists are below `state`."""
+    """Return an environment in which apt uses the machine's own mirrors for sources only. apt
+    changes nothing on the machine, because its lists lie below `state`."""
     parts = private / "parts"
     parts.mkdir()
     for directory in (state / "lists" / "partial", state / "cache" / "archives" / "partial"):
@@ -110,7 +112,7 @@ def _private_apt(private: Path, state: Path) -> dict[str, str]:
         text = re.sub(r"(?im)^Types:.*$", "Types: deb-src", path.read_text())
         (parts / path.name).write_text(text)
     config = private / "apt.conf"
-    # the sandbox's user could not write here
+    # The sandbox's user could not write here.
     config.write_text(
         f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{parts}";\nDir::State::lists "{state}/lists";\n'
         f'Dir::Cache "{state}/cache";\nAPT::Sandbox::User "root";\nAcquire::Retries "2";\n'
@@ -130,7 +132,7 @@ def _last_line(text: str) -> str:
 
 
 def _from_pypi(source: PyPI, place: Path) -> Unpacked:
-    """As the examples do it: pip would run the project's set-up."""
+    """Fetch the archive as the examples do, because pip would run the project's setup."""
     script = (
         "import sys; from pathlib import Path; from sources import Source, fetch; "
         "print(fetch(Source(*sys.argv[1:4]), Path(sys.argv[4])))"

@@ -1,4 +1,4 @@
-"""The table of docs/projects.md of projects whose own tests ran lazily."""
+"""Make the table in docs/projects.md of projects whose own tests ran lazily."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
 
 
 def row(outcome: Outcome) -> str:
-    """One line of the table."""
+    """Return a line of the table."""
     ahead = count(outcome.ahead.tests) if outcome.ahead else "-"
     if outcome.ahead and (varying := outcome.ahead.varying.keys() - {COMMAND}):
         ahead += f", {len(varying)} now and then"
@@ -39,8 +39,8 @@ def _way(outcome: Outcome, name: str) -> str:
 
 
 def with_table(page: str, outcomes: Sequence[Outcome]) -> str:
-    """`page` with a row for each outcome in its table, which begins with `HEAD`; a row of another version of the same
-    project is replaced, and others stay.
+    """Put a row for each outcome into the table of `page` that begins with `HEAD`. The row of
+    another version of a project is replaced, and other rows stay.
 
     Raises `ValueError` if the page has no such table.
     """

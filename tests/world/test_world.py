@@ -1,6 +1,6 @@
-"""Real projects with every source of their libraries lazy: their own tests have the results of a build ahead of time,
-cold, cached, without a compiler and in parallel. `scripts/world` is the same as a command, and installs what is
-missing."""
+"""Test real projects whose libraries' sources are all lazy. Their own tests must have the results
+of a build ahead of time: cold, cached, without a compiler and in parallel. `scripts/world` does
+this as a command, and installs what is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from world.runner import Outcome, Run, check, world_directory
 from world.sources import Unavailable, missing_packages
 from world.table import HEAD, row, with_table
 
-WORLD = world_directory(os.environ)  # before the tests clear the environment
+WORLD = world_directory(os.environ)  # set before the tests clear the environment
 QUICK = ("double-conversion", "jansson")
 OUTCOME = Outcome("p", "1.0-1", "make", 3, 1, 2, {"b": "defines data: d"}, 1.5, "", Run({COMMAND: "passed"}, 1.0))
 

@@ -1,4 +1,5 @@
-// The dispatcher: what the programs call, compiled for real. `prove NAME` prints what the blobs say.
+// This file is the dispatcher, which is compiled ahead of time and calls the blobs. `prove NAME`
+// prints what they report.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int k_n = 1 << 12;
 
-// Whether all of x is `expected`, or what else, as CUDA and the values say.
+// Returns a line with the error of copying `x` to the host, and whether all values are `expected`.
 std::string contents(float* x, float expected) {
     std::vector<float> host(k_n, -1);
     const cudaError_t copied = cudaMemcpy(host.data(), x, k_n * sizeof(float), cudaMemcpyDeviceToHost);
@@ -35,7 +36,7 @@ float* make(cudaError_t* error) {
     return x;
 }
 
-// Four threads, each with two streams and memory of its own, whose first launches come at once.
+// Runs four threads, each with two streams and memory of its own, whose first launches coincide.
 std::string streams_and_threads() {
     std::atomic<int> right{0}, wrong{0}, refused{0};
     std::vector<std::thread> threads;
@@ -62,7 +63,7 @@ std::string streams_and_threads() {
            std::to_string(refused) + " refused\n";
 }
 
-// Launches in a graph, replayed: 1,000 times 10 launches.
+// Replays a graph of 11 launches 1,000 times.
 std::string replayed_graph() {
     cudaError_t error;
     float* x = make(&error);
@@ -88,7 +89,8 @@ std::string replayed_graph() {
     return said + contents(x, std::pow(1.001f, 1000));
 }
 
-// The first call of a function while a stream is captured: refused, with nothing spoiled, or done right; then outside.
+// Calls a function for the first time while a stream is captured. The call must either be refused
+// without spoiling anything, or be done right. Then calls it outside of the capture.
 template <int WHICH>
 std::string first_call_in_capture(unsigned flags, cudaStreamCaptureMode mode) {
     cudaError_t error;
@@ -148,7 +150,7 @@ const std::map<std::string, std::string (*)()> k_proofs = {
 
 }  // namespace
 
-// Print what the proof of that name sees; 2 if there is none.
+// Prints what the proof of that name sees. Returns 2 if there is no such proof.
 extern "C" __attribute__((visibility("default"))) int prove(const char* name) {
     const auto found = k_proofs.find(name);
     if (found == k_proofs.end()) return 2;
@@ -157,7 +159,8 @@ extern "C" __attribute__((visibility("default"))) int prove(const char* name) {
     return 0;
 }
 
-// `count` launches: seconds of the host's for each, and of the device's. The error of the last call otherwise.
+// Launches a kernel `count` times and stores the seconds per launch on the host and on the device.
+// Returns CUDA's error for the last burst of launches.
 extern "C" __attribute__((visibility("default"))) int measure(int count, double* host, double* device) {
     constexpr int k_burst = 100;  // fewer than the launches that a stream queues before it blocks
     static float* x = nullptr;

@@ -1,4 +1,4 @@
-"""The stages, in the order of their worth: each module has one, `STAGE`."""
+"""List the stages in the order of their worth. Each module defines one, as `STAGE`."""
 
 CUDA = (
     "attention",

@@ -1,4 +1,5 @@
-"""Several archs: entries of two, a build that has PTX only, and entries that are of another arch than the device."""
+"""Test several architectures: entries for two, a build that has only PTX, and entries for another
+architecture than the device's."""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ from gpu.stage import Stage
 from gpu.stages import launches
 
 PROOF = "streams and threads"
-OTHER = "80"  # an arch that is not the device's
+OTHER = "80"  # an architecture that is not the device's
 
 
 def build(place: Place, report: Report) -> None:
-    """The library for the device's arch, and one with PTX alone."""
+    """Build the library for the device's architecture, and once more with PTX alone."""
     launches.build(place, "shared")
     launches.build_in(place, place.work / "ptx", "lazy", "shared", f"arch=compute_{OTHER},code=compute_{OTHER}")
 
 
 def with_kernels(place: Place, cache: str) -> set[Path]:
-    """The entries of a cache of ours that have device code."""
+    """Return the entries of a lazyck cache that have device code."""
     return {entry for entry in (place.work / cache).rglob("*.so") if ".host-" not in entry.name}
 
 
 def prove(place: Place, report: Report) -> None:
-    """Each case in a cache of its own."""
+    """Prove each case with a cache of its own."""
     why, own = place.machine.blind(), place.machine.arch
     expected = "threads: 0 right, 0 wrong, 8 refused\n" if why else "threads: 8 right, 0 wrong, 0 refused\n"
 
@@ -42,7 +43,8 @@ def prove(place: Place, report: Report) -> None:
     for by_kernel, which in (("0", ""), ("1", " of one kernel")):
         cache = f"cache-wrong-{by_kernel}"
         words = (place, "lazy", "shared", PROOF, cache)
-        # the other arch's entry first; the device's own is compiled all the same
+        # The other architecture's entry is made first. The device's own must be compiled all the
+        # same.
         launches.prove(*words, LAZYCK_BY_KERNEL=by_kernel, LAZYCK_ARCHS=OTHER)
         wrong = with_kernels(place, cache)
         lines, said = launches.prove(*words, LAZYCK_BY_KERNEL=by_kernel)

@@ -1,4 +1,5 @@
-"""The attention example: every variant computes, cold, cached and without a compiler. For CUDA and for HIP."""
+"""Test the attention example for CUDA and HIP: every variant computes cold, cached and without a
+compiler."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ NO_DRIVER = "CUDA driver version is insufficient"
 
 
 def library(place: Place) -> Path:
-    """The lazy library that `build` makes."""
+    """Return the path of the lazy library that `build` makes."""
     return place.work / "install" / "libattention.so"
 
 
 def build(place: Place, report: Report) -> None:
-    """The example's own ninja, under lazyck; then every variant is prebuilt, into a cache of its own."""
+    """Run the example's own ninja under lazyck. Then prebuild every variant into a cache of its
+    own."""
     is_hip = place.machine.platform == "hip"
     archs = place.machine.arch if is_hip else f"sm_{place.machine.arch}"
     words = ["--build-dir", str(place.work / "build"), "--gpu-archs", archs, *([] if is_hip else ["--backend", "cuda"])]
@@ -42,8 +44,9 @@ def build(place: Place, report: Report) -> None:
 
 
 def call(place: Place, cache: str, cases: tuple[str, ...], **more: str) -> tuple[dict[str, float], str, str]:
-    """Call forward and backward of `cases` (of all, if there are none) in a process of its own: the largest error of
-    each, as a share of what is allowed; what lazyck said; and the CUDA or HIP error it ended with."""
+    """Call forward and backward of `cases` in a process of its own; no cases means all. Return the
+    largest error of each as a share of what is allowed, what lazyck printed, and the CUDA or HIP
+    error with which the process ended."""
     argv: list[str | Path] = [sys.executable, CALLS, library(place), *cases]
     done = place.run(argv, env=place.environment(cache, **more), fails=True)
     if done.returncode == 0:
@@ -53,12 +56,12 @@ def call(place: Place, cache: str, cases: tuple[str, ...], **more: str) -> tuple
 
 
 def prove(place: Place, report: Report) -> None:
-    """Cold, cached, frozen."""
+    """Call the variants cold, cached and frozen."""
     cases = tuple(name.removeprefix("*_") for name in SHORT) if place.is_short else COLD
     cold, said, error = call(place, "cache-cold", cases)
     compiled = re.findall(r"^\[lazyck\] compiled (\S+) ", said, re.M)
     if not place.machine.gpu:
-        # a name is asked of the blob, without any memory of the device
+        # Asking a blob for its name calls the blob without any device memory.
         asked = [place.run([sys.executable, CALLS, library(place), "--name"], fails=True) for _ in range(2)]
         has_reached = "attn_bwd_d64" in asked[0].stdout and "compiled attn_bwd" in asked[0].stderr
         report.check(
@@ -72,7 +75,7 @@ def prove(place: Place, report: Report) -> None:
         return
     text = f"{len(cases)} variants, forward and backward"
     _check(report, f"{text}: cold, compiled at their first calls, they agree with NumPy", cold, len(cases), error)
-    # a variant as a whole, or its host code and its kernel
+    # A variant is compiled as a whole, or as its host code and its kernel.
     variants = {name.partition(".")[0] for name in compiled}
     is_once = len(variants) == 2 * len(cases) and len(set(compiled)) == len(compiled)
     report.check("each was compiled once", is_once, f"{len(compiled)} compiles of {len(variants)} variants")

@@ -1,6 +1,6 @@
-"""`python attention_calls.py LIBRARY [VARIANT...]`: call forward and backward of each variant (of all that the example
-has), and print the largest error of each pair, as a share of what is allowed, as JSON. `--name`: ask a variant for its
-name, which needs no device, and end."""
+"""Run `python attention_calls.py LIBRARY [VARIANT...]`: call forward and backward of each variant
+(of all in the example by default). Print the largest error of each pair, as a share of what is
+allowed, as JSON. With `--name`, only ask a variant for its name, which needs no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composable Kernel's fused attention on an AMD GPU, forward and backward, against NumPy."""
+"""Test Composable Kernel's fused attention on an AMD GPU, forward and backward, against NumPy."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ import reference  # noqa: E402
 from sources import FLASH_ATTN, fetch  # noqa: E402
 
 HEAD_DIMS = ("64", "128")
-SEQUENCE, HEADS, SCALE = 256, 2, 0.125  # as driver.hpp has them
+SEQUENCE, HEADS, SCALE = 256, 2, 0.125  # the values that driver.hpp has
 TOLERANCE = {"o": 1e-2, "lse": 1e-3, "dq": 3e-2, "dk": 3e-2, "dv": 3e-2}
 DIRECTIONS = {"fwd": ("o", "lse"), "bwd": ("dq", "dk", "dv")}
 
 
 def is_stand_in(place: Place) -> bool:
-    """Whether the home is scripts/fake_rocm_home, whose compiler is the host's."""
+    """Return whether the home is scripts/fake_rocm_home, whose compiler is the host's."""
     return "fake" in place.machine.compiler
 
 
 def build(place: Place, report: Report) -> None:
-    """CK's own generator as flash-attn calls it, and both libraries."""
+    """Run CK's own generator as flash-attn calls it, and build both libraries."""
     if is_stand_in(place):
         return
     home, made = Path(place.machine.home), place.work / "build"
@@ -53,7 +53,8 @@ def build(place: Place, report: Report) -> None:
 
 
 def write_tensors(directory: Path, head_dim: int) -> dict[str, np.ndarray]:
-    """What the drivers read, in half precision, and what NumPy makes of it."""
+    """Write the tensors that the drivers read, in half precision except `lse`. Return NumPy's
+    results."""
     random = np.random.default_rng(head_dim)
     shape = (SEQUENCE, HEADS, head_dim)
     halves = {name: random.standard_normal(shape).astype(np.float16) for name in ("q", "k", "v", "do")}
@@ -68,7 +69,7 @@ def write_tensors(directory: Path, head_dim: int) -> dict[str, np.ndarray]:
 
 
 def prove(place: Place, report: Report) -> None:
-    """One problem for each head dim and direction, in a process of its own."""
+    """Run one problem for each head dim and direction, in a process of its own."""
     text = "forward and backward of head dims 64 and 128 agree with NumPy"
     if is_stand_in(place):
         report.blind(text, "the stand-in's compiler is the host's, which CK is not for")
@@ -87,7 +88,7 @@ def prove(place: Place, report: Report) -> None:
                 continue
             if direction == "fwd":
                 for name in names:
-                    (tensors / name).unlink()  # the backward call's input, and this one's result
+                    (tensors / name).unlink()  # input of the backward call, and result of this one
             run = place.run([driver, head_dim, tensors], env=place.environment(ROCM_PATH=os.fspath(place.machine.home)))
             errors = {}
             for name in names:

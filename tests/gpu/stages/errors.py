@@ -1,4 +1,4 @@
-"""Errors of launches: the same error at the same call as ahead of time."""
+"""Test that a launch fails with the error, and at the call, that it has ahead of time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PROOFS = ("a kernel that traps", "a launch out of memory", "too many threads", "
 
 
 def build(place: Place, report: Report) -> None:
-    """Both libraries."""
+    """Build both libraries."""
     launches.build(place, "shared")
 
 
 def prove(place: Place, report: Report) -> None:
-    """The same lines from both; each proof spoils its own process only."""
+    """Compare the lines that both libraries print. Each proof spoils only its own process."""
     launches.compare(place, report, "shared", PROOFS)
 
 

@@ -1,4 +1,4 @@
-"""Extensions of torch by other people, lazily, against their references."""
+"""Build other people's torch extensions lazily and test them against their references."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ REFERENCES = Path(__file__).with_name("references.py")
 
 @dataclass(frozen=True)
 class Build:
-    """What lazyck and a setup.py are told: the module, the blobs, variables."""
+    """Describes a build of a setup.py: the module, the blobs for lazyck, and environment
+    variables."""
 
     module: str
     blobs: str
@@ -45,7 +46,7 @@ BUILDS = {
 
 
 def extension(place: Place, name: str) -> ext.Place:
-    """An extension's sources, in an environment to build and call it."""
+    """Prepare an extension's sources in an environment to build and call it."""
     wanted, arch = BUILDS[name], place.machine.arch
     variables = {"TORCH_CUDA_ARCH_LIST": f"{arch[:-1]}.{arch[-1]}", **wanted.variables}
     project = ext.Extension(parcel.PROJECTS[name].source, wanted.module, (wanted.blobs,), variables)
@@ -58,7 +59,7 @@ def extension(place: Place, name: str) -> ext.Place:
 
 
 def build(place: Place, report: Report) -> None:
-    """Each by its own setup.py, and then its first calls, side by side."""
+    """Build each extension with its own setup.py and make its first calls, all in parallel."""
     with ThreadPoolExecutor(max(1, place.jobs // 4)) as pool:
         tasks = [pool.submit(build_one, place, report, name) for name in BUILDS]
     for task in tasks:
@@ -66,7 +67,7 @@ def build(place: Place, report: Report) -> None:
 
 
 def build_one(place: Place, report: Report, name: str) -> None:
-    """One project, and its first calls."""
+    """Build one project and make its first calls."""
     begun = time.monotonic()
     made = extension(place, name)
     ext.build(made, checked=0)
@@ -78,7 +79,8 @@ def build_one(place: Place, report: Report, name: str) -> None:
 
 
 def call(place: Place, report: Report, name: str, is_cold: bool) -> None:
-    """Compare with its reference: `is_cold`, of an empty cache, or with nothing compiled."""
+    """Compare an extension's results with its reference. If `is_cold`, the cache is empty;
+    otherwise nothing may be compiled."""
     begun = time.monotonic()
     made = extension(place, name)
     text = f"{name}: forward and backward agree with its reference, {'cold' if is_cold else 'cached'}"
@@ -95,7 +97,7 @@ def call(place: Place, report: Report, name: str, is_cold: bool) -> None:
 
 
 def prove(place: Place, report: Report) -> None:
-    """Kernels of each agree, out of the cache too."""
+    """Compare the kernels of each extension with its reference once more, out of the cache."""
     for name in BUILDS:
         if why := place.machine.blind(torch=True):
             report.blind(f"{name}: forward and backward agree with its reference", why)

@@ -1,4 +1,5 @@
-"""FlashAttention's CUDA extension: right results out of first calls, and what these take."""
+"""Test FlashAttention's CUDA extension: the results of first calls are right. Measure what these
+calls cost."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ print(time.monotonic() - begun)
 
 
 def extension(place: Place, how: str, ahead: tuple[str, ...] = ()) -> ext.Place:
-    """The extension's sources below `how`, in an environment to build and call it. All files of kernels are blobs, but
-    for those that are to be compiled `ahead` of time."""
+    """Prepare the extension's sources below `how`, in an environment to build and call it. All
+    kernel files are blobs except those in `ahead`, which are compiled ahead of time."""
     source = parcel.unpack(place, "flash_attn", how)
     names = sorted(p.stem for p in (source / "csrc" / "flash_attn" / "src").glob("flash_*_sm80.cu"))
     blobs = tuple(f"*/csrc/flash_attn/src/{name}.cu" for name in names if name not in ahead)
@@ -51,7 +52,8 @@ def extension(place: Place, how: str, ahead: tuple[str, ...] = ()) -> ext.Place:
 
 
 def build_lazy(place: Place) -> tuple[ext.Place, float, float]:
-    """By its own setup.py, all 72 files lazily; wall and CPU seconds."""
+    """Build with the extension's own setup.py, all 72 files lazily. Return wall-clock and CPU
+    seconds."""
     lazy = extension(place, "lazy")
     wall, cpu = ext.build(lazy, checked=0)
     ext.check_symbols(lazy, 72, 72, "void flash::run_mha_")
@@ -59,8 +61,8 @@ def build_lazy(place: Place) -> tuple[ext.Place, float, float]:
 
 
 def build(place: Place, report: Report) -> None:
-    """The extension; then first calls side by side, each in a process of its own, for each compiles for half a
-    minute."""
+    """Build the extension. Then make first calls in parallel, each in a process of its own, because
+    each compiles for half a minute."""
     lazy, wall, cpu = build_lazy(place)
     report.saw("72 files are lazy", f"built in {wall:.0f} s, {cpu:.0f} CPU")
     if place.machine.blind(torch=True):
@@ -79,11 +81,11 @@ def build(place: Place, report: Report) -> None:
 
 
 def first_call(place: Place, lazy: ext.Place, report: Report) -> None:
-    """Seconds from a call to its result, of a cache of its own."""
+    """Measure the seconds from a call to its result, with a cache of its own."""
     environment = {**lazy.environment, "LAZYCK_CACHE_DIR": str(place.work / "cache-first")}
     done = place.run([sys.executable, "-c", _FIRST_CALL], env=environment)
     compiled = _COMPILED.findall(done.stderr)
-    # the file as a whole, or its host code and its kernel
+    # The file is compiled as a whole, or as its host code and its kernel.
     is_one = {name.partition(".")[0] for name, _ in compiled} == {FIRST}
     text = "first call of hdim 64, fp16, while others compile: of one file, what it needs"
     said = ", ".join(f"{name} {seconds} s" for name, seconds in compiled)
@@ -91,7 +93,8 @@ def first_call(place: Place, lazy: ext.Place, report: Report) -> None:
 
 
 def check(place: Place, lazy: ext.Place, report: Report, cases: tuple[str, ...], is_cold: bool) -> None:
-    """Forward and backward against torch's own attention: `is_cold`, of an empty cache, or with nothing compiled."""
+    """Compare forward and backward with torch's own attention. If `is_cold`, the cache is empty;
+    otherwise nothing may be compiled."""
     begun = time.monotonic()
     done = place.run([sys.executable, EXAMPLE / "gpu_check.py", *cases], env=lazy.environment, fails=True)
     compiled = _COMPILED.findall(done.stderr)
@@ -105,7 +108,7 @@ def check(place: Place, lazy: ext.Place, report: Report, cases: tuple[str, ...],
 
 
 def prove(place: Place, report: Report) -> None:
-    """The same out of the cache."""
+    """Compare with torch's attention once more, out of the cache."""
     if why := place.machine.blind(torch=True):
         report.blind("forward and backward, hdim 64 and 128, agree with torch's own attention", why)
         return

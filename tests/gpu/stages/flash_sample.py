@@ -1,5 +1,6 @@
-"""A plugin of pytest that cuts flash-attn's own half a million tests to a sample before they are collected, which alone
-takes a minute: `pytest -p flash_sample tests/test_flash_attn.py`."""
+"""Reduce flash-attn's half a million tests to a sample, as a pytest plugin: `pytest -p flash_sample
+tests/test_flash_attn.py`. The plugin acts before the tests are collected, because collecting all of
+them takes a minute."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from typing import Any
 
 import pytest
 
-# Of each test the values that are kept; of an argument that is not named, all. Shapes that fill the device: for smaller
-# ones flash-attn chooses kernels that split the keys, out of other files.
+# For each test, this names the parameter values to keep; all values are kept of a parameter that is
+# not named. The shapes fill the device: for smaller ones flash-attn chooses kernels that split the
+# keys, which lie in other files.
 SAMPLE: Mapping[str, Mapping[str, Sequence[str]]] = {
     "test_flash_attn_qkvpacked": {"seqlen": ("1024", "1025"), "d": ("64", "128"), "dtype": ("torch.float16",)},
     "test_flash_attn_output": {
@@ -26,7 +28,7 @@ SAMPLE: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(name: str, obj: Any) -> list[pytest.Item] | None:
-    """Leave other tests out, and cut the parameters of those of the sample."""
+    """Drop tests that are not in the sample, and reduce the parameters of the others."""
     if not name.startswith("test_"):
         return None
     if name not in SAMPLE:
@@ -41,5 +43,5 @@ def pytest_pycollect_makeitem(name: str, obj: Any) -> list[pytest.Item] | None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Of head dim 128 there is no causal file in the sample."""
+    """Drop causal tests with head dim 128, because the sample has no file for them."""
     items[:] = [i for i in items if not (i.callspec.params.get("d") == 128 and i.callspec.params.get("causal"))]

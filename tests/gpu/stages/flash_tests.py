@@ -1,4 +1,4 @@
-"""FlashAttention's own tests, lazily and ahead of time."""
+"""Run FlashAttention's own tests, lazily and ahead of time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ sys.path.insert(0, str(EXAMPLES / "torch_cuda"))
 
 import extension as ext
 
-# fp16, forward and backward: what the tests of the sample call, all of whose shapes fill the device, so that no kernels
-# that split the keys (other files) are chosen
+# The tests of the sample call these files: fp16, forward and backward. All its shapes fill the
+# device, so that flash-attn does not choose kernels that split the keys, which lie in other files.
 CALLED = tuple(
     f"flash_{direction}_{variant}_sm80"
     for variant in ("hdim64_fp16", "hdim64_fp16_causal", "hdim128_fp16")
@@ -29,8 +29,8 @@ TEXT = "a sample of its own tests"
 
 
 def build(place: Place, report: Report) -> None:
-    """Lazily, with the files of the sample prebuilt; and side by side with that, the same files ahead of time: all
-    others, which nobody calls, are blobs there."""
+    """Build lazily, with the files of the sample prebuilt. In parallel, build with those files
+    compiled ahead of time; all others are blobs there, which nobody calls."""
     if why := place.machine.blind(torch=True):
         report.blind(TEXT, why)
         return
@@ -44,18 +44,18 @@ def build(place: Place, report: Report) -> None:
 
 
 def ahead(place: Place) -> ext.Place:
-    """What is built ahead of time."""
+    """Prepare the extension that has the sample's files compiled ahead of time."""
     return flash_attn.extension(place, "ahead", CALLED)
 
 
 def build_lazy(place: Place) -> None:
-    """All blobs, those of the sample compiled whole."""
+    """Build with all files as blobs, and prebuild those of the sample."""
     lazy, _, _ = flash_attn.build_lazy(place)
     place.prebuild(lazy.library, *CALLED, env=lazy.environment)
 
 
 def prove(place: Place, report: Report) -> None:
-    """The same tests, both ways."""
+    """Run the tests both ways and compare the results."""
     if place.machine.blind(torch=True):
         return
     results = {}
@@ -73,7 +73,7 @@ def prove(place: Place, report: Report) -> None:
 
 
 def run_tests(place: Place, where: ext.Place, results: Path) -> dict[str, str]:
-    """How each test of the sample (`flash_sample.py`) ended, by its name."""
+    """Return how each test of the sample (`flash_sample.py`) ended, by its name."""
     side_by_side = ["-n", "4"] if importlib.util.find_spec("xdist") else []
     argv: list[str | Path] = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "flash_sample"]
     paths = os.pathsep.join([str(Path(__file__).parent), where.environment["PYTHONPATH"]])

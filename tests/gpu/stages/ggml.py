@@ -1,4 +1,5 @@
-"""llama.cpp's own test of its backends, over ggml-cuda: a peer's suite, which compares with its CPU backend."""
+"""Run llama.cpp's own test of its backends over ggml-cuda. It compares the results with those of
+llama.cpp's CPU backend."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ sys.path.insert(0, str(EXAMPLES / "ggml_cuda"))
 
 import ggml_cuda
 
-# operations, each with a pattern of the cases that are run, and the sources that have their kernels
+# These operations run both ways. Each has a pattern of the cases to run. The files in `SOURCES`
+# have their kernels.
 OPERATIONS = {
     "ADD": "", "SOFT_MAX": "", "ROPE": "", "RMS_NORM": "", "GET_ROWS": "type=(f32|f16|q4_0)",
     "CPY": "type_src=f(32|16)", "ARGSORT": "", "SUM_ROWS": "", "SCALE": "", "CONCAT": "", "PAD": "", "IM2COL": "",
     "POOL_2D": "", "SSM_CONV": "", "MUL_MAT": "type_a=q4_0.*,n=(1|2|16),",
 }  # fmt: skip
-# operations that run lazily only, each with a pattern; those that stand together run in one process
+# These operations run only lazily, each with a pattern. Those in one key run in one process.
 MORE = {
     "SUB,MUL,DIV": "", "REPEAT,REPEAT_BACK,ADD1,ACC,ADD_ID,SET": "", "DUP,CONT,SET_ROWS": "", "GET_ROWS_BACK": "",
     "ARANGE,CLAMP,TIMESTEP_EMBEDDING,UPSCALE,PAD_REFLECT_1D,ROLL": "", "ARGMAX,COUNT_EQUAL,MEAN,SUM": "",
@@ -42,24 +44,25 @@ SOURCES = (
     "binbcast", "softmax", "rope", "norm", "getrows", "cpy", "argsort", "sumrows", "scale", "concat", "pad", "im2col",
     "pool2d", "ssm-conv", "mmvq", "mmq", "quantize", "convert", "mmq-instance-q4_0",
 )  # fmt: skip
-BY_KERNEL = ("rope", "norm", "scale", "sumrows", "pad")  # of SOURCES, those that are no blobs when built lazily
-BLOBS = 168  # all others, but ggml-cuda.cu, which is compiled by kernel, too
+BY_KERNEL = ("rope", "norm", "scale", "sumrows", "pad")  # those of SOURCES that the lazy build compiles by kernel
+BLOBS = 168  # all other sources; ggml-cuda.cu is compiled by kernel, too
 FIRST = "binbcast"
-_LIMIT = 100  # seconds of one process
-_AGAIN = 8  # runs ahead of time to see how a case can end
+_LIMIT = 100  # seconds for one process
+_AGAIN = 8  # additional runs ahead of time, to see how a case can end
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _COMPILED = re.compile(r"^\[lazyck\] compiled (\S+) ", re.M)
 _CASE = re.compile(r"^\s*([A-Z0-9_]+\(.*\)): (.*)$")
 
 
 def library(place: Place, how: str) -> Path:
-    """The backend's library, as it was built `how`."""
+    """Return the path of the backend's library that was built `how`."""
     return place.work / how / "bin" / "libggml-cuda.so"
 
 
 def build_one(place: Place, how: str) -> None:
-    """Its own CMake and ninja: lazily the program of tests, too. Of `ahead` the sample's files are neither blobs nor
-    compiled by kernel, and so by its build."""
+    """Build with the project's own CMake and ninja. The lazy build also makes the test program. For
+    `ahead`, the project's build compiles the sample's files, which are then neither blobs nor
+    compiled by kernel."""
     source = parcel.unpack(place, "llama.cpp") / "vendor" / "llama.cpp"
     backend = ggml_cuda.BACKENDS["cuda"]
     home: Path | None = None
@@ -87,15 +90,17 @@ def build_one(place: Place, how: str) -> None:
 
 
 def environment(place: Place, how: str, cache: str) -> dict[str, str]:
-    """With cuBLAS, where it was taken out of a wheel, and with the library that was built ahead of time, if so, in the
-    place of the one that the program of tests was linked with."""
+    """Return the environment for a run, with cuBLAS on the library path if it was taken from a
+    wheel. For `ahead`, preload the library that was built ahead of time in place of the one with
+    which the test program was linked."""
     found = place.environment(cache)
     preloaded = {"LD_PRELOAD": str(library(place, how))} if how == "ahead" else {}
     return {**found, **preloaded, "LD_LIBRARY_PATH": f"{place.work / 'cublas' / 'lib'}:{found['LD_LIBRARY_PATH']}"}
 
 
 def build(place: Place, report: Report) -> None:
-    """Lazily; then the operations, with an empty cache, beside the sample's build ahead of time."""
+    """Build lazily and run the operations with an empty cache. In parallel, build the sample ahead
+    of time."""
     begun = time.monotonic()
     build_one(place, "lazy")
     lazy = library(place, "lazy")
@@ -121,7 +126,8 @@ def build(place: Place, report: Report) -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """How each case of an operation ended, what was compiled for it, and the end of what else was said."""
+    """Describes a run: how each case ended, what was compiled for it, and the end of the other
+    output."""
 
     cases: dict[str, str]
     compiled: list[str]
@@ -129,13 +135,14 @@ class Ran:
 
 
 def run(place: Place, how: str, cache: str, operation: str, pattern: str) -> Ran:
-    """One operation, or several with commas between them, in a process of its own that has a time limit."""
+    """Run one operation, or several separated by commas, in a process of its own with a time
+    limit."""
     program = place.work / "lazy" / "bin" / "test-backend-ops"
     argv: list[str | Path] = ["timeout", str(_LIMIT), program, "test", "-b", "CUDA0", "-o", operation]
     argv += ["-p", pattern] if pattern else []
     done = place.run(argv, env=environment(place, how, cache), fails=True)
     lines = (_CASE.match(_COLOURS.sub("", line)) for line in done.stdout.splitlines())
-    # of a failure the last word only: figures of the error may stand before it
+    # Only the last word of a failure counts, because figures of the error may precede it.
     states = {found[1]: found[2].strip() for found in lines if found}
     ended = {name: "FAIL" if state.endswith("FAIL") else state for name, state in states.items()}
     said = "" if done.returncode == 0 else f"status {done.returncode}: {complaint(done.stderr)}"
@@ -143,8 +150,9 @@ def run(place: Place, how: str, cache: str, operation: str, pattern: str) -> Ran
 
 
 def differing(place: Place, operation: str, lazily: dict[str, str], ahead: dict[str, str]) -> list[str]:
-    """The cases that end lazily as they never do ahead of time. llama.cpp's test takes other random numbers each time,
-    and some cases are at the edge of the error that it allows: where one differs, it is asked what else can happen."""
+    """Return the cases that end lazily as they never do ahead of time. llama.cpp's test draws new
+    random numbers each time, and some cases are at the edge of the allowed error. If a case
+    differs, repeated runs ahead of time show how else it can end."""
     if lazily == ahead and ahead:
         return []
     ends = [ahead] + [run(place, "ahead", "cache-ahead", operation, OPERATIONS[operation]).cases for _ in range(_AGAIN)]
@@ -153,7 +161,7 @@ def differing(place: Place, operation: str, lazily: dict[str, str], ahead: dict[
 
 
 def prove(place: Place, report: Report) -> None:
-    """Each case ends lazily, cold and out of the cache, as ahead of time."""
+    """Compare how each case ends lazily, cold and cached, with how it ends ahead of time."""
     text = f"test-backend-ops, {len(OPERATIONS)} operations, cold and cached: the same passes as ahead of time"
     if why := place.machine.blind():
         report.blind(text, why)
@@ -180,8 +188,8 @@ def prove(place: Place, report: Report) -> None:
 
 
 def prove_more(place: Place, report: Report) -> None:
-    """More operations, compiled at their first calls, agree with llama.cpp's own CPU backend. Each is told as it ends:
-    there may not be time for all."""
+    """Compare more operations, compiled at their first calls, with llama.cpp's own CPU backend.
+    Each result is reported as soon as it is known, because there may not be time for all."""
     with ThreadPoolExecutor(max(1, place.jobs // 2)) as pool:
         tasks = {pool.submit(run, place, "lazy", "cache", operation, MORE[operation]): operation for operation in MORE}
         for task in as_completed(tasks):

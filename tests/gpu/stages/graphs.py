@@ -1,4 +1,4 @@
-"""CUDA graphs of launches out of blobs, and first calls while a stream is captured."""
+"""Test CUDA graphs of launches out of blobs, and first calls while a stream is captured."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from gpu.stage import Stage
 from gpu.stages import launches
 
 CAPTURES = ("blocking stream", "non-blocking stream", "thread's capture", "relaxed capture")
-_DETECTED = ("blocking stream", "thread's capture")  # by the default stream, which they would wait for
+_DETECTED = ("blocking stream", "thread's capture")  # these streams synchronize with the default stream
 
 
 def build(place: Place, report: Report) -> None:
-    """Both libraries."""
+    """Build both libraries."""
     launches.build(place, "shared")
 
 
 def prove(place: Place, report: Report) -> None:
-    """Replays, then first calls under capture."""
+    """Compare replays, then make first calls under capture."""
     launches.compare(place, report, "shared", ["replays"])
     why = place.machine.blind()
     for name in CAPTURES:

@@ -1,4 +1,5 @@
-"""Kernel handles: every use of one gives what it gives ahead of time, with either CUDA runtime."""
+"""Test that every use of a kernel handle has the results that it has ahead of time, with either
+CUDA runtime."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ PROOFS = (
 
 
 def runtimes(place: Place) -> tuple[str, ...]:
-    """The CUDA runtimes to link."""
+    """Return the CUDA runtimes to link."""
     return ("shared",) if place.is_short else ("shared", "static")
 
 
 def build(place: Place, report: Report) -> None:
-    """Both libraries, with the shared and with the static runtime."""
+    """Build both libraries, with the shared and with the static runtime."""
     for cudart in runtimes(place):
         launches.build(place, cudart)
 
 
 def prove(place: Place, report: Report) -> None:
-    """The same lines from both."""
+    """Compare the lines that both libraries print."""
     for cudart in runtimes(place):
         launches.compare(place, report, cudart, PROOFS)
 

@@ -1,4 +1,5 @@
-"""Host units: kernels that the CUDA runtime gets to know at their first use give what they give ahead of time."""
+"""Test host units: kernels that are registered with the CUDA runtime at their first use behave as
+ahead of time."""
 
 from __future__ import annotations
 
@@ -20,17 +21,18 @@ LATE = (
 
 
 def late_library(place: Place, how: str, cudart: str) -> Path:
-    """The library of tests/gpu/programs/late that was built `how`, `lazy` or `ahead`."""
+    """Return the library of tests/gpu/programs/late that was built `how`, `lazy` or `ahead`."""
     return place.work / f"late-{how}-{cudart}" / "liblate.so"
 
 
 def units_library(place: Place, cudart: str) -> Path:
-    """The library of tests/gpu/programs whose blobs are host units."""
+    """Return the library of tests/gpu/programs whose blobs are host units."""
     return place.work / f"launches-{cudart}" / "liblaunches.so"
 
 
 def build(place: Place, report: Report) -> None:
-    """The late project both ways, and the launches' with host units for blobs. Raises `StageError`."""
+    """Build the late project both ways, and the launches with host units as blobs. Raises
+    `StageError`."""
     gencode = f"arch=compute_{place.machine.arch},code=sm_{place.machine.arch}"
     for cudart in handles.runtimes(place):
         launches.build(place, cudart)
@@ -41,7 +43,7 @@ def build(place: Place, report: Report) -> None:
 
 
 def build_late(place: Place, made: Path, cudart: str, gencode: str, kernels: str) -> None:
-    """Build the late project; ahead of time without `kernels`. Raises `StageError`."""
+    """Build the late project. Without `kernels`, build it ahead of time. Raises `StageError`."""
     script = launches.PROGRAMS / "late" / "build.sh"
     if kernels:
         build_by_kernel(place, made, script, cudart, gencode, kernels)
@@ -51,7 +53,8 @@ def build_late(place: Place, made: Path, cudart: str, gencode: str, kernels: str
 
 
 def build_by_kernel(place: Place, made: Path, script: Path, cudart: str, gencode: str, kernels: str) -> None:
-    """Run a project's own build under lazyck, the sources `kernels` by kernel. Raises `StageError`."""
+    """Run a project's own build under lazyck, with the sources `kernels` compiled by kernel. Raises
+    `StageError`."""
     made.parent.mkdir(parents=True, exist_ok=True)
     options: list[str | Path] = ["--toolchain", "cuda", "--blobs", "", "--kernels", kernels]
     options += ["--tmp-dir", made.parent / "tmp"]
@@ -61,7 +64,7 @@ def build_by_kernel(place: Place, made: Path, script: Path, cudart: str, gencode
 
 
 def prove(place: Place, report: Report) -> None:
-    """The same lines from both, of each project."""
+    """Compare the lines of lazy and ahead-of-time libraries, for each project."""
     for cudart in handles.runtimes(place):
         which = f"registered late, {cudart} runtime"
         lazy, ahead = late_library(place, "lazy", cudart), late_library(place, "ahead", cudart)

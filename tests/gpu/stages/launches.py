@@ -1,5 +1,5 @@
-"""What the stages of tests/gpu/programs share: the library, built lazily and ahead of time, with either CUDA runtime,
-and its proofs, each in a process of its own."""
+"""Build the library of tests/gpu/programs for all stages, lazily and ahead of time, with either
+CUDA runtime. Run its proofs, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu.report import Report
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 BLOBS = 7
-# what an unnamed namespace is called is each build's own
+# The name of an unnamed namespace differs from build to build.
 _UNNAMED = re.compile(r"\d+_GLOBAL__N__(lazyck_[0-9a-f]{16}|[0-9a-f]{8}_\w+?_cu_[0-9a-f]{8})")
 _PROVE = """
 import ctypes, sys
@@ -26,7 +26,7 @@ sys.exit(library.prove(sys.argv[2].encode()))
 
 
 def library(place: Place, how: str, cudart: str) -> Path:
-    """The library that was built `how`, `lazy` or `ahead`: one for all stages."""
+    """Return the library that was built `how`, `lazy` or `ahead`. All stages share it."""
     return place.beside("launches").work / f"{how}-{cudart}" / "liblaunches.so"
 
 
@@ -55,12 +55,13 @@ def build_in(place: Place, where: Path, how: str, cudart: str, gencode: str) -> 
 
 
 def prove(place: Place, how: str, cudart: str, name: str, cache: str = "cache", **more: str) -> tuple[str, str]:
-    """What the proof `name` prints, with its end where that was not status 0; and what lazyck says."""
+    """Run the proof `name`. Return what it prints, with its exit status if that is not 0, and what
+    lazyck prints."""
     return prove_of(place, library(place, how, cudart), name, cache, **more)
 
 
 def prove_of(place: Place, made: Path, name: str, cache: str = "cache", **more: str) -> tuple[str, str]:
-    """The same of one library."""
+    """Run the proof `name` of the library `made`, and return what `prove` returns."""
     argv: list[str | Path] = [sys.executable, "-c", _PROVE, made, name]
     done = place.run(argv, env=place.environment(cache, **more), fails=True)
     end = f"ended with {done.returncode}: {complaint(done.stderr)}\n" if done.returncode else ""
@@ -68,7 +69,7 @@ def prove_of(place: Place, made: Path, name: str, cache: str = "cache", **more: 
 
 
 def compare(place: Place, report: Report, cudart: str, names: Sequence[str]) -> None:
-    """The proofs `names` of the library that this module builds."""
+    """Compare the proofs `names` of the library that this module builds."""
     lazy, ahead = library(place, "lazy", cudart), library(place, "ahead", cudart)
     compare_of(place, report, lazy, ahead, f"{cudart} runtime", names)
 
@@ -76,8 +77,9 @@ def compare(place: Place, report: Report, cudart: str, names: Sequence[str]) -> 
 def compare_of(
     place: Place, report: Report, lazy_library: Path, ahead_library: Path, which: str, names: Sequence[str]
 ) -> None:
-    """The proofs `names` of two libraries, lazily and ahead of time: the same lines. Without a GPU they end in the
-    driver's absence, and only that this is the same call in both is seen."""
+    """Compare what the proofs `names` print with a lazy library and with one that was built ahead
+    of time. Without a GPU they fail because there is no driver, and the comparison shows only that
+    both fail at one and the same call."""
     why = place.machine.blind()
     for name in names:
         ahead, _ = prove_of(place, ahead_library, name)
@@ -95,11 +97,11 @@ def compare_of(
 
 
 def first_difference(lazy: str, ahead: str) -> str:
-    """The first line in which they differ."""
+    """Return a description of the first line in which they differ, or an empty string."""
     pairs = zip([*lazy.splitlines(), "(end)"], [*ahead.splitlines(), "(end)"], strict=False)
     return next((f"lazily {a!r}, ahead of time {b!r}" for a, b in pairs if a != b), "")
 
 
 def run_many(place: Place, argv: Sequence[str | Path], cache: str = "cache") -> subprocess.CompletedProcess[str]:
-    """A program of this directory, which may fail."""
+    """Run a program of this directory, which may fail."""
     return place.run([sys.executable, *argv], env=place.environment(cache), fails=True)

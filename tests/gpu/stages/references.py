@@ -1,5 +1,6 @@
-"""`python references.py PROJECT`: call kernels of an extension that lies in the working directory, and print the
-largest error of each, as a share of what is allowed, as JSON. The references are the project's own, or plain torch."""
+"""Run `python references.py PROJECT`: call kernels of the extension in the working directory. Print
+the largest error of each, as a share of what is allowed, as JSON. The references are the project's
+own, or plain torch."""
 
 from __future__ import annotations
 
@@ -15,20 +16,23 @@ Errors = Iterator[tuple[str, float]]
 
 
 def error(found: torch.Tensor, expected: torch.Tensor, relative: float, absolute: float) -> float:
-    """The largest difference in units of what is allowed; infinite where one is not finite."""
+    """Return the largest difference as a share of what is allowed, or infinity if a value is not
+    finite."""
     difference = (found.float() - expected.float()).abs() / (absolute + relative * expected.float().abs())
     return float(difference.max()) if bool(torch.isfinite(found).all()) else float("inf")
 
 
 def without_init(package: str) -> None:
-    """Let modules of a package be imported without its `__init__.py`, which imports everything there is."""
+    """Make modules of a package importable without its `__init__.py`, which imports every part of
+    it."""
     made = types.ModuleType(package)
     made.__path__ = [os.path.abspath(package)]
     sys.modules[package] = made
 
 
 def mamba() -> Errors:
-    """Selective scan, forward and backward, against mamba's own reference; tolerances of its tests."""
+    """Compare selective scan, forward and backward, with mamba's own reference, within the
+    tolerances of its tests."""
     without_init("mamba_ssm")
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn, selective_scan_ref
 
@@ -53,7 +57,8 @@ def mamba() -> Errors:
 
 
 def gsplat() -> Errors:
-    """Covariances and spherical harmonics, forward and backward, and the projection, against gsplat's torch code."""
+    """Compare covariances and spherical harmonics, forward and backward, and the projection with
+    gsplat's torch code."""
     without_init("gsplat")
     from gsplat.cuda import _torch_impl, _wrapper
 
@@ -101,7 +106,8 @@ def gsplat() -> Errors:
 
 
 def exllamav2() -> Errors:
-    """A matrix in GPTQ's 4 bits, unpacked and multiplied by its two ways, and RMS norm, against plain torch."""
+    """Compare with plain torch: a matrix in GPTQ's 4 bits, unpacked and multiplied in both of the
+    extension's ways, and RMS norm."""
     import exllamav2_ext as ext
 
     torch.manual_seed(1)
@@ -115,7 +121,7 @@ def exllamav2() -> Errors:
     rows = torch.arange(height, device="cuda") // (height // groups)
     plain = (values - zero[rows]).float() * scales[rows].float()
     none, room = torch.empty((1, 1), device="meta"), torch.empty(height * width, device="cuda", dtype=torch.half)
-    shuffled = packed.clone()  # the matrix has no reference of its own to it
+    shuffled = packed.clone()  # a local that keeps the tensor alive, because the matrix holds no reference to it
     matrix = ext.make_q_matrix(shuffled, none, none, none, none, none, zeros, scales, none, room)
     whole = torch.empty(height, width, device="cuda", dtype=torch.half)
     ext.reconstruct(matrix, whole)

@@ -1,4 +1,4 @@
-"""compute-sanitizer's memory checker over kernels out of blobs."""
+"""Run compute-sanitizer's memory checker over kernels out of blobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CASES = ("d64_fp16_batch_causal_nobias", "d32_fp32_batch_nomask_nobias")
 
 
 def build(place: Place, report: Report) -> None:
-    """The attention stage's library is used, and its prebuilt cache."""
+    """Do nothing, because this stage uses the attention stage's library and its prebuilt cache."""
 
 
 def prove(place: Place, report: Report) -> None:
-    """No error, forward and backward."""
+    """Check that there is no error, forward and backward."""
     text = f"memcheck over {len(CASES)} variants of the attention example, forward and backward: clean"
     other = place.beside("attention")
     why = place.machine.blind() or ("" if place.machine.sanitizer else "no compute-sanitizer")
@@ -48,5 +48,5 @@ STAGE = Stage(
     seconds=90,
     build=build,
     prove=prove,
-    is_alone=True,  # after the library that it uses was built
+    is_alone=True,  # must run after the library that it uses was built
 )

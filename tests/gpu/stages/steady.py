@@ -1,4 +1,5 @@
-"""What a launch costs once its blob, or its kernel, is loaded, beside the same launch ahead of time."""
+"""Measure what a launch costs once its blob, or its kernel, is loaded, compared with a launch ahead
+of time."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ LIMIT = 1.01
 
 
 def build(place: Place, report: Report) -> None:
-    """The library lazily, by blob and by kernel; ahead of time, and a copy of that: what two of the same differ by is
-    noise."""
+    """Build the library lazily, by blob and by kernel, and ahead of time. Copy the last: the
+    difference between two equal libraries is noise."""
     launches.build(place, "shared")
     ahead = launches.library(place, "ahead", "shared")
     copy = launches.library(place, "again", "shared")
@@ -30,7 +31,7 @@ def build(place: Place, report: Report) -> None:
 
 
 def prove(place: Place, report: Report) -> None:
-    """Alternating rounds in one process."""
+    """Measure alternating rounds in one process."""
     libraries = [launches.library(place, how, "shared") for how in ("ahead", "again", "lazy")]
     libraries.append(host_units.units_library(place, "shared"))
     rounds = SHORT_ROUNDS if place.is_short or not place.machine.gpu else ROUNDS

@@ -1,5 +1,5 @@
-"""`python steady_rounds.py LAUNCHES ROUNDS LIBRARY...`: seconds of a launch on host and device, by each library in
-turn, as JSON. Ends with CUDA's error, if there is one."""
+"""Run `python steady_rounds.py LAUNCHES ROUNDS LIBRARY...`: print as JSON the seconds of a launch
+on host and device, measured with each library in turn. If CUDA reports an error, exit with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of torch out of blobs: in its CUDA graphs, and under torch.compile."""
+"""Test operators of torch out of blobs, in CUDA graphs and under torch.compile."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import extension as ext
 from sources import Source
 
 CALLS = Path(__file__).with_name("torch_graphs_calls.py")
-OURS = Source("", "torch_ops", "")  # no archive: it lies in tests/gpu/programs
+OURS = Source("", "torch_ops", "")  # there is no archive: the project lies in tests/gpu/programs
 
 
 def extension(place: Place) -> ext.Place:
-    """A copy of the project, in an environment to build and call it."""
+    """Copy the project and prepare an environment to build and call it."""
     source = place.work / "torch_ops"
     shutil.copytree(launches.PROGRAMS / "torch_ops", source, dirs_exist_ok=True)
     arch = place.machine.arch
@@ -36,14 +36,14 @@ def extension(place: Place) -> ext.Place:
 
 
 def build(place: Place, report: Report) -> None:
-    """By its own setup.py."""
+    """Build the project with its own setup.py."""
     made = extension(place)
     ext.build(made, checked=0)
     report.check("both blobs are lazy", place.blobs(made.library) == (2, 0))
 
 
 def prove(place: Place, report: Report) -> None:
-    """In a process of its own."""
+    """Run the calls in a process of their own."""
     if why := place.machine.blind(torch=True):
         report.blind("torch.cuda.graph, torch.compile", why)
         return

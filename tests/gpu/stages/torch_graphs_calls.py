@@ -1,5 +1,5 @@
-"""`python torch_graphs_calls.py LIBRARY`: operators out of blobs in CUDA graphs and under torch.compile. Prints what
-was looked at, whether it is so, and figures, as JSON."""
+"""Run `python torch_graphs_calls.py LIBRARY`: call operators out of blobs in CUDA graphs and under
+torch.compile. Print each check, whether it holds, and figures, as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLAYS = 1000
 
 
 def compiled() -> tuple[bool, str]:
-    """What torch.compile makes of a function with an operator of ours."""
+    """Check a function that torch.compile has compiled and that calls one of our operators."""
 
     def fake(x: torch.Tensor, value: float) -> torch.Tensor:
         return torch.empty_like(x)
@@ -25,7 +25,7 @@ def compiled() -> tuple[bool, str]:
 
     x = torch.randn(1 << 16, device="cuda")
     worst = 0.0
-    for mode in (None, "reduce-overhead"):  # the second captures graphs
+    for mode in (None, "reduce-overhead"):  # the second mode captures graphs
         made = torch.compile(function, fullgraph=True, mode=mode)
         for _ in range(4):
             worst = max(worst, float((made(x) - function(x)).abs().max()))
@@ -33,7 +33,7 @@ def compiled() -> tuple[bool, str]:
 
 
 def replayed() -> tuple[bool, str]:
-    """Capture after a warm-up, then many replays."""
+    """Capture after a warm-up, then replay many times."""
     x = torch.ones(1 << 12, device="cuda")
     torch.ops.lazy_ops.scale(x, 1.0)
     torch.cuda.synchronize()
@@ -49,7 +49,8 @@ def replayed() -> tuple[bool, str]:
 
 
 def first_call_in_capture() -> tuple[bool, str]:
-    """It is refused; what was captured before can still be captured, and the call works outside."""
+    """Check that a first call in a capture is refused, that the call works outside of a capture,
+    and that a later capture of another operator succeeds."""
     x = torch.ones(1 << 12, device="cuda")
     said = "nothing"
     try:

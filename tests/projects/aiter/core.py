@@ -1,5 +1,6 @@
-"""A stand-in for aiter's jit/core.py, of its shape: generates variants, writes a ninja file, compiles with the hipcc
-that PATH leads to (by its real path), links with `$CXX @rsp`, copies what it has built. Knows nothing of lazyck."""
+"""Stand in for aiter's jit/core.py: generate variants, write a ninja file, compile with the hipcc
+on PATH (under its real path), link with `$CXX @rsp`, and copy the result. Nothing in this file
+knows of lazyck."""
 
 import importlib.util
 import os
@@ -53,7 +54,7 @@ def executable_path(name: str) -> str:
 
 
 def compile_ops(name: str, fc_name: str = ""):  # type: ignore[no-untyped-def]
-    """aiter's decorator: the call builds the module `name`."""
+    """Stand in for aiter's decorator: a call of the decorated function builds the module `name`."""
 
     def decorate(function):  # type: ignore[no-untyped-def]
         api = name.removeprefix("libmha_")

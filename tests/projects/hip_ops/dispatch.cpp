@@ -1,4 +1,4 @@
-// What users of the library call: picks a variant and returns HIP's own error code.
+// Users of the library call this file. It picks a variant and returns HIP's own error code.
 #include "ops.hpp"
 
 template <>

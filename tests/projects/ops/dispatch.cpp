@@ -1,4 +1,5 @@
-// The dispatcher: compiled for real, never edited. All that it calls in blob/ is undefined in its object.
+// This dispatcher is compiled ahead of time and never edited. What it calls in blob/ is undefined
+// in its object.
 #include <cstring>
 #include <stdexcept>
 
@@ -54,7 +55,7 @@ int ops_table(int i) { return table[i]; }
 
 int ops_registered() { return registered(); }
 
-// the address of a lazily compiled function is that of a real function, the same everywhere
+// A lazily compiled function has a real function's address, which is equal everywhere.
 int ops_same_address() {
     double (*volatile a)(double, double, int) = c_plain;
     double (*volatile b)(double, double, int) = &c_plain;

@@ -1,4 +1,4 @@
-"""A pybind11 extension, as setuptools builds it; nothing in it knows of lazyck."""
+"""Build a pybind11 extension with setuptools. Nothing in this file knows of lazyck."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A package with one C++ extension, as setuptools builds them; nothing in it knows of lazyck."""
+"""Build a package with a C++ extension with setuptools. Nothing in this file knows of lazyck."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-// The extension module: no header of torch, so that it compiles fast.
+// This extension module includes no header of torch, so that it compiles fast.
 #include <Python.h>
 
 #include <exception>

@@ -1,4 +1,4 @@
-"""A CUDA extension, built by torch's BuildExtension; nothing in it knows of lazyck."""
+"""Build a CUDA extension with torch's BuildExtension. Nothing in this file knows of lazyck."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An extension of torch, built by torch's BuildExtension; nothing in it knows of lazyck."""
+"""Build an extension of torch with its BuildExtension. Nothing in this file knows of lazyck."""
 
 from pathlib import Path
 

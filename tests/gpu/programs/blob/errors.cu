@@ -1,10 +1,10 @@
-// Launches that fail: at the launch, or when the kernel runs.
+// These launches fail, either at the launch or when the kernel runs.
 #include "launches.cuh"
 
 namespace {
 
-constexpr int k_local = 64 << 10;  // bytes of a thread's own memory, which the device must have for all its threads
-constexpr std::size_t k_left = std::size_t(1) << 30;  // bytes that are left to it: enough for everything else
+constexpr int k_local = 64 << 10;  // bytes of local memory per thread, which the device must have for all its threads
+constexpr std::size_t k_left = std::size_t(1) << 30;  // bytes that stay free for everything else
 
 __global__ void trap() { asm("trap;"); }
 
@@ -18,7 +18,7 @@ __global__ void greedy(float* x, int n) {
     *x = own[n - 1];
 }
 
-// The launch's error, then what the next calls of a program say.
+// Returns the launch's error, and then what the next CUDA calls of a program return.
 std::string after(cudaError_t error) {
     std::string said = line("launch", error) + line("finished", cudaDeviceSynchronize()) +
                        line("last", cudaGetLastError()) + line("last again", cudaGetLastError());

@@ -1,4 +1,4 @@
-// All ways in which a program uses the handle of a kernel besides a plain launch.
+// This file uses the handle of a kernel in all ways besides a plain launch.
 #include <cooperative_groups.h>
 
 #include "launches.cuh"
@@ -8,7 +8,7 @@ namespace cg = cooperative_groups;
 namespace {
 
 constexpr int k_threads = 128;
-constexpr std::size_t k_large = 96 << 10;  // bytes of shared memory: more than the 48 KB that need no asking
+constexpr std::size_t k_large = 96 << 10;  // bytes of shared memory: a kernel must opt in to more than 48 KB
 
 __global__ void __launch_bounds__(256) plain(float* x) { x[threadIdx.x] = threadIdx.x; }
 
@@ -27,7 +27,7 @@ __global__ void large(float* x, int n) {
     if (threadIdx.x == 0) x[0] = own[n - 1];
 }
 
-// The sum over all blocks, for which they must be on the device at one time.
+// Computes a sum over all blocks, which therefore must be on the device at the same time.
 __global__ void cooperative(float* x) {
     if (threadIdx.x == 0) x[blockIdx.x] = blockIdx.x + 1;
     cg::this_grid().sync();
@@ -55,7 +55,7 @@ __managed__ float g_managed;
 
 __global__ void read_symbols(float* x) { x[0] = g_constant[1] + g_variable + g_managed; }
 
-// Device memory whose first value is read back at the end.
+// Owns device memory whose first value is read back at the end.
 class Buffer {
  public:
     explicit Buffer(int n) : m_error(cudaMalloc(&m_data, n * sizeof(float))) {
@@ -171,7 +171,8 @@ std::string memory_of_symbols() {
     said += line("address", found, address == nullptr ? "none" : "found");
     const cudaError_t asked = cudaGetSymbolSize(&size, g_constant);
     said += line("size", asked, std::to_string(size));
-    // of the module that the kernel lies in: of a kernel without constants a lazy library says 0
+    // CUDA counts the constants of the module in which the kernel lies. For a kernel without
+    // constants, a lazy library therefore reports 0.
     cudaFuncAttributes attributes = {};
     const cudaError_t got = cudaFuncGetAttributes(&attributes, read_symbols);
     said += line("constants", got, std::to_string(attributes.constSizeBytes));

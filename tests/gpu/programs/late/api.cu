@@ -1,5 +1,5 @@
-// An ordinary source with a kernel of its own, and the proofs: each line says what a call of CUDA returned and what is
-// in memory then.
+// This ordinary source has a kernel of its own, and the proofs. Each printed line says what a CUDA
+// call returned and what memory holds then.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -17,7 +17,8 @@ cudaError_t launch_ordinary(float* x) {
     return cudaGetLastError();
 }
 
-// 32 numbers on the device, 0 to 31 at first; without a device no memory, but everything is called all the same.
+// Holds 32 numbers on the device, initially 0 to 31. Without a device there is no memory, but every
+// function is called all the same.
 template <class T>
 class Numbers {
  public:
@@ -26,7 +27,7 @@ class Numbers {
         for (int i = 0; i < k_threads; ++i) host[i] = i;
         if (cudaMalloc(&m_data, sizeof(T) * k_threads) != cudaSuccess) m_data = nullptr;
         cudaMemcpy(m_data, host, sizeof(T) * k_threads, cudaMemcpyHostToDevice);
-        cudaGetLastError();  // without a device
+        cudaGetLastError();  // Clears the error that a missing device causes.
     }
     ~Numbers() { cudaFree(m_data); }
     Numbers(const Numbers&) = delete;
@@ -34,7 +35,7 @@ class Numbers {
 
     T* data() const { return m_data; }
 
-    // Prints the end of a call, and the first and last of the numbers.
+    // Prints the error of a call, the first three numbers and the last one.
     void print(const char* what, cudaError_t error) const {
         T host[k_threads] = {-1, -1, -1, -1};
         const cudaError_t copied = cudaMemcpy(host, m_data, sizeof(T) * k_threads, cudaMemcpyDeviceToHost);
@@ -110,7 +111,7 @@ constexpr Call k_calls[] = {
 
 }  // namespace
 
-// Prints what the proof of that name sees; 2 if there is none.
+// Prints what the proof of that name sees. Returns 2 if there is no such proof.
 extern "C" __attribute__((visibility("default"))) int prove(const char* name) {
     for (const Proof& proof : k_proofs) {
         if (std::strcmp(proof.name, name) != 0) continue;
@@ -121,7 +122,8 @@ extern "C" __attribute__((visibility("default"))) int prove(const char* name) {
     return 2;
 }
 
-// What the call of that name returns; -1: it has thrown, and the text is in `thrown`; -2: there is none.
+// Returns what the call of that name returns. Returns -1 if it has thrown, with the text in
+// `thrown`, and -2 if there is no such call.
 extern "C" __attribute__((visibility("default"))) int call(const char* name, char* thrown, int size) {
     for (const Call& call : k_calls) {
         if (std::strcmp(call.name, name) != 0) continue;

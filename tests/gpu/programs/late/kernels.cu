@@ -13,7 +13,8 @@ __global__ void scale(T* x) {
 
 __global__ void look_up(float* x) { x[threadIdx.x] = table[threadIdx.x % 4]; }
 
-// By way of the last floats of 64 KB of shared memory, which a launch has only if it was asked for.
+// Reverses the numbers through the last floats of 64 KB of shared memory, which a launch has only
+// if the attribute was set.
 template <class T>
 __global__ void reversed(T* x) {
     extern __shared__ T shared[];

@@ -1,4 +1,4 @@
-// Two operators of torch, registered as extensions do; nothing in it knows of lazyck.
+// This file registers two torch operators as extensions do. Nothing in it knows of lazyck.
 #include "ops.hpp"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-"""Operators of torch, built by its BuildExtension; nothing in it knows of lazyck."""
+"""Build operators of torch with its BuildExtension. Nothing in this file knows of lazyck."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-// The extension module: dispatches to the blobs, and turns their exceptions into Python's.
+// This extension module dispatches to the blobs, and turns their exceptions into Python's.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
