@@ -1,4 +1,5 @@
-"""A headless Chromium, driven through a pipe by its DevTools protocol: no package is needed but the browser."""
+"""Drives a headless Chromium through a pipe by its DevTools protocol. No package is needed besides
+the browser."""
 
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 MISSING = "" if CHROMIUM else "no Chromium (Debian: chromium)"
 
-_START, _ANSWER, _SIGN_OF_LIFE = 60.0, 30.0, 5.0  # seconds to wait, on a busy machine; a shorter wait costs a new start
-_MOST_STARTS = 6  # where this many did not help, another will not
+_START, _ANSWER, _SIGN_OF_LIFE = 60.0, 30.0, 5.0  # in seconds; long enough for a busy machine
+_MOST_STARTS = 6  # after so many starts, another one will not help
 
 
 class Browser:
-    """One page of one browser. `open` starts another browser where this one has died or does not answer any more.
+    """One page of one browser.
 
-    `events` are what the browser has told so far: (method, parameters). `pid` is its process, which leads a group.
+    `open` restarts the browser if it has died or does not answer. `events` are the events that the
+    browser has sent so far, as (method, parameters). `pid` is the browser's process, which leads a
+    process group.
     """
 
     def __init__(self, home: Path) -> None:
@@ -51,8 +54,8 @@ class Browser:
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         flags += ["--hide-scrollbars", "--disable-background-networking", "--disable-extensions", "--mute-audio"]
         flags += ["--enable-logging=stderr", "--remote-debugging-pipe", f"--user-data-dir={data}", "about:blank"]
-        here, there = os.pipe(), os.pipe()  # commands to it; answers from it
-        # the protocol's descriptors are 3 and 4
+        here, there = os.pipe(), os.pipe()  # commands to the browser; its answers
+        # The DevTools protocol uses descriptors 3 and 4.
         script = f'exec "$0" "$@" 3<&{here[0]} 4>&{there[1]}'
         with self._words().open("wb") as words:
             self._process = subprocess.Popen(
@@ -80,7 +83,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self) -> None:
-        """End the browser, stopped or hung as it may be."""
+        """End the browser, even if it is stopped or hung."""
         if self._process is None:
             return
         os.close(self._to)
@@ -99,7 +102,8 @@ class Browser:
         return "".join(f"\n  its stderr: {line}" for line in lines[-20:])
 
     def call(self, method: str, patience: float = _ANSWER, **parameters: Any) -> dict[str, Any]:
-        """One command; its result, for which it waits `patience` seconds. Raises `AssertionError`."""
+        """Send one command and return its result. Raises `AssertionError` if the command fails or
+        takes more than `patience` seconds."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -130,7 +134,7 @@ class Browser:
         return message
 
     def open(self, page: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Show `page` in a window of that size."""
+        """Show `page` in a window of `width` × `height` pixels."""
         self._ensure_alive()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -145,24 +149,24 @@ class Browser:
 
     def _ensure_alive(self) -> None:
         try:
-            self.call("Runtime.evaluate", _SIGN_OF_LIFE, expression="1")  # which the process of the page answers
+            self.call("Runtime.evaluate", _SIGN_OF_LIFE, expression="1")  # the page's process answers this
         except AssertionError as e:
             warnings.warn(f"another browser is started: {e}", stacklevel=3)
             self.close()
             self._start()
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
+        """Wait until pending changes are drawn."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; a promise is waited for."""
+        """Evaluate a JavaScript expression and return its value. A promise is awaited."""
         done = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
     def problems(self) -> list[str]:
-        """Errors and warnings of the console, and exceptions, since the page was opened."""
+        """Return the console's messages, log entries and exceptions since the page was opened."""
         found = []
         for method, p in self.events:
             if method == "Runtime.exceptionThrown":
@@ -174,11 +178,12 @@ class Browser:
         return found
 
     def requests(self) -> list[str]:
-        """What was fetched since the page was opened, the page itself too."""
+        """Return the URLs that were fetched since the page was opened, including the page
+        itself."""
         return [p["request"]["url"] for method, p in self.events if method == "Network.requestWillBeSent"]
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
-        """Write what is shown (or the whole page) as PNG."""
+        """Write a screenshot as PNG: of the whole page, or only of the visible part."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
         path.write_bytes(base64.b64decode(shot["data"]))
 
@@ -191,7 +196,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser for the time of the block."""
+    """Run a browser for the duration of the `with` block."""
     with tempfile.TemporaryDirectory(prefix="lazyck-browser-", ignore_cleanup_errors=True) as home:
         found = Browser(Path(home))
         try:

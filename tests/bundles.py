@@ -1,4 +1,5 @@
-"""Bundles of tiny blobs, made by hand in a moment: enough for whatever fills, ships and looks after caches."""
+"""Makes bundles of tiny blobs by hand in a moment, for tests that fill, ship and maintain
+caches."""
 
 from __future__ import annotations
 
@@ -19,28 +20,29 @@ from lazyck.tarball import write_tarball
 
 @dataclass(frozen=True)
 class Bundle:
-    """A manifest with its sources, and a compiler that notes its calls. A file `slow` has it sleep."""
+    """A manifest with its sources, and a compiler that logs its calls."""
 
     directory: Path
     manifest: Manifest
 
     @property
     def file(self) -> Path:
-        """What --manifest takes."""
+        """Return the path to pass as `--manifest`."""
         return self.directory / "lazyck" / self.manifest.library / "manifest"
 
     @property
     def slow(self) -> Path:
-        """Holds the seconds that each compile sleeps."""
+        """Return the file that holds how many seconds each compile sleeps. By default there is
+        none."""
         return self.directory / "slow"
 
     def compiled(self) -> list[str]:
-        """The blobs whose compile step ended, in that order."""
+        """Return the blobs whose compile step has ended, in that order."""
         log = self.directory / "calls.log"
         return log.read_text().split() if log.exists() else []
 
     def overlaps(self) -> int:
-        """The most compiles that ran at the same time."""
+        """Return the largest number of compiles that ran at the same time."""
         most = now = 0
         for line in (self.directory / "spans.log").read_text().split():
             now += 1 if line == "begin" else -1
@@ -48,12 +50,13 @@ class Bundle:
         return most
 
     def source(self, blob: str) -> Path:
-        """The source of a blob."""
+        """Return the path of a blob's source."""
         return self.directory / "lazyck" / "src" / f"{blob}.cpp"
 
 
 def archive_sources(root: Path, library: str) -> Path:
-    """Make one file of `<root>/src`, as a deployed bundle has its sources; that file."""
+    """Pack `<root>/src` into one archive, as in a deployed bundle, and return the archive's
+    path."""
     files = sorted((root / "src").iterdir())
     lines = [f"{hashlib.sha256(f.read_bytes()).hexdigest()} src/{f.name}".encode() for f in files]
     contents = b"".join(line + b"\0" for line in [b"lazyck contents 1", *lines])
@@ -74,7 +77,8 @@ def make_bundle(
     toolchain_id: str = "g++-test",
     flags: Sequence[str] = ("-O1",),
 ) -> Bundle:
-    """A bundle of `blobs` (name → source, or names alone); with `archs` they are a GPU's."""
+    """Make a bundle of `blobs`: a mapping from name to source, or only names. With `archs`, they
+    are blobs for GPUs."""
     root = directory / "lazyck"
     (root / "src").mkdir(parents=True, exist_ok=True)
     (root / name).mkdir(exist_ok=True)
@@ -123,13 +127,14 @@ def make_bundle(
 
 
 def build(lazyck: Lazyck, bundle: Bundle, *words: str | Path, env: Mapping[str, str] | None = None) -> dict:  # type: ignore[type-arg]
-    """`lazyck prebuild build --json`, decoded, with the exit status as `status` and the messages as `stderr`."""
+    """Run `lazyck prebuild build --json`. Return its decoded output, plus the exit status as
+    `status` and the messages as `stderr`."""
     done = lazyck("prebuild", "build", "--manifest", bundle.file, "--json", *words, env=env)
     assert done.stdout, done.stderr
     return json.loads(done.stdout) | {"status": done.returncode, "stderr": done.stderr}  # type: ignore[no-any-return]
 
 
 def entries(cache: Path) -> dict[str, Path]:
-    """`<arch>/<blob>` → entry."""
+    """Return the cache's entries by `<arch>/<blob>`."""
     found = sorted(cache.glob("v1/*/*/*.so"))
     return {f"{p.parent.name.partition('-')[0]}/{p.name.rpartition('-')[0]}": p for p in found}

@@ -1,4 +1,5 @@
-"""What all tests share: a clean environment, and the `lazyck` command as a real process."""
+"""Provides what all tests share: a clean environment, and the `lazyck` command as a real
+process."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ from lazyck.runtime.build import build_tool
 
 
 def pytest_configure() -> None:
-    """Puts lazyck's own `ninja` at the end of PATH, where an interpreter started by its path may find none."""
+    """Append the directory of lazyck's own `ninja` to PATH. An interpreter that was started by its
+    path may find no other."""
     os.environ["PATH"] += f"{os.pathsep}{find_ninja(os.environ).parent}"
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable or file of the user decides a test, and no test writes into the user's cache."""
+    """Keep the user's variables and files out of the tests, and the tests out of the user's
+    cache."""
     for name in list(os.environ):
         if name == "LAZYCK" or name.startswith(
             ("LAZYCK_", "FAKE_ROCM_", "HIP", "ROCM_", "CUDA", "NVCC_", "GPU_ARCHS", "CCACHE_")
@@ -39,22 +42,25 @@ def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def shared_lazyck(tmp_path_factory: pytest.TempPathFactory) -> Lazyck:
-    """The `lazyck` of fixtures that several tests share: what it builds counts for the first of them."""
+    """Return the `lazyck` for fixtures that several tests share. What it builds counts for the
+    first of these tests."""
     return command_line(tmp_path_factory, "", is_exempt=False)
 
 
 @pytest.fixture
 def lazyck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lazyck:
-    """Run the command line: `lazyck("build", "full", ..., cwd=..., env=...)`.
+    """Return the command line as a function: `lazyck("build", "full", ..., cwd=..., env=...)`.
 
-    What it builds must be the same as ahead of time, unless the test is marked `differs`.
+    Each library that it builds is compared with an ahead-of-time build, unless the test is marked
+    `differs`.
     """
     is_exempt = request.node.get_closest_marker("differs") is not None
     return command_line(tmp_path_factory, request.node.nodeid, is_exempt=is_exempt)
 
 
 def command_line(tmp_path_factory: pytest.TempPathFactory, test: str, *, is_exempt: bool) -> Lazyck:
-    """What runs the command line for `test`, and compares what it builds unless that `is_exempt`."""
+    """Return a function that runs the command line for `test`. Unless `is_exempt`, it compares each
+    library that it builds with an ahead-of-time build."""
 
     def run(
         *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = ""
@@ -81,23 +87,26 @@ def command_line(tmp_path_factory: pytest.TempPathFactory, test: str, *, is_exem
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """What is built once in a run of the tests, by the xdist worker that needs it first: see `Once`."""
+    """Return the `Once` of this test run. The xdist worker that first needs an object builds it for
+    all workers."""
     return Once(shared_dir(tmp_path_factory) / "once")
 
 
 @pytest.fixture(scope="session")
 def objects_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where objects and programs for tests alone are made: shared by all tests of all xdist workers."""
+    """Return the directory for objects and programs that only tests use. All tests of all xdist
+    workers share it."""
     return shared_dir(tmp_path_factory) / "runtime-objects"
 
 
 def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that all xdist workers of a session have in common."""
+    """Return a directory that all xdist workers of a session share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
 def rt_tool() -> Path:
-    """The executable `lazyck-rt`; where a user has it, since what is made there depends on nothing but its sources."""
+    """Return the executable `lazyck-rt`. It lies where the user's own one lies, as it depends on
+    nothing but its sources."""
     return build_tool(private_directory(tools_dir(os.environ)), [HERE.cxx])

@@ -1,4 +1,5 @@
-"""A compiler that writes down what it is asked for, so that tests can count compiles rather than seconds."""
+"""Makes compilers that log their calls, so that tests can count compiles rather than measure
+seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 
 class CountingCompiler:
-    """`at`/bin/NAME, which is g++."""
+    """The compiler `at`/bin/NAME, which runs g++ and logs each call."""
 
     def __init__(self, at: Path, name: str = "c++") -> None:
         self.path, self._log = at / "bin" / name, at / "compiles.log"
@@ -18,13 +19,14 @@ class CountingCompiler:
         self._log.write_text("")
 
     def release(self, remark: str = "") -> None:
-        """Install the compiler: another one, if the remark is."""
+        """Install the compiler. Another `remark` makes it another compiler."""
         real = shutil.which("g++") or "g++"
         self.path.write_text(f'#!/bin/sh\n# {remark}\necho "$*" >> {self._log}\nexec {real} "$@"\n')
         self.path.chmod(0o755)
 
     def compiles(self, name: str = "") -> int:
-        """How many compiles there were since they were last forgotten: of the source called `name`, or of all."""
+        """Return the number of compiles since this object was made: of the source called `name`, or
+        of all."""
         lines = [f" {line} " for line in self._log.read_text().splitlines()]
         return sum(" -c " in line and (not name or f"/{name}.cpp " in line) for line in lines)
 
@@ -33,7 +35,11 @@ class CountingCompiler:
 
 
 class CountingProgram:
-    """NAME in a directory of its own below `at`, which does what the one on PATH does; `env` has it found first."""
+    """A wrapper of the program NAME in a directory of its own below `at`.
+
+    It logs each call and runs the program that PATH has. In the environment `env`, the wrapper is
+    found first.
+    """
 
     def __init__(self, at: Path, name: str) -> None:
         directory, self._log = at / "counting", at / f"{name}.log"

@@ -1,5 +1,6 @@
-// A stand-in for the driver's libcuda.so.1: it has no device, and says so with another code to each CUDA runtime that
-// asks, so that a runtime's errors can be told from those of another copy of it in the same process.
+// Stands in for the driver's libcuda.so.1. It has no device, and tells each CUDA runtime that asks
+// so by another error code. This tells a runtime's errors from those of another copy of it in the
+// same process.
 #include <cstdlib>
 #include <cstring>
 
@@ -11,7 +12,8 @@ int cuDriverGetVersion(int* version) {
 }
 
 int cuInit(unsigned) {
-    // a runtime loads the driver anew and unloads it when this fails: no variable here would last
+    // If cuInit fails, a runtime unloads the driver and loads it anew. No variable here would last,
+    // so the environment keeps the state.
     const char* before = std::getenv("CUDA_DRIVER_ASKED");
     setenv("CUDA_DRIVER_ASKED", before == nullptr ? "1" : "2", 1);
     return before == nullptr ? 100 : 802;  // CUDA_ERROR_NO_DEVICE, CUDA_ERROR_SYSTEM_NOT_READY

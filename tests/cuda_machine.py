@@ -1,7 +1,8 @@
-"""What tests need of CUDA: this machine's toolkit, a copy of it in the layout of PyPI's wheels, what is in device code.
+"""Provides what tests need of CUDA: this machine's toolkit, a copy of it in the layout of PyPI's
+wheels, and the content of fat binaries.
 
-TEST_CUDA_HOME names another toolkit to test with (`scripts/debian_nvcc` makes one of nvcc 12.4), TEST_CUDA_WHEELS a
-site-packages that has the real wheels.
+The variable TEST_CUDA_HOME names another toolkit to test with (`scripts/debian_nvcc` makes one of
+nvcc 12.4). TEST_CUDA_WHEELS names a site-packages directory that has the real wheels.
 """
 
 from __future__ import annotations
@@ -23,44 +24,49 @@ needs_nvcc = pytest.mark.skipif(_FOUND is None, reason="nvcc is not installed (p
 
 
 def cuda_home() -> Path:
-    """The toolkit to test with: a directory with `bin/nvcc`."""
+    """Return the toolkit to test with: a directory with `bin/nvcc`."""
     assert _FOUND is not None
     return Path(_FOUND.home)
 
 
 def release() -> int:
-    """The toolkit's major release."""
+    """Return the toolkit's major release."""
     return 13 if any(cuda_home().glob("lib*/libcudart.so.13")) else 12
 
 
-# what nvcc 13 has to be told so that other files of a link see kernels, as those of nvcc 12 and older are always seen
+# With these options, nvcc 13 lets other files of a link see kernels. nvcc 12 and older always do
+# so.
 _VISIBLE = "-device-entity-has-hidden-visibility=false -static-global-template-stub=false"
 VISIBLE = _VISIBLE if _FOUND is not None and release() >= 13 else ""
 needs_nvcc_13 = pytest.mark.skipif(not VISIBLE, reason="nvcc 12 has by itself what this tells nvcc 13 to do")
 
 
 def is_one_tree() -> bool:
-    """Whether the toolkit has a home: distributions (Debian's nvidia-cuda-toolkit) put it all over /usr."""
+    """Return whether the toolkit lies in one directory. Distributions (Debian's
+    nvidia-cuda-toolkit) spread it over /usr."""
     return (cuda_home() / "nvvm").is_dir()
 
 
 def cuda_environment(work: Path) -> dict[str, str]:
-    """An environment in which only `CUDA_HOME`, or PATH for a distribution's, leads to a CUDA compiler, with a cache
-    and a home of its own."""
+    """Return an environment with a cache of its own, in which only `CUDA_HOME` leads to a CUDA
+    compiler. For a distribution's toolkit, only PATH does."""
     if not is_one_tree():
         return {**bare_environment(work), "PATH": os.environ["PATH"]}
     return {**bare_environment(work), "CUDA_HOME": str(cuda_home()), "LD_LIBRARY_PATH": str(cuda_home() / "lib64")}
 
 
 def bare_environment(work: Path) -> dict[str, str]:
-    """The same without any CUDA compiler, on PATH or elsewhere."""
+    """Return an environment with a cache of its own, and without a CUDA compiler on PATH or
+    elsewhere."""
     path = [d for d in os.environ["PATH"].split(os.pathsep) if not os.access(Path(d, "nvcc"), os.X_OK)]
-    # what lazyck compiles for itself is kept per user: tests may share it, it is made of the sources' digest
+    # lazyck keeps what it compiles for itself per user. Tests may share these files, as their names
+    # have the digest of the sources.
     return {"PATH": os.pathsep.join(path), "LAZYCK_CACHE_DIR": str(work / "cache")}
 
 
 def wheels(site: Path) -> Path:
-    """This machine's toolkit, laid out below `site` as wheels of CUDA 13 are: without `lib64` and `libcudart.so`."""
+    """Lay out this machine's toolkit below `site` as the wheels of CUDA 13 are, without `lib64` and
+    `libcudart.so`. Return its root."""
     if (real := os.environ.get("TEST_CUDA_WHEELS")) is not None:
         return Path(cuda_wheels.find_home([real]))
     if not is_one_tree():
@@ -86,7 +92,8 @@ def wheels(site: Path) -> Path:
 
 
 def device_code(file: Path) -> list[str]:
-    """What the fat binaries of `file` hold, as `elf 90` and `ptx 80`, in order; those without code are left out."""
+    """Return the content of the fat binaries of `file`, in order, as `elf 90` and `ptx 80`. Parts
+    without code are left out."""
     with file.open("rb") as f:
         section = ELFFile(f).get_section_by_name(".nv_fatbin")
         data = section.data() if section is not None else b""
@@ -107,5 +114,5 @@ def device_code(file: Path) -> list[str]:
 
 
 def project(name: str, work: Path) -> Path:
-    """A copy of `tests/projects/<name>`."""
+    """Copy `tests/projects/<name>` into `work` and return the copy."""
     return Path(shutil.copytree(Path(__file__).parent / "projects" / name, work / name))

@@ -1,10 +1,12 @@
-// Stands before the shared CUDA runtime and keeps its books: which kernels were registered, under which handles, and
-// which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is written down.
+// Stands before the shared CUDA runtime and records which kernels were registered, under which
+// handles, and which handles are asked for. Nothing here needs a GPU: a launch of a registered
+// kernel succeeds and is recorded.
 //
-// CUDA_SPY names the file that it writes to: `image` and `end` around what is registered of one,
-// `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the name of a handle that nobody registered,
-// and ` asked` after a launch whose very handle was asked for before. CODE is a digest of the machine code that the
-// image has for the kernel, or `none`; of a variable `register NAME variable`.
+// CUDA_SPY names the file to write. Its lines are `image` and `end` around what is registered of an
+// image, `register NAME CODE`, `ask NAME` and `launch NAME`. NAME is `UNKNOWN` for a handle that
+// nobody registered. ` asked` follows a launch whose very handle was asked for before. CODE is a
+// digest of the machine code that the image has for the kernel, or `none`. A variable has the line
+// `register NAME variable`.
 #include <elf.h>
 
 #include <cstdint>
@@ -30,13 +32,14 @@ struct Configuration {
     std::size_t shared;
     void* stream;
 };
-// What nvcc's host code passes for its device code: a container of images, each behind a head of its own.
+// nvcc's host code passes this for its device code: a container of images, each behind a header of
+// its own.
 struct Binary {
     int magic, version;
     const unsigned char* data;
     const void* unused;
 };
-// Never destroyed: a library's are unregistered at the program's end.
+// This is never destroyed, since a library's binaries are unregistered at the program's end.
 std::map<void**, const Binary*>& binaries = *new std::map<void**, const Binary*>();
 
 std::string digest(const unsigned char* image, const std::string& kernel) {
@@ -46,7 +49,8 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
     for (int i = 0; i < head.e_shnum; ++i) {
         if (names + rows[i].sh_name != ".text." + kernel) continue;
         std::string code(reinterpret_cast<const char*>(image + rows[i].sh_offset), rows[i].sh_size);
-        // Instructions with addresses in them: where strings and variables lie is each image's own affair.
+        // Clear instructions with addresses in them, as each image has its own places for strings
+        // and variables.
         for (int k = 0; k < head.e_shnum; ++k) {
             const bool has_addends = rows[k].sh_type == SHT_RELA;
             if ((rows[k].sh_type != SHT_REL && !has_addends) || rows[k].sh_info != static_cast<unsigned>(i)) continue;
@@ -57,8 +61,8 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
                 code.replace(place / 16 * 16, 16, 16, '\0');
             }
         }
-        // So is where in constant bank 4 the addresses of these stand: an operand, or a number that is moved into the
-        // register by which it is read (`printf`).
+        // Clear also the offsets of these addresses in constant bank 4. Such an offset is an
+        // operand, or a number that is moved into the register that reads the bank (`printf`).
         bool has_addresses = false;
         const auto word = [&](std::size_t at) {
             std::uint32_t value = 0;
@@ -78,7 +82,7 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
     return "none";
 }
 
-// Of the first image of machine code.
+// Returns the digest of a kernel in the first image of machine code, or `none`.
 std::string code_of(void** binary, const std::string& kernel) {
     const unsigned char* at = binaries.at(binary)->data;
     std::uint64_t size = 0;
@@ -221,14 +225,14 @@ int cudaGetSymbolSize(std::size_t* size, const void* handle) {
 }
 int cudaLaunchKernelExC(const void*, const void* handle, void**) { return note("launch", handle); }
 
-// nvcc 13 asks for the kernel behind a handle, and launches that
+// nvcc 13 asks for the kernel behind a handle, and launches that kernel.
 int __cudaGetKernel(void** kernel, const void* handle) {
     *kernel = const_cast<void*>(handle);
     return 0;
 }
 int __cudaLaunchKernel(void* kernel, Extent, Extent, void**, std::size_t, void*) { return note("launch", kernel); }
 
-// as --default-stream per-thread calls them
+// --default-stream per-thread calls these names.
 decltype(cudaLaunchKernel) cudaLaunchKernel_ptsz __attribute__((alias("cudaLaunchKernel")));
 decltype(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz __attribute__((alias("cudaLaunchKernelExC")));
 decltype(__cudaLaunchKernel) __cudaLaunchKernel_ptsz __attribute__((alias("__cudaLaunchKernel")));

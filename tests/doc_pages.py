@@ -1,4 +1,5 @@
-"""The code blocks of the documents, and how those with commands are run: docs/contributing.md has the rules."""
+"""Reads the code blocks of the documents and runs those with commands. docs/contributing.md has the
+rules."""
 
 from __future__ import annotations
 
@@ -39,13 +40,17 @@ WHY_NOT = (
 )
 _NOTE = re.compile(r"<!-- (not run|starts from): (.*?) -->")
 _FIGURE = r"\d[\d.]* (?:s|ms|m|B|KB|MB)(?: \d+ s)?"
-PORT = "38786"  # of the one server that a page starts
+PORT = "38786"  # the port of the one server that a page starts
 _STEP = "\x1elazyck-step "
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code block: its language, the file that it is for ("": none), and why it is not run ("": it is)."""
+    """A code block.
+
+    `title` is the file that the block is for, and `why_not` the reason why it is not run. Either is
+    an empty string if there is none.
+    """
 
     page: str
     line: int
@@ -56,7 +61,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        is_script = bool(self.title) and self.language in COMMANDS  # something on the page runs it
+        is_script = bool(self.title) and self.language in COMMANDS  # another block of the page runs it
         return self.language in (*COMMANDS, "yaml", "dockerfile") and not is_script and not self.why_not
 
     def __str__(self) -> str:
@@ -65,7 +70,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """The blocks of a document, what stands between single backticks, and what its commands start from."""
+    """A document: its blocks, the texts between single backticks, and the state that its commands
+    start from."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -75,7 +81,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Step:
-    """A command (or a block of them), and what it is to print (None: whatever it does)."""
+    """A command, or a block of commands, and its expected output. None means that any output will
+    do."""
 
     block: Block
     command: str
@@ -83,7 +90,7 @@ class Step:
 
 
 def read_page(name: str) -> Page:
-    """The document, by the rules of CommonMark."""
+    """Read a document by the rules of CommonMark."""
     blocks, spans, start, why_not = [], [], "", ""
     for token in MarkdownIt("commonmark").enable("table").parse(PAGES[name].read_text()):
         if token.type == "html_block" and (note := _NOTE.search(token.content)):
@@ -105,11 +112,15 @@ def read_page(name: str) -> Page:
     return Page(name, tuple(blocks), tuple(spans), start)
 
 
-# -- running ----------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 def steps_of(block: Block) -> list[Step]:
-    """A session is run command by command, what follows each being its output; anything else as it is."""
+    """Split a block into steps.
+
+    A session has one step per command, with the lines below the command as its output. A YAML file
+    has one step per `run` line. Any other block is one step.
+    """
     if block.language == "sh":
         return [Step(block, block.text, None)]
     if block.language == "yaml":
@@ -129,9 +140,10 @@ def steps_of(block: Block) -> list[Step]:
 
 
 def stages(block: Block) -> str:
-    """A Dockerfile as a script: `~` is its context, each stage a directory `~/stages/<name>` that stands for `/`.
+    """Translate a Dockerfile into a shell script.
 
-    What installs packages is left out; lazyck is the one that is there.
+    `~` is the build's context. Each stage is a directory `~/stages/<name>` that stands for `/`.
+    Commands that install packages are left out: each stage has the lazyck of `~/lazyck-env`.
     """
     script, stage = ["("], ""
     for line in block.text.replace("\\\n", " ").splitlines():
@@ -157,8 +169,11 @@ def stages(block: Block) -> str:
 
 
 def script_of(page: Page, stage: Path, seen_as: Path) -> tuple[str, list[Step]]:
-    """A script of bash that runs the commands of a page in order, having written the files that it shows, which are
-    put into `stage`; the shell sees that as `seen_as`. Its output is for `outputs_of`."""
+    """Return a bash script that runs the commands of a page in order, and its steps.
+
+    The script first creates the files that the page shows. They are written into `stage`, which the
+    shell sees as `seen_as`. `outputs_of` reads the script's output.
+    """
     script = ["exec 2>&1", f"step() {{ printf '\\n{_STEP}%s\\n' \"$1\"; }}", "set -e"]
     steps: list[Step] = []
     stage.mkdir(exist_ok=True)
@@ -175,12 +190,12 @@ def script_of(page: Page, stage: Path, seen_as: Path) -> tuple[str, list[Step]]:
 
 
 def outputs_of(stdout: str) -> list[str]:
-    """What each step printed that was begun, and one more at the end if all were done."""
+    """Return the output of each step that was begun, and one more part if all steps were done."""
     return [part.partition("\n")[2] for part in stdout.split(f"\n{_STEP}")[1:]]
 
 
 def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
-    """Run the commands of a page in order, by one shell; what is wrong."""
+    """Run the commands of a page in order, in one shell. Return a description of each problem."""
     stage = home.parent / "shown"
     script, steps = script_of(page, stage, stage)
     status, stdout = run_shell(script, home, env)
@@ -198,7 +213,8 @@ def run_page(page: Page, home: Path, env: dict[str, str]) -> list[str]:
 
 
 def run_shell(script: str, home: Path, env: dict[str, str]) -> tuple[int, str]:
-    """The status and the output of a script; what it has started in the background ends with it."""
+    """Run a script and return its status and output. Its background processes are killed at its
+    end."""
     shell = subprocess.Popen(
         ["bash", "-c", script], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -212,14 +228,18 @@ def run_shell(script: str, home: Path, env: dict[str, str]) -> tuple[int, str]:
 
 
 def free_port() -> str:
-    """A port for the servers of a page: another run of the tests may use the one that the page names."""
+    """Return a free port for a page's server. The port that the page names may be in use by another
+    test run."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return str(listening.getsockname()[1])
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
-    """Whether a command printed what a page shows: `…` is any text, a line of it alone any lines; times and sizes,
-    their columns, and the machine's name may differ."""
+    """Return whether a command printed what a page shows.
+
+    `…` stands for any text, and a line of only `…` for any number of lines. Times and sizes, their
+    columns, and the machine's name may differ.
+    """
     pattern = ""
     for line in shown.strip().splitlines():
         if line.strip() == "…":
@@ -232,11 +252,11 @@ def is_as_shown(printed: str, shown: str) -> bool:
     return re.fullmatch(pattern, f"{text}\n" if text else "") is not None
 
 
-# -- reading commands without running them ----------------------------------------------------------------------------
+# -- reading commands without running them ---------------------------------------------------------
 
 
 def lines_of(block: Block) -> list[str]:
-    """The lines of shell in a block, continued ones joined."""
+    """Return the shell lines of a block, with continued lines joined."""
     text = block.text.replace("\\\n", " ")
     if block.language == "console":
         return [line[2:] for line in text.splitlines() if line.startswith("$ ")]
@@ -248,7 +268,8 @@ def lines_of(block: Block) -> list[str]:
 
 
 def commands_of(line: str) -> list[list[str]]:
-    """The commands of a line of shell, as words; assignments before them, and where output goes, are left out."""
+    """Return the commands of a shell line, each as a list of words. Leading assignments and
+    redirections are left out."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -263,9 +284,9 @@ def commands_of(line: str) -> list[list[str]]:
 
 
 def parse_lazyck(words: Sequence[str]) -> None:
-    """Parse a command line by lazyck's own parser, without doing it. Raises `click.UsageError`.
+    """Parse a command line with lazyck's own parser, without running it. Raises `click.UsageError`.
 
-    Files that options name need not be there; a variable of the shell may stand for a number.
+    Files that options name need not exist. A shell variable may stand for a number.
     """
     words = [re.sub(r"\$\{?\w+\}?", "1", word) for word in words]
     context = cli.make_context("lazyck", words)

@@ -1,4 +1,4 @@
-"""A blob of an extension module that does not compile: what its caller in Python is told."""
+"""Checks what a Python caller is told if a blob of an extension module does not compile."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ print({good})
 
 
 def calls_of(module: str, *, bad: str, blob: str, good: str, before: str = "") -> str:
-    """Python that calls `bad`, asks for its `blob` by lazyck's own interface, and prints what `good` gives."""
+    """Return Python code that calls `bad`, requests its `blob` by lazyck's own interface, and
+    prints the result of `good`."""
     return _CODE.format(module=module, bad=bad, blob=blob, good=good, before=before)
 
 
 def check_failure(done: subprocess.CompletedProcess[str], blob: str, error: str, good: str) -> None:
-    """The call raised RuntimeError and the interface `lazyck.CompileError`, both with the runtime's whole message: the
-    blob, the compiler's `error`, its log, a command that shows it again. The module's other calls work."""
+    """Check that the call raised RuntimeError, and the interface `lazyck.CompileError`.
+
+    Both must have the runtime's whole message: the blob, the compiler's `error`, its log, and a
+    command that reproduces the error. The module's other calls must work.
+    """
     assert done.returncode == 0, done.stderr
     told, result = done.stdout.splitlines()
     assert result == good

@@ -1,10 +1,11 @@
-// Stands before the HIP runtime and keeps its books, as cuda_spy.cpp does: which kernels were registered, under which
-// handles, and which handles are asked for. Nothing here needs a GPU: a launch of a registered kernel succeeds and is
-// written down.
+// Stands before the HIP runtime and records, as cuda_spy.cpp does, which kernels were registered,
+// under which handles, and which handles are asked for. Nothing here needs a GPU: a launch of a
+// registered kernel succeeds and is recorded.
 //
-// HIP_SPY names the file that it writes to: `register NAME CODE`, `ask NAME` and `launch NAME`, with `UNKNOWN` as the
-// name of a handle that nobody registered. CODE is a digest of the machine code that the image has for the kernel, or
-// `none`; of a variable `register NAME variable`.
+// HIP_SPY names the file to write. Its lines are `register NAME CODE`, `ask NAME` and `launch
+// NAME`. NAME is `UNKNOWN` for a handle that nobody registered. CODE is a digest of the machine
+// code that the image has for the kernel, or `none`. A variable has the line `register NAME
+// variable`.
 #include <elf.h>
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct Configuration {
     std::size_t shared;
     void* stream;
 };
-// What clang's host code passes for its device code: an offload bundle.
+// clang's host code passes this for its device code: an offload bundle.
 struct Binary {
     int magic, version;
     const unsigned char* data;
@@ -45,14 +46,14 @@ T read(const void* at) {
     return value;
 }
 
-// Without the distances that `s_getpc_b64` is followed by: where variables and functions lie is each image's own
-// affair.
+// Clears the distances that follow `s_getpc_b64`, as each image has its own places for variables
+// and functions.
 std::string without_distances(std::string code) {
     const auto word = [&](std::size_t at) { return read<std::uint32_t>(code.data() + at); };
     for (std::size_t at = 0; at + 24 <= code.size(); at += 4) {
         if ((word(at) & 0xff80ff00) != 0xbe801c00) continue;
         for (std::size_t next = at + 4; next <= at + 16; next += 4) {
-            const std::uint32_t each = word(next);  // s_add_u32 or s_addc_u32, with a literal
+            const std::uint32_t each = word(next);  // this is s_add_u32 or s_addc_u32, with a literal
             const bool is_sum = each >> 23 == 0x100 || each >> 23 == 0x104 || each >> 23 == 0x105;
             if (!is_sum || (each >> 8 & 0xff) != 0xff) continue;
             next += 4;
@@ -81,7 +82,7 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
     return "none";
 }
 
-// Of the first image for a device.
+// Returns the digest of a kernel in the first image for a device, or `none`.
 std::string code_of(const Binary* binary, const std::string& kernel) {
     const unsigned char* const data = binary->data;
     if (std::memcmp(data, "__CLANG_OFFLOAD_BUNDLE__", 24) != 0) return "none";
@@ -114,7 +115,7 @@ int note(const char* what, const void* handle) {
     return is_known ? 0 : 98;
 }
 
-// hipKernelNodeParams
+// This has the layout of hipKernelNodeParams.
 struct Node {
     Extent block;
     void** extra;
@@ -123,7 +124,7 @@ struct Node {
     void** arguments;
     unsigned shared;
 };
-// hipLaunchParams
+// This has the layout of hipLaunchParams.
 struct Launch {
     const void* function;
     Extent grid, block;

@@ -1,4 +1,4 @@
-"""Histories for the tests of `lazyck report`, in the format of runtime/src/events.cpp."""
+"""Makes histories for the tests of `lazyck report`, in the format of runtime/src/events.cpp."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ START = 1_767_600_000.0  # 2026-01-05 08:00 UTC
 
 
 def line(blob: str, kind: str = "compile", t: float = START, s: float = 1.0, **more: Any) -> dict[str, Any]:
-    """One event; `more` overrides and adds members."""
+    """Return one event. `more` overrides and adds members."""
     base = {"t": t, "s": s, "kind": kind, "library": "libops", "blob": blob, "arch": "gfx942", "pid": 100, "tid": 100}
     return {**base, "host": "node1", **more}
 
 
 def write_history(cache: Path, lines: list[dict[str, Any]], host: str = "node1") -> Path:
-    """Append to the history of `host`."""
+    """Append `lines` to the history of `host`, and return its path."""
     path = cache / ".history" / host
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as f:
@@ -45,9 +45,12 @@ def write_history(cache: Path, lines: list[dict[str, Any]], host: str = "node1")
 
 
 def ranked_job(hosts: int = 2, ranks: int = 8, blobs: int = 46, seed: int = 1) -> dict[str, list[dict[str, Any]]]:
-    """Like a first day with CK's attention: two training runs of `ranks` processes. Each rank compiles some of the
-    blobs, waits for others' compiles and for slots, and loads them all; the second run finds nearly everything cached.
-    Lines by host."""
+    """Return events like those of a first day with CK's attention, by host.
+
+    There are two training runs of `ranks` processes. Each rank compiles some of the blobs, waits
+    for others' compiles and for slots, and loads all blobs. The second run finds nearly everything
+    cached.
+    """
     dice = random.Random(seed)
     out: dict[str, list[dict[str, Any]]] = {}
     names: list[tuple[str, float]] = []
@@ -63,7 +66,7 @@ def ranked_job(hosts: int = 2, ranks: int = 8, blobs: int = 46, seed: int = 1) -
         weight = (2.1 if direction == "bwd" else 1.0) * (0.5 + dim / 128)
         names.append((f"{name}_{i}" if name in [n for n, _ in names] else name, weight * dice.uniform(9, 24)))
     for run, at in enumerate((START, START + 3.1 * 3600)):
-        ready: dict[str, float] = {}  # when each is cached
+        ready: dict[str, float] = {}  # when each blob is in the cache
         clocks = [at + dice.uniform(0, 3) for _ in range(ranks)]
         orders = [list(reversed(names)) if run else dice.sample(names, len(names)) for _ in range(ranks)]
         while any(orders):
@@ -97,7 +100,8 @@ def ranked_job(hosts: int = 2, ranks: int = 8, blobs: int = 46, seed: int = 1) -
 
 
 def write_entries(cache: Path, lines: list[dict[str, Any]]) -> None:
-    """Files as large as the entries that `lines` published, where the cache keeps them."""
+    """Create files as large as the entries that `lines` published, where the cache keeps
+    entries."""
     for row in lines:
         if row["kind"] == "compile" and row.get("size"):
             path = cache / "v1" / row["library"] / "gfx942-clang19" / f"{row['blob'][:120]}-0123456789abcdef.so"
@@ -107,7 +111,7 @@ def write_entries(cache: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def write_log(cache: Path, blob: str, digest: str, text: str, at: float) -> Path:
-    """A compile's log, where the runtime leaves it, written at the time `at`."""
+    """Write a compile's log where the runtime leaves it, with the modification time `at`."""
     path = cache / "v1" / "libops" / "gfx942-clang19" / f"{blob}-{digest * 16}.log"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.write_text(text)
@@ -116,7 +120,7 @@ def write_log(cache: Path, blob: str, digest: str, text: str, at: float) -> Path
 
 
 def many_events(events: int = 5000, processes: int = 64) -> list[dict[str, Any]]:
-    """`events` of `processes` with two threads each, one run."""
+    """Return `events` events of one run of `processes` processes with two threads each."""
     dice = random.Random(7)
     rows = []
     for i in range(events):
@@ -135,7 +139,8 @@ def many_events(events: int = 5000, processes: int = 64) -> list[dict[str, Any]]
 
 
 def write_manifest(path: Path, library: str, names: list[str], blobs: int) -> Path:
-    """The manifest of a library of so many `blobs`: `names`, and others."""
+    """Write the manifest of a library of `blobs` blobs: `names`, and others to fill up the
+    number."""
     recipe = Recipe("rocm", "clang19", "/opt/rocm", (), ("cc", abi.PH_SOURCE), ("cc", abi.PH_INPUT), (), (), ())
     all_names = names + [f"{library}_other_{i}" for i in range(blobs - len(names))]
     rows = tuple(BlobRecord(n, f"blob/{i}.cpp", 0, "ab" * 32, (f"_Z{i}v",)) for i, n in enumerate(all_names))
@@ -145,7 +150,7 @@ def write_manifest(path: Path, library: str, names: list[str], blobs: int) -> Pa
 
 
 def hostile_history(cache: Path) -> None:
-    """Every text that a history can hold, as bad as can be."""
+    """Write a history in which every text is as hostile as it can be."""
     rows = []
     for i, text in enumerate(HOSTILE):
         where = {"library": text, "arch": text, "host": text, "what": text, "pid": i + 1, "rank": i}
@@ -154,5 +159,5 @@ def hostile_history(cache: Path) -> None:
 
 
 def page_of(cache: Path, *manifests: Path) -> str:
-    """The page of a report, made in this process."""
+    """Return the page of a report, rendered in this process."""
     return render_page(gather(cache, (), "", "", [read_manifest(m) for m in manifests], {}))

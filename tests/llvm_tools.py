@@ -1,4 +1,4 @@
-"""The compilers of LLVM IR that are here, for tests that need one."""
+"""Finds this machine's compilers of LLVM IR, for tests that need one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ HAS_LLVMLITE = importlib.util.find_spec("llvmlite") is not None
 
 
 def find_clang() -> str | None:
-    """clang, the newest where only versioned ones are there."""
+    """Return the path of clang, or of its newest version if there are only versioned names. None if
+    there is none."""
     names = [n for d in os.get_exec_path() if os.path.isdir(d) for n in os.listdir(d)]
     versions = sorted((int(m[1]) for n in names if (m := re.fullmatch(r"clang-(\d+)", n))), reverse=True)
     return next((p for n in ("clang", *(f"clang-{v}" for v in versions)) if (p := shutil.which(n))), None)
@@ -29,7 +30,7 @@ COMPILERS = [pytest.param("clang", marks=needs_clang), pytest.param("lazyck-irc"
 
 
 def irc(where: Path) -> Path:
-    """A lazyck-irc that runs this checkout, in a directory of its own below `where`."""
+    """Make a lazyck-irc that runs this checkout, in a directory of its own below `where`."""
     program = where / "irc" / "lazyck-irc"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(
@@ -41,5 +42,5 @@ def irc(where: Path) -> Path:
 
 
 def compiler(kind: str, where: Path) -> str:
-    """The program that `kind` (of `COMPILERS`) stands for."""
+    """Return the program that `kind` (one of `COMPILERS`) stands for."""
     return CLANG or "clang" if kind == "clang" else str(irc(where))

@@ -1,10 +1,11 @@
-"""A newcomer's first ten minutes: the tutorial, typed into a fresh Debian; the transcript goes into the tutorial.
+"""Types the tutorial into a fresh Debian, as a newcomer would, and puts the transcript into it.
 
     PYTHONPATH=tests:. python tests/newcomer.py DIR [--page docs/tutorial.md]        (as root)
 
-DIR becomes a Debian 12 of `debootstrap --variant=minbase`, in which nothing is installed but what the tutorial asks
-for. Mirrors, proxies and certificates of this machine are not taken over: put them into DIR before, if it needs some.
-Everything that the page shows as typed is typed there, in order; a command that fails ends it with status 1.
+DIR becomes a Debian 12 of `debootstrap --variant=minbase`. Only what the tutorial asks for is
+installed there. Mirrors, proxies and certificates of this machine are not taken over: if the Debian
+needs some, put them into DIR beforehand. Everything that the page shows as typed is typed there, in
+order. If a command fails, the script ends with status 1.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from support import REPOSITORY
 BEGIN, END = "<!-- transcript: begin -->", "<!-- transcript: end -->"
 PACKAGES = ("git", "python3-venv", "g++", "make")
 INSTALL = f"apt-get update -q && apt-get install -q -y --no-install-recommends {' '.join(PACKAGES)}"
-_LONGEST = 12  # lines of an output that are shown
+_LONGEST = 12  # the most lines of an output that are shown
 
 
 def debian(root: Path) -> None:
-    """Make a Debian in `root` unless one is there."""
+    """Make a Debian in `root` unless there is one."""
     if not (root / "usr/bin/apt").exists():
         subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root)], check=True, stdout=sys.stderr)
     for name in ("resolv.conf", "hosts"):
@@ -39,7 +40,7 @@ def debian(root: Path) -> None:
 
 @contextlib.contextmanager
 def mounted(root: Path) -> Iterator[None]:
-    """Within it the Debian has /proc and /dev."""
+    """Mount /proc and /dev in the Debian for the duration of the `with` block."""
     places = (("proc", "proc"), ("devtmpfs", "dev"))
     for kind, place in places:
         subprocess.run(["mount", "-t", kind, kind, str(root / place)], check=True)
@@ -51,7 +52,7 @@ def mounted(root: Path) -> Iterator[None]:
 
 
 def typed(root: Path, line: str) -> tuple[int, str]:
-    """The status and output of a line of shell, as root in the Debian."""
+    """Run a shell line as root in the Debian, and return its status and output."""
     env = {"HOME": "/root", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb"}
     argv = ["chroot", str(root), "bash", "-lc", f"cd && {line}"]
     done = subprocess.run(
@@ -61,7 +62,8 @@ def typed(root: Path, line: str) -> tuple[int, str]:
 
 
 def shown(text: str) -> list[str]:
-    """An output as the transcript has it: a long one without its middle, the home as `~`."""
+    """Return the lines of an output for the transcript. A long output loses its middle, and the
+    home becomes `~`."""
     lines = [line.rstrip() for line in text.replace("/root", "~").strip("\n").split("\n")] if text.strip() else []
     if len(lines) <= _LONGEST:
         return lines
@@ -69,7 +71,8 @@ def shown(text: str) -> list[str]:
 
 
 def transcript(root: Path, page: str) -> tuple[bool, str]:
-    """Whether all went well, and what was typed and printed, with the minutes and seconds since the beginning."""
+    """Type the page's commands. Return whether all succeeded, and the transcript: commands and
+    outputs with the minutes and seconds since the beginning."""
     began = time.monotonic()
     lines: list[str] = []
 
@@ -105,7 +108,7 @@ def transcript(root: Path, page: str) -> tuple[bool, str]:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script. The module's docstring describes it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("root", type=Path, metavar="DIR")
     parser.add_argument(

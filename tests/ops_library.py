@@ -61,14 +61,15 @@ def call(library: Path, code: str, env: dict[str, str] | None = None) -> subproc
 
 
 def copy_project(where: Path) -> Path:
-    """A copy of the project, with a path that quoting mistakes do not survive."""
+    """Copy the project to a path with a space, which reveals quoting mistakes."""
     project = where / "my ops"
     shutil.copytree(PROJECT, project)
     return project
 
 
 def build_ops(lazyck: Lazyck, where: Path, *options: str) -> Ops:
-    """Build the copy of the project, made unless it is there, under `lazyck build full`; fails the test if it fails."""
+    """Build the copy of the project (made if missing) under `lazyck build full`. A failed build
+    fails the test."""
     project = where / "my ops"
     if not project.exists():
         copy_project(where)
@@ -79,7 +80,7 @@ def build_ops(lazyck: Lazyck, where: Path, *options: str) -> Ops:
 
 
 def inspect(lazyck: Lazyck, library: Path) -> dict:  # type: ignore[type-arg]
-    """`lazyck inspect --json`, decoded."""
+    """Return the decoded output of `lazyck inspect --json`."""
     done = lazyck("inspect", library, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]

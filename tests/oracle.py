@@ -1,8 +1,8 @@
-"""The oracle for the tests' own libraries: each one that a test builds lazily is also made ahead of time and compared.
+"""Compares each library that a test builds lazily with an ahead-of-time build of it.
 
-A library that several tests build alike is checked once in a session, and of a test that builds many, a few are.
-`ORACLE=off` in the environment leaves the checks out; `ORACLE=FILE` writes differences into that file, instead of
-failing the test.
+A library that several tests build alike is checked once in a session. Of a test that builds many
+libraries, only a few are checked. `ORACLE=off` in the environment turns the checks off.
+`ORACLE=FILE` writes differences into that file instead of failing the test.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lazyck.check.offered import read_offered
 from lazyck.check.report import render
 from lazyck.postbuild import ahead_link, state
 
-MOST = 3  # libraries of one test function
-WHOLE, SAMPLE = 25, 8  # up to so many blobs, all of a library are compiled; else so many
+MOST = 3  # the most libraries that are checked for one test function
+WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
 ORACLE = os.environ.get("ORACLE", "")
 
 
 def tmp_dir_of(words: Sequence[str], cwd: Path) -> Path | None:
-    """The tmp dir of a `lazyck build full`; None for other commands."""
+    """Return the tmp dir of a `lazyck build full`, or None for another command."""
     if list(words[:2]) != ["build", "full"]:
         return None
     options = list(words[: words.index("--")] if "--" in words else words)
@@ -33,8 +33,10 @@ def tmp_dir_of(words: Sequence[str], cwd: Path) -> Path | None:
 
 
 def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Iterator[str]:
-    """The differences of the libraries of `tmp` that no test has checked yet, as texts; `seen` has a file for each that
-    was. `test` is the name of the test function."""
+    """Yield the differences of those libraries of `tmp` that no test has checked yet, as texts.
+
+    `seen` has a file for each checked library. `test` is the name of the test function.
+    """
     for directory in state.library_dirs(tmp):
         if not (directory / "summary.json").is_file() or not _is_new(directory, seen, test):
             continue
@@ -51,8 +53,11 @@ def _is_same(checked: Checked) -> bool:
 
 
 def _is_new(directory: Path, seen: Path, test: str) -> bool:
-    """Whether no library was checked yet that was made of equal sources by equal commands, and few for `test`, or, of a
-    compiler that takes its time, for its module; notes it."""
+    """Return whether the library in `directory` is to be checked, and note the library in `seen`.
+
+    It is not if a library of equal sources and commands was checked before, or enough libraries of
+    `test` were. For a slow compiler, one library of each test module is enough.
+    """
     link = ahead_link.load(directory)
     place = os.path.commonpath([link.cwd, *(blob.source for blob in link.records)])
     digest = hashlib.sha256((directory / "ahead.json").read_text().replace(place, "").encode())
@@ -74,7 +79,7 @@ def _is_new(directory: Path, seen: Path, test: str) -> bool:
 
 
 def report(differences: Sequence[str], test: str) -> None:
-    """Fail the test `test` for `differences`, or write them down."""
+    """Fail the test `test` for `differences`, or write them to the file that ORACLE names."""
     if differences and ORACLE:
         with open(ORACLE, "a", encoding="utf-8") as f:
             f.write("".join(f"== {test}\n{text}\n" for text in differences))

@@ -1,6 +1,5 @@
-"""ROCm trees as AMD lays them out, put together of Debian's parts: the real hipcc 5.2.3, clang 15 and 19, headers,
-device libraries and libamdhip64. What is ours in them is a few lines of shell where AMD has a binary of its own.
-"""
+"""Makes ROCm trees in AMD's layouts from Debian's parts: the real hipcc 5.2.3, clang 15 and 19,
+headers, device libraries and libamdhip64. A few lines of shell replace AMD's own binaries."""
 
 from __future__ import annotations
 
@@ -17,11 +16,12 @@ HEADERS = Path("/usr/include/hip")
 CLANG = {15: Path("/usr/bin/clang++-15"), 19: Path("/usr/bin/clang++-19")}
 APT = "apt-get install hipcc libamdhip64-dev rocm-device-libs clang-15 clang-19 lld-15 lld-19"
 
-# As AMD's clang does by itself: it looks for ROCm above the directory that it is installed in.
+# AMD's clang does this by itself: it looks for ROCm above the directory where it is installed.
 CLANG_SCRIPT = """#!/bin/sh
 exec {clang} --rocm-path="{home}" -Wno-unused-command-line-argument "$@"
 """
-# ROCm 6's hipcc is a program that starts the clang below ROCM_PATH, or below its own place, with a few words more.
+# In ROCm 6, hipcc is a program that starts the clang below ROCM_PATH, or below its own directory,
+# with a few more options.
 HIPCC_SCRIPT = """#!/bin/sh
 [ "${{HIP_PLATFORM:-amd}}" = amd ] || {{ echo "hipcc: HIP_PLATFORM=$HIP_PLATFORM"; exit 1; }}
 clang="${{HIP_CLANG_PATH:-${{ROCM_PATH:-{home}}}/lib/llvm/bin}}/clang++"
@@ -37,7 +37,7 @@ exec "$clang" $language "$@" $runtime
 
 
 def need_real_hip() -> None:
-    """Skip the test where Debian's HIP packages are missing."""
+    """Skip the test if Debian's HIP packages are missing."""
     there = (HEADERS / "hip_runtime.h", BITCODE, LIBRARIES / "libamdhip64.so", Path("/usr/bin/hipcc"), *CLANG.values())
     missing = [str(p) for p in there if not p.exists()]
     if missing:
@@ -45,7 +45,7 @@ def need_real_hip() -> None:
 
 
 def script(path: Path, text: str) -> Path:
-    """An executable file."""
+    """Write an executable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -65,7 +65,8 @@ def _common(home: Path) -> None:
 
 
 def rocm5(home: Path) -> Path:
-    """ROCm 5: Debian's hipcc itself (a copy, since it looks for all else around its own place), `hip/`, `llvm/`."""
+    """Make a ROCm 5 tree with Debian's hipcc itself, `hip/` and `llvm/`. hipcc is a copy, since it
+    looks for everything else around its own place."""
     _common(home)
     (home / "bin").mkdir()
     (home / "hip/bin").mkdir(parents=True)
@@ -83,7 +84,8 @@ def rocm5(home: Path) -> Path:
 
 
 def rocm6(home: Path) -> Path:
-    """ROCm 6 and 7: all compilers in `lib/llvm/bin`, `bin` and `llvm` link there."""
+    """Make a ROCm 6 or 7 tree: all compilers are in `lib/llvm/bin`, and `bin` and `llvm` link
+    there."""
     _common(home)
     llvm = home / "lib/llvm/bin"
     clang = CLANG_SCRIPT.format(clang=CLANG[19], home=home)
@@ -95,7 +97,7 @@ def rocm6(home: Path) -> Path:
     (home / "bin").mkdir()
     for name in ("hipcc", "amdclang++", "amdclang"):
         (home / "bin" / name).symlink_to(f"../lib/llvm/bin/{name}")
-    # hipconfig answers with the places that the environment names, or its own
+    # This hipconfig prints the paths that the environment names, or its own.
     script(
         home / "bin/hipconfig",
         f'#!/bin/sh\nrocm=${{ROCM_PATH:-{home}}}\ncase $1 in\n--hipclangpath) printf %s "$rocm/lib/llvm/bin" ;;\n'
@@ -106,23 +108,26 @@ def rocm6(home: Path) -> Path:
 
 
 def _cmake_package(home: Path) -> None:
-    """The package of CMake's HIP language, at ROCm's place: one directory less deep than Debian's, libraries too."""
+    """Copy the package of CMake's HIP language to its place in ROCm. The package and the libraries
+    lie one directory less deep there than in Debian."""
     package = home / "lib/cmake/hip-lang"
     shutil.copytree(LIBRARIES / "cmake/hip-lang", package)
     up = 'get_filename_component(_IMPORT_PREFIX "${_IMPORT_PREFIX}" PATH)\n'
     for file in package.iterdir():
         text = file.read_text().replace("/../../../../", "/../../../").replace(f"lib/{LIBRARIES.name}/", "lib/")
-        # packages that Debian's CMake does not look for at Debian's place before a language is known
+        # Before a language is known, Debian's CMake does not look for these packages where Debian
+        # puts them.
         text = re.sub(r"(?m)^find_dependency\((AMDDeviceLibs|amd_comgr)\)$", "", text)
         file.write_text(text.replace(up, "", 1))
 
 
 def pip_sdk(venv: Path) -> Path:
-    """AMD's pip packages in a Python environment: scripts in `bin`, trees in site-packages. Returns the tree's root."""
+    """Make AMD's pip packages in a Python environment: scripts in `bin`, and trees in
+    site-packages. Return the tree's root."""
     site = venv / f"lib/python3.{sys.version_info.minor}/site-packages"
     core, devel = site / "_rocm_sdk_core", site / "_rocm_sdk_devel"
     rocm6(core)
-    shutil.rmtree(core / "include")  # headers come with the devel package
+    shutil.rmtree(core / "include")  # the headers come with the devel package
     (devel / "include").mkdir(parents=True)
     (devel / "include/hip").symlink_to(HEADERS)
     for entry in core.iterdir():
@@ -136,7 +141,8 @@ def pip_sdk(venv: Path) -> Path:
                 up = "../" * len(Path(part).parts)
                 (devel / part / entry.name).symlink_to(f"{up}../_rocm_sdk_core/{part}/{entry.name}")
     clang = CLANG_SCRIPT.format(clang=CLANG[19], home=devel)
-    for name in ("clang++", "amdclang++"):  # hard links there: a clang that is called here looks for ROCm around here
+    # AMD has hard links here, so a clang that is called by this path looks for ROCm around it.
+    for name in ("clang++", "amdclang++"):
         (devel / "lib/llvm/bin" / name).unlink()
         script(devel / "lib/llvm/bin" / name, clang)
     (devel / "bin/hipcc").unlink()

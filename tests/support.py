@@ -1,4 +1,4 @@
-"""Where things are, and the type of the `lazyck` fixture: what test modules import by name."""
+"""Defines paths, the type of the `lazyck` fixture, and helpers that test modules import by name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
 
 
 def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """The status of a `lazyck` command whose stderr is a terminal of so many columns (0: it does not know), and what
-    it wrote there."""
+    """Run a `lazyck` command whose stderr is a terminal of `columns` columns (0: the terminal does
+    not know). Return its status, and what it wrote to the terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     argv = [sys.executable, "-m", "lazyck", *map(str, words)]
@@ -37,7 +37,7 @@ def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | 
     process = subprocess.Popen(argv, env=full, stderr=theirs)
     os.close(theirs)
     seen = b""
-    with contextlib.suppress(OSError):  # of a terminal that nobody writes to any more
+    with contextlib.suppress(OSError):  # reading fails once no process has the terminal open
         while part := os.read(ours, 65536):
             seen += part
     os.close(ours)
@@ -46,8 +46,12 @@ def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine to build for: its C++ compiler, what starts its programs here, which CPU those see ("": the only one),
-    and what is missing here for all that."""
+    """A machine to build for.
+
+    `cxx` is its C++ compiler, and `runner` starts its programs here. `cpu` is the CPU that they
+    see; it is empty if there is only one. `missing` says what is missing here; it is empty if
+    nothing is.
+    """
 
     name: str
     cxx: str
@@ -79,25 +83,28 @@ AARCH64_PLAIN = _aarch64("cortex-a72")
 
 
 def machine_params(*machines: Machine) -> list[object]:
-    """Parameters for a test that runs on each of `machines`; skipped with the reason where one cannot be built for."""
+    """Return parameters for a test that runs on each of `machines`. A machine that cannot be built
+    for is skipped with the reason."""
     return [pytest.param(m, id="-".join(filter(None, (m.name, m.cpu))), marks=m.marks) for m in machines]
 
 
-# For a test that takes the fixture `machine`, or fixtures that do.
+# This marks a test that takes the fixture `machine`, directly or through other fixtures.
 on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
 
 
 class Once:
-    """What costs much to build, made once in a run of the tests for all tests and all xdist workers that read it."""
+    """Builds what is costly once in a test run, for all tests and all xdist workers that read
+    it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def __call__(self, name: str, make: Callable[[Path], Made]) -> Made:
-        """What `make` returned of an empty directory of its own; the others wait for it, and have it pickled.
+        """Call `make` with an empty directory of its own, and return its result. Later callers wait
+        and get that result, pickled.
 
-        A `make` that raises is called again by the next who asks. Nobody may write into the directory afterwards what
-        another test would see: processes that run side by side share it.
+        If `make` raises, the next caller calls it again. Nobody may change the directory afterwards
+        in a way that another test would see: processes that run side by side share it.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         result = self._root / f"{name}.pickle"
@@ -116,7 +123,7 @@ Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    """Until it is; fails when it is not within that time."""
+    """Wait until `is_so()` is true. Fail if it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not happen"

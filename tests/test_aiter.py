@@ -1,4 +1,5 @@
-"""`lazyck build full --aiter-dir`, with a stand-in for aiter's jit/core.py. (aiter itself: examples/aiter.)"""
+"""Tests `lazyck build full --aiter-dir` with a stand-in for aiter's jit/core.py. examples/aiter has
+aiter itself."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import pytest
 from ops_library import inspect
 from support import FAKE_ROCM, REPOSITORY, Lazyck
 
-# In the shape of aiter's own script, which lies in a checkout only.
+# This has the shape of aiter's own script, which only a checkout has.
 COMPILE_PY = """
 import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
@@ -32,12 +33,12 @@ compile_ops(f"libmha_{api}")(build)()
 
 @pytest.fixture(autouse=True)
 def path_with_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """aiter runs the `hipcc` that PATH leads to."""
+    """Put the fake `hipcc` first on PATH, since aiter runs the `hipcc` that PATH leads to."""
     monkeypatch.setenv("PATH", os.pathsep.join([str(FAKE_ROCM / "bin"), os.environ["PATH"]]))
 
 
 def make_archive(where: Path) -> Path:
-    """What matters of an unpacked source archive."""
+    """Make those parts of an unpacked source archive that matter."""
     root = where / "aiter"
     jit = root / "aiter" / "jit"
     jit.mkdir(parents=True)
@@ -64,7 +65,7 @@ def build(
 
 
 def call(library: Path, api: str, dim: int, x: float) -> str:
-    """What `mha_<api>` answers in a process of its own, and what was said meanwhile."""
+    """Call `mha_<api>` in a process of its own. Return its output, messages included."""
     code = (
         "import ctypes, sys; f = ctypes.CDLL(sys.argv[1])['mha_' + sys.argv[2]]; f.restype = ctypes.c_float; "
         "print(f(int(sys.argv[3]), ctypes.c_float(float(sys.argv[4]))))"
@@ -110,7 +111,7 @@ def test_large_code_model_refers_to_stubs_through_64_bit_got_entries(lazyck: Laz
 
 
 def test_library_names_no_other_arch_than_the_builds_in_the_way_aiter_asks(lazyck: Lazyck, tmp_path: Path) -> None:
-    """aiter builds anew a library whose offload bundles name archs, but not that of the device."""
+    """aiter rebuilds a library whose offload bundles name archs, but not the arch of the device."""
     aiter = make_archive(tmp_path)
     assert build(lazyck, aiter, tmp_path / "tmp").returncode == 0
     library = aiter / "op_tests" / "cpp" / "mha" / "libmha_fwd.so"

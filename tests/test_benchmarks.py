@@ -1,4 +1,5 @@
-"""The benchmarks: each claim has its figure, its target and its place in the page; a short one runs for real."""
+"""Tests that each claim of the benchmarks has its figure, target and place in the page, and that a
+short one runs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def row(name: str, value: float, target: float = 2.0, **more: object) -> common.
 
 def test_each_benchmark_says_what_it_needs() -> None:
     modules = {p.stem for p in BENCHMARKS.glob("*.py")} - {"common", "picture", "run"}
-    # those of many machines, and of many hours, have a page of their own, and modules that these share
+    # Benchmarks of many machines or many hours have pages of their own, and modules that they
+    # share.
     pages = {
         "beside": "kernels.md",
         "farm": "scale.md",

@@ -1,4 +1,5 @@
-"""What goes wrong in a build is told in its own words, with its own status: compared with a build without lazyck."""
+"""Tests that an error in a build is reported with the tool's own message and status, as in a build
+without lazyck."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ build libv.a: ar blob/v1.o
 build libx.so: link dispatch.o libv.a
 """,
 }
-# what is broken, and a word of the tool's own message
+# Each case has the files that are changed, the variables that are passed, and a word of the tool's
+# own message.
 BREAKS = {
     "compile": ({"dispatch.cpp": "int broken( {\n"}, {}, "dispatch.cpp:1"),
     "link": ({"dispatch.cpp": "int missing();\nint twice_one() { return missing(); }\n"}, {}, "missing()"),
@@ -60,7 +62,7 @@ def prepare(where: Path, files: dict[str, str]) -> None:
 
 
 def own_words(text: str) -> list[str]:
-    """Without lazyck's lines, and without names that differ from run to run."""
+    """Return the lines without those of lazyck, and without names that differ from run to run."""
     kept = [line for line in text.splitlines() if not line.startswith("lazyck:")]
     return [re.sub(r"/tmp/cc\w+", "/tmp/cc", line) for line in kept]
 

@@ -1,4 +1,5 @@
-"""`lazyck build full` on a small project of one's own: any build command, `c++`, nothing but --blobs."""
+"""Tests `lazyck build full` on a small project: any build command, `c++`, and no option but
+--blobs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ops(lazyck: Lazyck, shared: Path) -> Ops:
-    """One lazy build for the tests that only look at it or call it."""
+    """Return one lazy build for the tests that only inspect it or call it."""
     done = shared / "tmp" / "report"
     if not done.exists():
         built = build_ops(lazyck, shared, "--explain-eager")

@@ -1,4 +1,5 @@
-"""`lazyck build quick`: only the runtime is compiled again, from a tmp dir that may have been moved."""
+"""Tests `lazyck build quick`: it compiles only the runtime again, from a tmp dir that may have been
+moved."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ RUNTIME = REPOSITORY / "lazyck" / "runtime" / "src"
 
 
 def changed_runtime(where: Path) -> Path:
-    """A copy of the runtime's sources that announces itself when a compile begins."""
+    """Copy the runtime's sources, with another message when a compile begins, and return the
+    copy."""
     copy = where / "runtime"
     shutil.copytree(RUNTIME, copy)
     changed = 0
@@ -36,7 +38,7 @@ def test_quick_says_so_when_there_is_nothing_to_do(lazyck: Lazyck, tmp_path: Pat
 
 def test_quick_links_a_changed_runtime_and_reuses_everything_else(lazyck: Lazyck, tmp_path: Path) -> None:
     ops = build_ops(lazyck, tmp_path)
-    shutil.rmtree(ops.project / "blob")  # sources and objects of the project are not needed any more
+    shutil.rmtree(ops.project / "blob")  # The project's sources and objects are not needed.
     for file in (ops.project / "build").glob("*.o"):
         file.unlink()
     env = {"LAZYCK_RUNTIME_SRC": str(changed_runtime(tmp_path))}

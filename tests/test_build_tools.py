@@ -1,4 +1,5 @@
-"""One project, every common build tool: its library comes out lazy and computes what the ahead-of-time one does."""
+"""Tests every common build tool on one project: its library is lazy and computes what the
+ahead-of-time library does."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SOME = "print(special(64, 1), instance('double', 3), plain(4), lib.ops_table(2),
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the library computes that was built ahead of time."""
+    """Return the results of the library that is built ahead of time."""
     project = copy_project(tmp_path_factory.mktemp("ahead"))
     subprocess.run([project / "build.sh"], check=True, env={k: v for k, v in os.environ.items() if k != "CXX"})
     done = call(project / "build" / "libops.so", SOME)

@@ -1,4 +1,5 @@
-"""A build tree that was built under lazyck, and is then built without it: what was deferred is not silently missing."""
+"""Tests a build tree that is built under lazyck, then without it: deferred objects are not silently
+missing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ clean:
 
 @pytest.fixture
 def tree(tmp_path: Path, lazyck: Lazyck) -> Path:
-    """A makefile's project, built lazily."""
+    """Build a makefile's project lazily and return it."""
     write_project(tmp_path, [1, 2])
     (tmp_path / "Makefile").write_text(MAKEFILE)
     build_lazily(lazyck, tmp_path)
@@ -43,8 +44,8 @@ def make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def change(path: Path, text: str) -> None:
-    """Write `text` so that build tools see a newer file, and what they make of it as newer still, however coarse the
-    file system's times are."""
+    """Write `text` so that build tools see the file as newer, and what they make of it as newer
+    still, even if the file system's times are coarse."""
     time.sleep(0.05)
     path.write_text(text)
     time.sleep(0.05)
@@ -52,7 +53,7 @@ def change(path: Path, text: str) -> None:
 
 def test_a_plain_make_fails_with_the_way_out_and_a_lazy_build_heals(tree: Path, lazyck: Lazyck) -> None:
     change(tree / "blob/v1.cpp", BLOB.format(n=1).replace("x * 2", "x * 3"))
-    done = make(tree)  # compiles v1 for real; v2 is deferred
+    done = make(tree)  # This compiles v1 for real. v2 stays deferred.
     assert done.returncode != 0
     assert abi.DEFERRED_SYMBOL in done.stderr
     assert not (tree / "libx.so").exists()

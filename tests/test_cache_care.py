@@ -1,4 +1,5 @@
-"""`lazyck cache`: where a cache is, emptying it, starting its counters anew, and caches that cannot be read."""
+"""Tests `lazyck cache`: where a cache is, clearing it, resetting its counters, and caches that
+cannot be read."""
 
 from __future__ import annotations
 
@@ -38,14 +39,15 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 def private(directory: Path) -> Path:
-    """That directory below a cache, made as the runtime makes it."""
+    """Create a directory below a cache with the permissions that the runtime gives it, and return
+    it."""
     for path in (*reversed(directory.parents), directory):
         if not path.exists():
             path.mkdir(0o700)
     return directory
 
 
-# -- where it is ---------------------------------------------------------------------------------------
+# -- where it is -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_dir_prints_where_the_runtime_looks(
         assert said(lazyck, "dir", env=env) == f"{Path(path.strip()).parents[3]}\n"
 
 
-# -- list and stats ------------------------------------------------------------------------------------
+# -- list and stats --------------------------------------------------------------------------------
 
 
 def test_list_is_sorted_as_it_is_told(lazyck: Lazyck, tmp_path: Path, cache: Path) -> None:
@@ -127,24 +129,25 @@ def test_counters_begin_anew_while_processes_append(lazyck: Lazyck, cache: Path)
         zeroed = json.loads(said(lazyck, "stats", "--json", "--zero"))
         assert {zeroed[k] for k in ("hits", "misses", "waits", "seconds_spent", "seconds_saved")} == {0}
         assert now < zeroed["since"] <= time.time()
-        late = event("compile", "b", 60.0, t=now - 30)  # it began before, and ends after
+        late = event("compile", "b", 60.0, t=now - 30)  # This began before the reset and ends after it.
         running.write("".join(json.dumps(e) + "\n" for e in (late, event("load", "a", 0.1, "cache", t=now + 30))))
     after = json.loads(said(lazyck, "stats", "--json"))
     assert (after["hits"], after["misses"], after["seconds_spent"], after["seconds_saved"]) == (1, 1, 60.0, 7.0)
     assert len(read_history(cache).events) == 4
 
 
-# -- clear ---------------------------------------------------------------------------------------------
+# -- clear -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def full(lazyck: Lazyck, bundle: Bundle, cache: Path) -> Path:
-    """A cache with entries of two libraries for two archs, a log of a failure, a preamble and texts."""
+    """Make a cache with entries of two libraries for two archs, the log of a failure, a preamble
+    and texts."""
     build(lazyck, bundle, "--all")
     build(lazyck, make_bundle(bundle.directory.with_name("o"), ["three"], name="libother"), "--all")
     one = entries(cache)["gfx942/one"]
     (one.parent / "failed-0123456789abcdef.log").write_text("error: no\n")
-    (one.parent / "empty-0123456789abcdef.log").write_text("")  # no bytes on the disk, and the last one by its date
+    (one.parent / "empty-0123456789abcdef.log").write_text("")  # This takes no disk space and has the latest date.
     os.utime(one.parent / "empty-0123456789abcdef.log", (time.time() + 9,) * 2)
     (private(cache / ".preambles" / ("0" * 32)) / "host.pch").write_bytes(bytes(300_000))
     (private(cache / ".texts") / ("1" * 32)).write_text(str(one.relative_to(cache / "v1")))
@@ -211,7 +214,7 @@ def test_what_compiles_while_the_cache_is_cleared_goes_on(lazyck: Lazyck, bundle
     assert list(entries(cache)) == ["gfx942/two"]
 
 
-# -- verify --remove -----------------------------------------------------------------------------------
+# -- verify --remove -------------------------------------------------------------------------------
 
 
 def test_verify_says_how_to_remove_what_is_damaged_and_that_line_does_it(
@@ -248,7 +251,7 @@ def test_verify_does_not_take_what_it_cannot_look_into_for_removed(lazyck: Lazyc
     assert len(entries(cache)) == 4
 
 
-# -- a cache that is not there, or cannot be read ------------------------------------------------------
+# -- a cache that is not there, or cannot be read --------------------------------------------------
 
 COMMANDS: dict[str, list[str]] = {
     "list": [], "stats": [], "clear": ["--yes"], "verify": [], "trim": ["--max-size", "1G"],

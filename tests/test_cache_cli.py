@@ -1,6 +1,7 @@
-"""`lazyck cache`: what is in a cache, what it was good for, why a blob is a miss, verifying and trimming.
+"""Tests `lazyck cache`: what is in a cache, what it has saved, why a blob is a miss, verifying and
+trimming.
 
-Where a cache is, emptying it, and what cannot be read are in test_cache_care.py.
+test_cache_care.py tests where a cache is, clearing it, and what cannot be read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def said(lazyck: Lazyck, *words: str | Path, status: int = 0, env: Mapping[str, 
     return done.stdout + done.stderr
 
 
-# -- list and stats ------------------------------------------------------------------------------------
+# -- list and stats --------------------------------------------------------------------------------
 
 
 def test_list_has_a_row_for_each_entry_with_size_age_and_last_use(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
@@ -82,7 +83,7 @@ def event(kind: str, blob: str, s: float, what: str = "", **more: object) -> dic
 
 def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
     build(lazyck, bundle, "--all", "--arch", "gfx942")
-    shutil.rmtree(cache / ".history")  # what that build has written
+    shutil.rmtree(cache / ".history")  # this drops what that build has written
     (cache / ".costs" / "lib").write_text("7.0 1 old gfx942\n")
     write_history(
         cache,
@@ -136,7 +137,7 @@ def test_explain_a_hit_and_a_blob_of_which_there_is_nothing(lazyck: Lazyck, bund
 
 def test_explain_names_arch_and_extra_key(lazyck: Lazyck, bundle: Bundle) -> None:
     build(lazyck, bundle, "one", "--arch", "gfx942")
-    text = said(lazyck, "explain", bundle.file, "one")  # each arch of the build
+    text = said(lazyck, "explain", bundle.file, "one")  # this covers each arch of the build
     assert "one for gfx942: hit" in text
     assert "one for gfx9-4-generic: miss" in text
     assert "differs in  arch: wanted gfx9_4_generic, it has gfx942" in text
@@ -163,7 +164,7 @@ def test_explain_tells_toolchain_library_flags_and_source_apart(
     lazyck: Lazyck, bundle: Bundle, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     build(lazyck, bundle, "one", "--arch", "gfx942")
-    shutil.move(bundle.directory, tmp_path / "moved")  # commands of another place are the same commands
+    shutil.move(bundle.directory, tmp_path / "moved")  # the place of a bundle does not change its commands
     settings = {"blobs": ["one"], "archs": ["gfx942"], **change}
     other = make_bundle(bundle.directory, **settings)  # type: ignore[arg-type]
     text = said(lazyck, "explain", other.file, "one", "--arch", "gfx942")
@@ -239,7 +240,7 @@ def test_verify_finds_entries_that_do_not_define_what_a_library_calls(
     build(lazyck, bundle, "--all", "--arch", "gfx942")
     said(lazyck, "verify", "--manifest", bundle.file)
     one, two = sorted(entries(cache).values())
-    shutil.copy(one, two)  # whole, and another blob's
+    shutil.copy(one, two)  # the entry is whole, but another blob's
     said(lazyck, "verify")
     rows = json.loads(lazyck("cache", "verify", "--json", "--manifest", bundle.file).stdout)
     problems = {r["path"]: r["problem"] for r in rows}
@@ -247,12 +248,13 @@ def test_verify_finds_entries_that_do_not_define_what_a_library_calls(
     assert re.fullmatch(r"it does not define '\w+', which .*manifest expects of it", problems[str(two)])
 
 
-# -- verify and trim, against a stand-in for lazyck-rt -------------------------------------------------
+# -- verify and trim, against a stand-in for lazyck-rt ---------------------------------------------
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, cache: Path) -> dict[str, str]:
-    """A cache, and an environment whose `lazyck-rt` is a script that notes its words and prints what `answer` holds."""
+    """Make a cache, and return an environment whose `lazyck-rt` is a script that logs its arguments
+    and prints the content of `answer`."""
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "xdg")}
     compiler = HOST.find_for(platform.machine(), env)
     script = tool_path(tmp_path / "xdg" / "lazyck-tools", compiler, runtime_source())

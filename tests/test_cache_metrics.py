@@ -1,4 +1,5 @@
-"""`lazyck cache stats --prometheus`, and what operators are given for it: rules and a dashboard."""
+"""Tests `lazyck cache stats --prometheus`, and the rules and the dashboard that operators get for
+it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def families(text: str) -> dict[str, Metric]:
 
 
 def values(found: dict[str, Metric]) -> dict[tuple[str, str, str], float]:
-    """By metric, library and arch."""
+    """Return the values of the samples by metric, library and arch."""
     samples = [s for family in found.values() for s in family.samples]
     rows = {(s.name, s.labels.get("library", ""), s.labels.get("arch", "")): s.value for s in samples}
     assert len(rows) == len(samples)
@@ -83,19 +84,20 @@ def test_what_there_is_none_of_has_no_line(lazyck: Lazyck, cache: Path) -> None:
     assert "two formats" in said(lazyck, "stats", "--prometheus", "--json", status=2)
 
 
-# -- what operators are given --------------------------------------------------------------------------
+# -- what operators are given ----------------------------------------------------------------------
 
 
 @pytest.fixture
 def printed(lazyck: Lazyck, bundle: Bundle) -> dict[str, set[str]]:
-    """The metrics that are printed, each with its labels."""
+    """Return the labels of each metric that is printed."""
     build(lazyck, bundle, "one")
     found = families(said(lazyck, "stats", "--prometheus"))
     return {s.name: set(s.labels) for family in found.values() for s in family.samples}
 
 
 def check_query(query: str, printed: dict[str, set[str]], *others: str) -> None:
-    """That a query asks for metrics that there are, and by their labels; `others` are of other programs."""
+    """Check that a query uses only metrics that exist, by labels that they have. `others` are
+    metrics of other programs."""
     names = set(re.findall(r"\b(?:lazyck|node)_\w+", query))
     assert names and names - set(others) <= set(printed), query
     labels = {"instance", "job", "file"}.union(*(printed[n] for n in names & set(printed)))

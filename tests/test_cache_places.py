@@ -1,5 +1,6 @@
-"""What the command line lists, reads, moves and deletes in a cache: nothing behind a link, nothing in a directory that
-the runtime refuses, also when directories are exchanged at that moment."""
+"""Tests what the command line lists, reads, moves and deletes in a cache: nothing behind a link,
+and nothing in a directory that the runtime refuses, even if directories are exchanged at that
+moment."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def cache(tmp_path: Path) -> Path:
 
 
 def make_cache(root: Path) -> Path:
-    """Files that only have the names of a cache's."""
+    """Make files that only have the names of a cache's files."""
     for leaf in (LEAF, "v1/lib/any-clang"):
         (root / leaf).mkdir(parents=True)
         for name in (NAME, f"{NAME}.seen", NAME.replace(".so", ".log")):
@@ -60,7 +61,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() if p.is_file() else b"" for p in directory.rglob("*")}
 
 
-# -- the audit events that Python raises before each call that touches a file: a place to exchange directories at -----
+# -- exchanging directories at Python's audit events, which precede each call that touches a file --
 
 _EVENTS = {"open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod"}
 _before_each: list[Callable[[], None]] = []
@@ -76,7 +77,8 @@ sys.addaudithook(_hook)
 
 
 def exchange_before(number: int, directory: Path, target: Path) -> Callable[[], bool]:
-    """Have a link to `target` stand in the place of `directory` before the call `number`; whether it came to that."""
+    """Put a link to `target` in the place of `directory` before call number `number`. Return a
+    function that tells whether there was such a call."""
     seen = [0]
 
     def look() -> None:
@@ -131,7 +133,7 @@ def test_nothing_changes_behind_a_link_put_there_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path, pytest.MonkeyPatch], None], place: str
 ) -> None:
     monkeypatch.setattr("lazyck.staging.secrets.token_hex", lambda _: "abc123")
-    staged = f"pull-{os.getpid()}@{socket.gethostname()}-abc123"  # what the staging directory is called
+    staged = f"pull-{os.getpid()}@{socket.gethostname()}-abc123"  # the name of the staging directory
     for number in range(1, 200):
         cache = make_cache(tmp_path / "cache")
         theirs = tmp_path / "theirs"
@@ -140,12 +142,12 @@ def test_nothing_changes_behind_a_link_put_there_at_any_step(
         (theirs / staged / "kept").write_text("x")
         before = contents(theirs)
         came = exchange_before(number, cache / place, theirs)
-        with contextlib.suppress(RefusedError, OSError):  # said, and nothing done
+        with contextlib.suppress(RefusedError, OSError):  # it may refuse, and then does nothing
             work(cache, monkeypatch)
         _before_each.clear()
         after = contents(theirs)
         assert {k: after.get(k) for k in before} == before
-        # what the test itself writes to its staging directory, by its path, is no matter
+        # The test writes to its staging directory by path, so changes there do not count.
         assert place == ".staging" or after == before
         if not came():
             break
@@ -154,11 +156,12 @@ def test_nothing_changes_behind_a_link_put_there_at_any_step(
     assert number > 5
 
 
-# -- directories that are refused ------------------------------------------------------------------------------------
+# -- directories that are refused ------------------------------------------------------------------
 
 
 def spoil(directory: Path, kind: str, tmp_path: Path) -> Path:
-    """Make the runtime refuse a directory; where its contents are by now."""
+    """Make the runtime refuse a directory, and return the place where its contents are
+    afterwards."""
     if kind == "link":
         moved = tmp_path / "moved"
         directory.rename(moved)
@@ -218,7 +221,7 @@ def test_a_refused_root_is_an_error(
         with pytest.raises(RefusedError) as caught:
             work()
         assert REASONS[kind] in caught.value.message
-    # what compiles took is only a guess
+    # Recorded costs are only estimates, so losing them is no error.
     assert (read_costs([cache]).seconds, read_last(cache, "lib", "add", "any")) == ({}, None)
     assert "passed over: refusing the cache directory" in capsys.readouterr().err
     assert contents(there) == before
@@ -276,7 +279,7 @@ def test_a_file_is_written_whole_with_its_mode(cache: Path) -> None:
     assert stat.S_IMODE((cache / "new").stat().st_mode) == 0o640
 
 
-# -- commands --------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -315,7 +318,8 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     build(lazyck, bundle, "--all")
     env = {"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted", "HOME": str(tmp_path)}
     items = local_items(cache, [], [])
-    # As when a directory is refused that was good a moment ago: nothing is said of its entries.
+    # This is the case of a directory that was good a moment ago and is refused afterwards: `verify`
+    # says nothing of its entries.
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "verify", lambda *_: sweep.Verified(()))
         done = push.push(share(env), items, cache)

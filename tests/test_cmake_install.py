@@ -1,4 +1,5 @@
-"""CMake's own install steps take the bundle of a lazy library along, without the project's doing."""
+"""Tests that CMake's own install steps install the bundle of a lazy library, without a change to
+the project."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tree(shared: Path, lazyck: Lazyck) -> Path:
-    """A versioned library and a program in a subdirectory, built lazily by Ninja in `b`."""
+    """Return a project with a versioned library and a program in a subdirectory, built lazily by
+    Ninja in `b`."""
     tree = shared / "project"
     if not tree.exists():
         write_project(tree, [1, 2])
@@ -62,7 +64,8 @@ def run(tree: Path, *words: str | Path, **env: str) -> str:
 
 
 def check(tree: Path, prefix: Path) -> None:
-    """What is installed at `prefix` compiles its blobs although the build's tmp dir is away."""
+    """Check that the library installed at `prefix` compiles its blobs without the build's tmp
+    dir."""
     away = tree / "away"
     (tree / "tmp").rename(away)
     try:
@@ -106,7 +109,7 @@ def test_a_build_with_nothing_to_do_sees_to_it_after_a_new_configuration(
 def test_another_library_of_the_name_takes_no_bundle_along(tree: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     hooks = [line for line in (tree / "b/cmake_install.cmake").read_text().splitlines() if "lazyck" in line]
-    assert len(hooks) == 2  # one for each, after however many builds
+    assert len(hooks) == 2  # one for each target, after any number of builds
     ahead = tree / "b/sub/libx.so.3.1"
     lazy = ahead.read_bytes()
     try:
@@ -121,7 +124,7 @@ def test_another_library_of_the_name_takes_no_bundle_along(tree: Path, tmp_path:
 def test_a_copy_without_its_bundle_says_what_to_put_where(tree: Path, tmp_path: Path) -> None:
     copy = tmp_path / "libx.so.3.1"
     shutil.copy(tree / "b/sub/libx.so.3.1", copy)
-    assert run_library(copy, 1, 10).stdout == "21\n"  # while the build is there
+    assert run_library(copy, 1, 10).stdout == "21\n"  # the build still exists
     env = {**os.environ, "LAZYCK_CACHE_DIR": str(tmp_path / "empty")}
     code = f"import ctypes; print(ctypes.CDLL('{copy}').run(1, 10))"
     (tree / "tmp").rename(tree / "away")

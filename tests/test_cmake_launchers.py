@@ -1,4 +1,5 @@
-"""CMake projects that name their compilers by an absolute path are lazy by way of CMake's launchers."""
+"""Tests that CMake projects that name their compilers by absolute paths become lazy through CMake's
+launchers."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ KERNEL = "__global__ void kernel() {}\nvoid launch() { kernel<<<1, 1>>>(); }\n"
 
 
 def write_project(where: Path, language: str, suffix: str, prelude: str = "") -> None:
-    """A library of one blob and one dispatcher in `language`."""
+    """Write a project with a library of one blob and one dispatcher in `language`."""
     files = {
         "CMakeLists.txt": LISTS.format(languages=language, suffix=suffix),
         "inc/twice.h": "#pragma once\ntemplate <int N> int twice(int x);\n",
@@ -110,11 +111,12 @@ def test_cuda_by_its_path(lazyck: Lazyck, tmp_path: Path) -> None:
     done = build(lazyck, tmp_path, options, CUDACXX="")
     assert done.returncode == 0, done.stdout + done.stderr
     *deferred, link = actions(tmp_path)
-    # the dispatcher is compiled by kernel
+    # The dispatcher is compiled by kernel.
     assert deferred == [("defer", "blob", "nvcc")] * 2 and link[:2] == ("link", "deferred-input")
     assert "1 blobs deferred, 1 lazy" in done.stderr
     ctypes.CDLL(str(tmp_path / "out/libx.so"))
-    # a host compiler of its own path: no launcher for that link, so nothing is deferred, unless the project is told
+    # If the host compiler is named by its path, that link has no launcher. So nothing is deferred
+    # unless the project includes lazyck.cmake.
     options += f" -DCMAKE_CUDA_HOST_COMPILER={CXX}"
     shutil.rmtree(tmp_path / "out")
     done = build(lazyck, tmp_path, options)
@@ -150,7 +152,7 @@ def test_cuda_s_links_by_a_host_compiler_that_is_named_are_seen(
 @pytest.mark.skipif(not HAS_HIP, reason="needs clang and HIP's headers")
 def test_hip_by_its_path_with_the_file_for_cmake(lazyck: Lazyck, tmp_path: Path) -> None:
     write_project(tmp_path, "HIP", "hip", "#include <hip/hip_runtime.h>\n" + KERNEL)
-    package = tmp_path / "root/lib/cmake/hip-lang"  # Debian's needs more packages than a compile does
+    package = tmp_path / "root/lib/cmake/hip-lang"  # Debian's package requires more packages than a compile does
     package.mkdir(parents=True)
     (package / "hip-lang-config.cmake").write_text(
         'add_library(hip-lang::device INTERFACE IMPORTED)\nset(_CMAKE_HIP_DEVICE_RUNTIME_TARGET "hip-lang::device")\n'

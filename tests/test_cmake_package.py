@@ -1,4 +1,5 @@
-"""`find_package(lazyck)`: `lazyck_library` makes the listed sources of one target lazy, and nothing else."""
+"""Tests `find_package(lazyck)`: `lazyck_library` makes the listed sources of one target lazy, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ extern "C" int run(int n, int x) {
     return n == 1 ? times<1>(x) : n == 2 ? times<2>(x) : n == 4 ? times<4>(x) : plain(x);
 }
 """,
-    "blob/plain.cpp": "int plain(int x) { return x; }\n",  # by its place a blob of `lazyck build full`
+    "blob/plain.cpp": "int plain(int x) { return x; }\n",  # `lazyck build full` would take it for a blob by its path
     "one.cpp": '#include "times.h"\ntemplate <> int times<1>(int x) { return x; }\n',
     "odd [name].cpp": '#include "bias.h"\n#include "times.h"\n'
     "template <> int times<2>(int x) { return 2 * x + k_bias; }\n",
@@ -56,7 +57,7 @@ ODD = "odd [name].cpp"
 
 
 def run(*words: str | Path, env: dict[str, str] | None = None, status: int = 0) -> str:
-    """What a command says; it must end with `status`."""
+    """Run a command and return its output. Its exit status must be `status`."""
     argv, full = [str(w) for w in words], {**os.environ, "CLICOLOR": "0", **(env or {})}
     done = subprocess.run(argv, env=full, capture_output=True, text=True, timeout=300)
     assert done.returncode == status, f"{done.stdout}{done.stderr}"
@@ -85,7 +86,7 @@ class Project:
         return self
 
     def change(self, name: str, old: str, new: str) -> None:
-        """Edit a file."""
+        """Replace `old` by `new` in a file."""
         file = self.where / name
         text = file.read_text()
         assert old in text
@@ -96,19 +97,20 @@ class Project:
         return run("cmake", "-G", self.generator, "-S", self.where, "-B", self.out, *words, status=status)
 
     def build(self) -> str:
-        """Build, and say what the build tool and lazyck said."""
+        """Build, and return the output of the build tool and lazyck."""
         for log in self.out.glob(".lazyck-build/*/intercept.log"):
             log.unlink()
         return run("cmake", "--build", self.out)
 
     def compiled(self, action: str, target: str = "attn") -> list[str]:
-        """The sources that the last build deferred, or passed to the compiler."""
+        """Return the sources that the last build deferred, or passed to the compiler, as `action`
+        says."""
         lines = read_log(self.out / ".lazyck-build" / target / "intercept.log")
         return sorted(Path(line.source).name for line in lines if line.action == action and line.source)
 
 
 def call(library: Path, n: int, x: int = 21, **env: str) -> tuple[str, str]:
-    """`run(n, x)` in a new process: its result, and what lazyck says."""
+    """Call `run(n, x)` in a new process. Return its result and lazyck's messages."""
     code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).run({n}, {x}))"
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
@@ -125,7 +127,8 @@ GENERATORS = [
 
 @pytest.fixture(scope="module", params=GENERATORS)
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project, configured and built; one for all tests with this generator, which leave it as it was."""
+    """Return the project, configured and built. All tests with this generator share it and leave it
+    unchanged."""
     made = Project(tmp_path_factory.mktemp("cmake") / "my attn", request.param).write(FILES)
     made.configure()
     (made.where / "said").write_text(made.build())
@@ -225,7 +228,7 @@ def test_an_install_has_its_bundle_and_needs_no_build(project: Project, lazyck: 
     assert "compiled odd" in said
 
 
-# -- other ways to be called -----------------------------------------------------------------------------------
+# -- other ways to be called -----------------------------------------------------------------------
 
 PROGRAM = """cmake_minimum_required(VERSION 3.18)
 project(program LANGUAGES CXX)
@@ -305,7 +308,7 @@ def test_cuda_blobs_with_a_host_compiler_by_its_path(lazyck: Lazyck, tmp_path: P
     assert "compiled one.host for 80" in said
 
 
-# -- errors ----------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 BAD = {
     "lazyck_library(x)": "no BLOBS",

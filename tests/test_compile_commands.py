@@ -1,4 +1,4 @@
-"""compile_commands.json, written and read."""
+"""Tests that compile_commands.json is written and read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def entry(**more: Any) -> dict[str, Any]:
     return {"directory": ".", "file": "blob/v1.cpp", "arguments": words, **more}
 
 
-# -- export ------------------------------------------------------------------------------------------------
+# -- export ----------------------------------------------------------------------------------------
 
 
 def test_every_compile_is_listed_with_the_real_compiler(lazyck: Lazyck, project: Path) -> None:
@@ -95,7 +95,7 @@ def test_clang_s_tools_take_the_list(lazyck: Lazyck, project: Path) -> None:
     assert done.returncode == 0 and not [line for line in done.stderr.splitlines() if "Processing" not in line]
 
 
-# -- import ------------------------------------------------------------------------------------------------
+# -- import ----------------------------------------------------------------------------------------
 
 
 def test_blobs_are_deferred_from_a_file_and_the_command_only_links(lazyck: Lazyck, project: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_file_that_does_not_serve_is_an_error_that_says_why(
     assert "Traceback" not in done.stderr
 
 
-# -- blobs that are compiled after all --------------------------------------------------------------------------
+# -- blobs that are compiled after all -------------------------------------------------------------
 
 
 def test_blobs_that_the_real_compiler_compiled_are_named(lazyck: Lazyck, project: Path) -> None:

@@ -1,4 +1,5 @@
-"""Settings: the environment, the user's file, the project's file, and `lazyck config`, which shows them."""
+"""Tests settings: the environment, the user's file, the project's file, and `lazyck config`, which
+shows them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CACHE = "LAZYCK_CACHE_DIR"
 
 @pytest.fixture
 def user_file(tmp_path: Path) -> Path:
-    """Where a user's file belongs; it is not there."""
+    """Return the place of the user's file, which does not exist."""
     (tmp_path / "config" / "lazyck").mkdir(parents=True)
     return tmp_path / "config" / "lazyck" / "lazyck.env"
 
@@ -31,7 +32,7 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 def settings(lazyck: Lazyck, status: int = 0, **env: str) -> dict[str, dict[str, Any]]:
-    """What `lazyck config` says, by variable."""
+    """Return the settings that `lazyck config` prints, by variable."""
     done = lazyck("config", "--json", env=env)
     assert done.returncode == status, done.stdout + done.stderr
     return {s["name"]: s for s in json.loads(done.stdout)["settings"]}
@@ -110,7 +111,8 @@ def test_where_the_file_cannot_be_looked_for_there_is_none(lazyck: Lazyck) -> No
     assert done.returncode == 0, done.stderr
 
 
-# Each with what both of lazyck's readers, the commands and the runtime, must make of it.
+# Each variable has values that both of lazyck's readers (the commands and the runtime) must accept,
+# and values that both must reject.
 VALUES = [
     ("LAZYCK_JOBS", ["1", "4096", ""], ["0", "4097", "x", "1.5", "-1", "99999999999"]),
     ("LAZYCK_DISABLE_JIT", ["0", "1", "yes", "off", ""], ["2", "maybe", "TRUE"]),
@@ -151,7 +153,7 @@ def test_the_runtime_names_the_file_with_a_value_that_makes_no_sense(
 
 
 def project(directory: Path, text: str) -> Path:
-    """A project of one blob with this pyproject.toml."""
+    """Make a project of one blob with this pyproject.toml."""
     (directory / "gen").mkdir(parents=True)
     (directory / "gen" / "k.cpp").write_text("int k() { return 7; }\n")
     (directory / "main.cpp").write_text('int k();\nextern "C" int run() { return k(); }\n')

@@ -1,4 +1,5 @@
-"""A library for another machine: built here by the project's own build, run in an emulator, its cache filled here."""
+"""Tests a library for another machine: the project's own build makes it here, an emulator runs it,
+and its cache is filled here."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ops(lazyck: Lazyck, where: Path, monkeypatch: pytest.MonkeyPatch) -> Ops:
-    """The library, built once, and a program that calls it."""
+    """Return the library, built once, and make a program that calls it."""
     tmp = where / "tmp"
     monkeypatch.setenv("CXX", AARCH64.cxx)
     if not (tmp / "report").exists():
@@ -91,7 +92,7 @@ def test_bundle_of_another_is_refused(ops: Ops, where: Path, tmp_path: Path) -> 
 
 
 def test_summary_and_manifest_name_the_same_blobs_as_for_this_machine(ops: Ops, lazyck: Lazyck) -> None:
-    # the probe reads aarch64 objects: data and initializers are found there as well
+    # The probe reads aarch64 objects: it finds data and initializers there as well.
     assert "17 blobs deferred, 15 lazy with 21 symbols, 2 eager" in ops.report, ops.report
     assert "blob/data.cpp defines data that other files can use: table\n" in ops.report
     assert "blob/registrar.cpp has code that runs when the library is loaded: registrar at registrar.cpp:" in ops.report
@@ -101,7 +102,7 @@ def test_summary_and_manifest_name_the_same_blobs_as_for_this_machine(ops: Ops, 
 
 
 def test_this_machine_fills_the_cache_for_the_other(ops: Ops, where: Path, lazyck: Lazyck) -> None:
-    # CXX still names the cross compiler: the tool itself must be made by another one
+    # CXX still names the cross compiler, so another compiler must make the tool itself.
     done = lazyck("prebuild", "build", "--manifest", ops.library, "special_d64_true", "plain", "c_plain",
                   "instance_float_2")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -115,7 +116,8 @@ def test_this_machine_fills_the_cache_for_the_other(ops: Ops, where: Path, lazyc
 
 
 def build_tiny(lazyck: Lazyck, where: Path, name: str, words: str, broken: str = "") -> Path:
-    """A program of one blob, and of one whose source is `broken` if that is not empty; built by `words`."""
+    """Build a program of one blob with the compiler command `words`. If `broken` is not empty, it
+    is the source of a second blob."""
     project = where / name
     (project / "blob").mkdir(parents=True)
     (project / "blob" / "b.cpp").write_text("int add(int a, int b) { return a + b; }\n")
@@ -135,7 +137,7 @@ def build_tiny(lazyck: Lazyck, where: Path, name: str, words: str, broken: str =
 
 
 def test_programs_of_two_machines_share_a_cache(lazyck: Lazyck, tmp_path: Path) -> None:
-    # by the cross compiler's name on PATH: CXX is not set
+    # The cross compiler is called by its name on PATH, as CXX is not set.
     foreign = build_tiny(lazyck, tmp_path, "foreign", AARCH64.cxx)
     own = build_tiny(lazyck, tmp_path, "own", "g++")
     for argv in ([str(own), "5"], [*AARCH64.runner, str(foreign), "5"]) * 2:

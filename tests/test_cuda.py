@@ -1,4 +1,5 @@
-"""CUDA projects with the real nvcc: built lazily, first call compiled. Without a GPU a call ends in CUDA's error 35."""
+"""Tests CUDA projects with the real nvcc: they are built lazily, and the first call compiles.
+Without a GPU, a call ends in CUDA's error 35."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from lazyck.toolchains.check import State
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
-# no driver; no device (a driver without a GPU); or, on a GPU, success up to the null pointer that the kernel is given
+# A call that reached CUDA finds no driver, or no device (a driver without a GPU). With a GPU, it
+# succeeds up to the null pointer that the kernel is given.
 REACHED_CUDA = ("35", "100", "0")
 
 
@@ -39,7 +41,8 @@ def program(work: Path, library: Path) -> Path:
 
 
 def call(program: Path, env: Mapping[str, str]) -> str:
-    """What a call of the library returns, in a process of its own; an error of lazyck ends the test."""
+    """Return what a call of the library returns in a process of its own. An error of lazyck fails
+    the test."""
     libraries = str(cuda_home() / "lib64")
     done = subprocess.run([program], env={**env, "LD_LIBRARY_PATH": libraries}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -65,7 +68,7 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path,
     shown = inspect(lazyck, library)
     assert shown["archs"] == ["80", "75", "86"]
     main = program(work, library)
-    # flags of the job's own environment reach no entry either
+    # Flags in the job's own environment do not reach an entry either.
     job = {**env, "LAZYCK_ARCHS": "87", "NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
     assert call(main, job) in REACHED_CUDA
     host, kernel = entries(env)
@@ -76,7 +79,7 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path,
     (entry,) = entries(env)
     assert device_code(entry) == ["elf 87"]
     assert not unique_symbols(entry)
-    # what it would be otherwise
+    # An ahead-of-time object has unique symbols.
     aot = ["-std=c++17", "-Iinclude", "-Xcompiler", "-fPIC", "-c", "blob/scale_float_2.cu", "-o", "aot.o"]
     subprocess.run([cuda_home() / "bin/nvcc", *aot], cwd=work, check=True)
     assert unique_symbols(work / "aot.o")
@@ -114,7 +117,7 @@ def test_variables_that_nvcc_hands_to_its_passes_are_the_builds_own(tmp_path: Pa
     assert recipe["env"].pop("INCLUDES").startswith(f"-DNAMED=1 -I{abi.PH_ROOT}/libcudaops/tree/")
     assert recipe["env"] == {name: value for name, value in given.items() if name != "INCLUDES"}
     shutil.rmtree(work / "more")
-    # neither what the job lacks nor what it has reaches an entry
+    # Neither variables that the job lacks nor variables that it has change an entry.
     job = {**env, "PTXAS_FLAGS": "--no-such-option", "CUDAFE_FLAGS": "-DF=2", "SYSTEM_INCLUDES": "-Dint=broken"}
     assert call(program(work, library), job) in REACHED_CUDA
 
@@ -132,11 +135,12 @@ def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str)
     work, site = project("cuda_ops", tmp_path), tmp_path / "site"
     home = wheels(site)
     assert not (home / "lib64").exists() and not (home / "lib/libcudart.so").exists()
-    # lazyck and the wheels in one Python environment, as `pip install lazyck[cuda]` leaves them
+    # lazyck and the wheels are in one Python environment, as `pip install lazyck[cuda]` leaves
+    # them.
     env = {**bare_environment(tmp_path), "PYTHONPATH": f"{REPOSITORY}:{home.parent.parent}"}
     build(lazyck, work, env, "sh", "-c", script)
     composed = json.loads((work / ".lazyck-build/settings.json").read_text())["composed"]
-    for made, _ in composed:  # what was made for the build is not needed to compile
+    for made, _ in composed:  # compiles do not need what was made for the build
         shutil.rmtree(made)
     shown = inspect(lazyck, work / "build/libcudaops.so")
     assert {recipe["home"] for recipe in shown["recipes"]} == {str(home)}
@@ -175,7 +179,8 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed")
     work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
-    # by PATH with one generator, by path with the other, which also gets response files
+    # Ninja finds the compiler by PATH. The other generator is given its path, and also uses
+    # response files.
     compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="${CUDA_HOME:+$CUDA_HOME/bin/}nvcc"'
     responses = [f"-DCMAKE_CUDA_USE_RESPONSE_FILE_FOR_{w}=1" for w in ("INCLUDES", "OBJECTS", "LIBRARIES")]
     ninja = f"-DCMAKE_MAKE_PROGRAM={find_ninja(os.environ)}"

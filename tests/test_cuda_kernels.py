@@ -1,4 +1,5 @@
-"""Kernels of blobs that other files of the link launch, or take the address of, as NATTEN and Marlin are written."""
+"""Tests kernels of blobs that other files of the link launch or take the address of, as in NATTEN
+and Marlin."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FILES = {
 template <int N> __global__ void K(float* x) { x[threadIdx.x] *= N; }
 extern "C" __global__ void plain(float* x);
 """,
-    # with a function besides; as Marlin's are, nothing but a kernel; one that nobody launches; one with a plain name
+    # These blobs have a kernel and a function; nothing but a kernel, as in Marlin; a kernel that
+    # nobody launches; and a kernel with a plain name.
     "blob/launched.cu": """
 #include "kernel.cuh"
 template __global__ void K<1>(float*);
@@ -36,7 +38,7 @@ int beside(int x) { return x + 1; }
 extern "C" __global__ void plain(float* x) { x[0] = 1; }
 int beside_plain(int x) { return x; }
 """,
-    # a blob names the kernel of another
+    # This blob launches a kernel of another blob.
     "blob/caller.cu": """
 #include "kernel.cuh"
 extern template __global__ void K<3>(float*);
@@ -47,7 +49,7 @@ int call(float* x) { K<3><<<1, 32>>>(x); return cudaGetLastError(); }
 template __global__ void K<3>(float*);
 int beside_called(int x) { return x; }
 """,
-    # its kernels are its own affair
+    # Only this blob uses its kernels.
     "blob/own.cu": """
 #include "kernel.cuh"
 __constant__ float table[4];
@@ -62,7 +64,7 @@ int own(float* x) {
     return cudaGetLastError();
 }
 """,
-    # the dispatcher has this kernel, too, and sets its attributes
+    # The dispatcher has this kernel too, and sets its attributes.
     "blob/both.cu": """
 #include "kernel.cuh"
 int both(float* x) { K<7><<<1, 32>>>(x); return cudaGetLastError(); }
@@ -138,11 +140,12 @@ def visible(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
-    """What `run(n)` returns in a process of its own, and what the spy saw from then on."""
+    """Return what `run(n)` returns in a process of its own, and what the spy saw from that call
+    on."""
     log = library.where / f"spy.{n}"
     log.write_text("")
     code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nopen('{log}', 'a').write('run\\n')\nprint(x.run({n}, None))\n"
-    # else the order of the tests says which blobs go by kernel
+    # Otherwise the order of the tests would decide which blobs are compiled by kernel.
     env = {**library.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
     done = subprocess.run(["python3", "-c", code], cwd=library.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -223,7 +226,7 @@ def test_an_object_s_kernels_are_told_from_its_functions(tmp_path: Path, flags: 
     subprocess.run([cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", made], check=True)
     own = instances(source.read_text())
     judged = judge(open_image(made), (), own_initializers=True, own=own)
-    assert not judged.weak & set(judged.kernels)  # by its name, K<2> could be instantiated explicitly, as K<1> is
+    assert not judged.weak & set(judged.kernels)  # by its name, K<2> could be an explicit instance, as K<1> is
     implicit = judge(open_image(made), (), own_initializers=True)
     assert implicit.weak & set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
     assert judged.reason is None and "_Z3runv" in judged.symbols

@@ -1,4 +1,5 @@
-"""A lazy library and its blobs share one CUDA runtime: one state of errors, one stack of configured launches."""
+"""Tests that a lazy library and its blobs share one CUDA runtime: one error state, and one stack of
+launch configurations."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class Built:
     report: str
 
     def run(self, library: str, n: int) -> str:
-        """What `run(n)` gives in a process that loads `library`; "": in the program."""
+        """Return what `run(n)` returns in a process that loads `library`, or in the program if
+        `library` is empty."""
         places = f"{self.where / 'driver'}:{cuda_home() / 'lib64'}"
         load = ["python3", "-c", f"import ctypes; print(ctypes.CDLL('./lib{library}.so').run({n}))"]
         done = subprocess.run(

@@ -1,4 +1,5 @@
-"""A deployed library compiles its blobs out of its bundle alone: the build's own tree is gone by then."""
+"""Tests that a deployed library compiles its blobs from its bundle alone, after the build's own
+tree is gone."""
 
 from __future__ import annotations
 
@@ -31,14 +32,15 @@ class Tree:
         return path
 
     def build(self, script: str, **env: str) -> str:
-        """Build lazily with a shell script; the summary."""
+        """Build lazily with a shell script, and return the output."""
         words = ("--toolchain", "host", "--tmp-dir", self.dir / "tmp", "--install-dir", self.dir.parent / "install")
         done = self.lazyck("build", "full", *words, "--", "sh", "-ec", script, cwd=self.dir, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def deploy(self) -> Path:
-        """Take everything away but what was installed, which moves; the library."""
+        """Move what was installed to another place, remove everything else, and return the
+        library."""
         there = self.dir.parent / "another place"
         (self.dir.parent / "install").rename(there)
         shutil.rmtree(self.dir)
@@ -46,7 +48,7 @@ class Tree:
 
 
 def call(library: Path, *names: str, **env: str) -> dict[str, int]:
-    """What the functions return."""
+    """Return the results of the functions, called in a new process, by name."""
     argv = ["python3", "-c", CALL, str(library), *names]
     done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -74,7 +76,7 @@ def test_headers_that_variables_lead_to_are_found_in_the_bundle(tree: Tree) -> N
     """)
     assert "3 lazy" in summary, summary
     library = tree.deploy()
-    # what the process has of such variables is none of the blobs' business
+    # The compiles of blobs ignore such variables of the process.
     assert call(library, "a", "b", "c", CPATH="/elsewhere") == {"a": 6, "b": 12, "c": 16}
 
 
@@ -180,7 +182,7 @@ def test_a_blob_that_reads_a_path_of_this_machine_is_eager_and_its_neighbours_ar
 
 def test_a_bundle_is_proved_once_and_again_when_something_changed(tree: Tree) -> None:
     log = tree.dir.parent / "calls"
-    wrapper = tree.dir.parent / "bin" / "cc"  # not c++, with which lazyck's runtime is compiled
+    wrapper = tree.dir.parent / "bin" / "cc"  # not c++, which compiles lazyck's runtime
     wrapper.parent.mkdir()
     wrapper.write_text(f'#!/bin/sh\necho "$@" >> "{log}"\nexec {shutil.which("cc")} "$@"\n')
     wrapper.chmod(0o755)

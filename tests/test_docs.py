@@ -1,4 +1,4 @@
-"""The documents name what there is."""
+"""Tests that the documents name what exists, and that the references are complete."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ README = (REPOSITORY / "README.md").read_text()
 
 
 def load_reference() -> ModuleType:
-    """scripts/docs_reference.py, which is no part of a package."""
+    """Load scripts/docs_reference.py, which belongs to no package."""
     spec = importlib.util.spec_from_file_location("docs_reference", REPOSITORY / "scripts" / "docs_reference.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
+    sys.modules[spec.name] = module  # dataclasses look the module up there
     spec.loader.exec_module(module)
     return module
 

@@ -1,6 +1,7 @@
-"""Every command in the documents is run, or, where that needs what no test machine has, read by lazyck's own parser.
+"""Tests every command in the documents: it is run, or, if it needs what no test machine has, parsed
+by lazyck's own parser.
 
-docs/contributing.md says how a page marks its blocks; a block that is not marked as it says there fails.
+docs/contributing.md says how a page marks its blocks. A block that is not marked like that fails.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.toolchains import HOST
 
 TUTORIAL = "docs/tutorial.md"
-UNCHANGED = ("lazyck", "lazyck-env")  # what no page touches
+UNCHANGED = ("lazyck", "lazyck-env")  # no page changes these
 ALL = [read_page(name) for name in sorted(PAGES)]
 RUN = [page for page in ALL if any(block.is_run for block in page.blocks)]
-# Variables of the scripts and tests, which are no part of lazyck.
+# These variables belong to the scripts and tests, not to lazyck.
 OUR_OWN = re.compile(r"LAZYCK_(TEST_\w+|VENV|FUZZ_\w+|WORLD_DIR|H)")
 VARIABLE = re.compile(r"\bLAZYCK_[A-Z_]*[A-Z]\b")
 EXAMPLES_OF_PATHS = ("scripts/", "examples/", "benchmarks/", "tests/", ".ci/")
@@ -76,7 +77,7 @@ def test_each_command_of_lazyck_is_one(page: Page) -> None:
 
 
 def assert_exists(page: Page, span: str) -> None:
-    """Commands named within a text: `lazyck cache list|stats` is there, and so are their options."""
+    """Check that the commands and options exist that a text names: `lazyck cache list|stats`."""
     if not span.startswith("lazyck ") or "=" in span.split(" ")[0]:
         return
     groups: list[click.Command] = [cli]
@@ -114,20 +115,24 @@ def test_each_variable_and_each_file_of_the_repository_exists(page: Page) -> Non
 
 @pytest.fixture(scope="module")
 def env() -> dict[str, str]:
-    """What the commands see: a machine with Python, a compiler and make; pip finds the packages of this Python there
-    instead of fetching them."""
+    """Return the environment of the commands: a machine with Python, a compiler and make. pip finds
+    the packages of this Python there instead of fetching them."""
     ours = Path(sys.executable).parent
     base = Path(sys.base_prefix) / "bin"
     path = [str(base), *(d for d in os.environ["PATH"].split(":") if d and Path(d) != ours)]
     packages = [p for p in sys.path if p.endswith("-packages")]
-    # pip stores the value as "isolate": 0 is what says no
+    # pip stores the value as "isolate", so 0 turns isolation off.
     pip = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
     return {"PATH": ":".join(path), "PYTHONPATH": ":".join(packages), "LANG": "C.UTF-8", "TERM": "dumb", **pip}
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who has been through the tutorial: his home, what was in it then, and what was not as the page says."""
+    """A reader who has done the tutorial.
+
+    `home` is the reader's home, and `saved` is a copy of its content after the tutorial. `problems`
+    says where the tutorial was not as the page shows.
+    """
 
     home: Path
     saved: Path
@@ -146,7 +151,8 @@ def reader(env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Rea
 
 
 def make_home(home: Path) -> None:
-    """A home with a checkout of lazyck, and with what lazyck has compiled for itself, once per user."""
+    """Make a home with a checkout of lazyck, and with what lazyck compiles for itself once per
+    user."""
     (home / "lazyck").mkdir(parents=True)
     shutil.copytree(REPOSITORY / "lazyck", home / "lazyck" / "lazyck", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -161,7 +167,7 @@ def make_home(home: Path) -> None:
 
 
 def go_back(reader: Reader) -> None:
-    """Have the home as it was after the tutorial."""
+    """Restore the home to its state after the tutorial."""
     for path in reader.home.iterdir():
         if path.name not in UNCHANGED:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -185,7 +191,7 @@ def test_what_a_page_started_ends_with_it(tmp_path: Path) -> None:
     assert status == 0
     command = Path(f"/proc/{int(said)}/cmdline")
     end = time.monotonic() + 20
-    while command.exists() and command.read_bytes():  # a process that has ended but was not waited for has none
+    while command.exists() and command.read_bytes():  # a zombie has an empty one
         assert time.monotonic() < end
         time.sleep(0.01)
 

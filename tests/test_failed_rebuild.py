@@ -1,4 +1,5 @@
-"""A rebuild that fails, or is killed, leaves the library of the last good build as it was: also for calls to come."""
+"""Tests that a rebuild that fails or is killed leaves the library of the last good build as it was,
+for later calls too."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CASES = DISPATCH.format(cases="if (n == 3) return twice<3>(x); if (n == 4) retur
 BREAKS = {
     "undefined symbol": {"dispatch.cpp": CASES + MISSING},
     "eager blob": {"blob/v2.cpp": '#include "twice.hpp"\nint data = no_such_name;\n' + BLOB.format(n=2)},
-    "blob renamed": {"dispatch.cpp": CASES, "blob/v3.cpp": BLOB.format(n=3)},  # and nobody defines twice<4>
+    "blob renamed": {"dispatch.cpp": CASES, "blob/v3.cpp": BLOB.format(n=3)},  # nothing defines twice<4>
     "no such library": {"build.sh": SCRIPT.rstrip() + " -lno_such_library\n"},
 }
 
@@ -31,7 +32,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tree(good: Path, lazyck: Lazyck) -> Path:
-    """A built library of three blobs, none of which has been compiled."""
+    """Return a built library of three blobs, none of which has been compiled."""
     if not (good / "dispatch.cpp").exists():
         write_project(good, [1, 2, 3])
     originals = {f"blob/v{n}.cpp": BLOB.format(n=n) for n in (1, 2, 3)}
@@ -55,7 +56,8 @@ def write(tree: Path, files: dict[str, str]) -> None:
 
 
 def check_works(tree: Path) -> None:
-    """Every blob of the good build is compiled at its call, out of that build's bundle."""
+    """Check that every blob of the good build is compiled when it is called, from that build's
+    bundle."""
     for n in (1, 2, 3):
         done = run_library(tree / "libx.so", n, 10)
         assert (done.stdout, "compiling" in done.stderr) == (f"{20 + n}\n", True), done.stderr
@@ -89,7 +91,7 @@ def test_a_rebuild_that_is_killed_at_its_link_can_be_repeated(tree: Path, lazyck
         env=env,
         start_new_session=True,
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
     )
     try:
         end = time.monotonic() + 120

@@ -1,4 +1,5 @@
-"""`lazyck help` has the documentation's pages, `lazyck completion` what shells complete."""
+"""Tests that `lazyck help` has the documentation's pages, and that `lazyck completion` has what
+shells complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The decoder of histories, traces and costs: what the runtime writes is read, and nothing else does harm."""
+"""Tests the decoders of histories, traces and costs: they read what the runtime writes, and other
+content does no harm."""
 
 from __future__ import annotations
 

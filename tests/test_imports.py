@@ -1,4 +1,4 @@
-"""Imports go one way: each module may import only what stands below it."""
+"""Tests that imports go one way: each module may import only what stands below it."""
 
 from __future__ import annotations
 

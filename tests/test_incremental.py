@@ -1,7 +1,8 @@
-"""An incremental build under lazyck does what it does without: what a changed file reaches is made anew, no more.
+"""Tests that an incremental build under lazyck does what it does without lazyck: only what a
+changed file reaches is rebuilt.
 
-Blobs 1 and 2 read `factor.h`, which no dispatcher reads; blob 3 does not. Blob 2 reads it by way of a macro.
-Everything reads `twice.hpp`.
+Blobs 1 and 2 read `factor.h`. Blob 3 and the dispatchers do not. Blob 2 includes it by way of a
+macro. Everything reads `twice.hpp`.
 """
 
 from __future__ import annotations
@@ -77,12 +78,13 @@ class Tree:
         path = self.dir / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        # build tools compare times: those of some file systems are coarse
+        # Build tools compare times, and those of some file systems are coarse.
         later = path.stat().st_mtime_ns + 20_000_000
         os.utime(path, ns=(later, later))
 
     def build(self) -> tuple[set[str], set[str], int]:
-        """Build; the sources that were deferred and those that were compiled, and how many lazy links there were."""
+        """Build. Return the sources that were deferred, those that were compiled, and the number of
+        lazy links."""
         words = ["build", "full", "--toolchain", "host", "--tmp-dir", self.dir / "tmp", "--", "sh", "-c", self.command]
         done = self.lazyck(*words, cwd=self.dir)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -95,7 +97,8 @@ class Tree:
         return names["defer"], {n for n in names["pass"] if n == "dispatch.cpp"}, links
 
     def call(self) -> tuple[list[int], list[str]]:
-        """What the three functions return for 10, and which of them were compiled for that."""
+        """Return the results of the three functions for 10, and the blobs that were compiled for
+        them."""
         code = "import ctypes, sys; lib = ctypes.CDLL(sys.argv[1]); print(*(lib.run(n, 10) for n in (1, 2, 3)))"
         done = subprocess.run(["python3", "-c", code, str(self.library)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -129,7 +132,7 @@ def test_what_a_change_reaches_is_made_anew_and_no_more(tree: Tree) -> None:
     assert tree.build() == (set(), set(), 0)
     assert tree.call() == ([20, 20, 70], [])
 
-    tree.write("inc/factor.h", FACTOR.format(3))  # a header that only blobs read
+    tree.write("inc/factor.h", FACTOR.format(3))  # only blobs read this header
     assert tree.build() == ({"v1.cpp", "v2.cpp"}, set(), 1)
     assert tree.call() == ([30, 30, 70], ["v1", "v2"])
 
@@ -141,6 +144,6 @@ def test_what_a_change_reaches_is_made_anew_and_no_more(tree: Tree) -> None:
     assert tree.build() == (set(), {"dispatch.cpp"}, 1)
     assert tree.call() == ([60, 30, 71], [])
 
-    tree.write("inc/twice.hpp", HEADER.replace("ADDEND 0", "ADDEND 5"))  # reaches all
+    tree.write("inc/twice.hpp", HEADER.replace("ADDEND 0", "ADDEND 5"))  # all sources read this header
     assert tree.build() == (every, {"dispatch.cpp"}, 1)
     assert tree.call() == ([65, 35, 76], ["v1", "v2", "v3"])

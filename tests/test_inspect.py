@@ -1,4 +1,5 @@
-"""`lazyck inspect`: a summary, blobs in full, and JSON with all that the manifest has."""
+"""Tests `lazyck inspect`: a summary, blobs in full, and JSON with everything that the manifest
+has."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ MANIFEST = Manifest(
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """The manifest of a bundle with one source."""
+    """Write the manifest of a bundle with one source, and return its path."""
     (tmp_path / "libx/tree").mkdir(parents=True)
     (tmp_path / "libx/tree/fwd_a.cu").write_text("x" * 5000)
     (tmp_path / "libx/manifest").write_bytes(encode(MANIFEST))
@@ -52,7 +53,7 @@ def library(tmp_path: Path) -> Path:
 
 
 def leaves(found: Any) -> Iterator[str]:
-    """All texts in a value of JSON, keys among them."""
+    """Yield all texts in a JSON value, including its keys."""
     if isinstance(found, dict):
         yield from found
         for value in found.values():

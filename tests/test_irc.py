@@ -1,4 +1,4 @@
-"""lazyck-irc: clang's options, clang's outputs."""
+"""Tests that lazyck-irc takes clang's options and writes clang's outputs."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def test_an_interrupted_compile_ends_as_a_compiler_does(tmp_path: Path) -> None:
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
     )
-    with (tmp_path / "slow.ll").open("w"):  # it reads
+    with (tmp_path / "slow.ll").open("w"):  # this waits until lazyck-irc reads
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=60)[1]
     assert (running.returncode, said) == (-signal.SIGINT, "")

@@ -1,4 +1,4 @@
-"""Links of other shapes than `c++ -shared *.o`, all under `lazyck build full`."""
+"""Tests links of other shapes than `c++ -shared *.o`, all under `lazyck build full`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISPATCH = '#include "twice.hpp"\nextern "C" int run(int n, int x) {{ {cases} re
 
 
 def write_project(where: Path, numbers: list[int], main: str = "") -> None:
-    """`blob/v<N>.cpp` for each number, and a dispatcher that calls them."""
+    """Write `blob/v<N>.cpp` for each number, and a dispatcher that calls them."""
     (where / "blob").mkdir(parents=True)
     (where / "twice.hpp").write_text(HEADER)
     for n in numbers:
@@ -168,7 +168,8 @@ def test_a_weak_definition_in_a_dispatcher_keeps_the_call_where_it_was(lazyck: L
     assert done.returncode == 0, done.stderr
     code = "import ctypes; print(ctypes.CDLL('./libx.so').ask())"
     called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ))
-    # nothing left it undefined: the blob is linked as an object, and its strong definition wins as it always did
+    # No object leaves the symbol undefined, so the blob is linked as an object. Its strong
+    # definition wins, as it does without lazyck.
     assert called.stdout == "6\n", called.stderr
 
 

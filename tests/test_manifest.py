@@ -1,4 +1,5 @@
-"""The manifest and the shim's records: what is written can be read, and nothing else is taken for one."""
+"""Tests the manifest and the shim's records: what is written can be read, and other bytes are
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`lazyck pack`: prebuilt entries as a tar or a wheel that a deployment installs beside the library."""
+"""Tests `lazyck pack`: it makes a tar or a wheel of prebuilt entries that a deployment installs
+beside the library."""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ def test_a_damaged_entry_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp_path:
     entry.write_bytes(data)
     said = pack(lazyck, bundle, "--all", "--arch", "gfx942", "--no-build", "--tar", tmp_path / "k.tar", status=1)
     assert "two (gfx942)" in said
-    pack(lazyck, bundle, "--all", "--arch", "gfx942", "--tar", tmp_path / "k.tar")  # compiled again
+    pack(lazyck, bundle, "--all", "--arch", "gfx942", "--tar", tmp_path / "k.tar")  # the entry is compiled again
     entry.write_bytes(bytes(data[:100]))
     with pytest.raises(LazyckError, match="changed while"):
         Item(entry, Path("x")).read()  # type: ignore[arg-type]

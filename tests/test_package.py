@@ -1,4 +1,4 @@
-"""The package as users install it."""
+"""Tests the package as users install it."""
 
 from __future__ import annotations
 

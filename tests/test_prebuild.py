@@ -1,4 +1,4 @@
-"""`lazyck prebuild`: the cache that it fills is the one that the runtime reads."""
+"""Tests that `lazyck prebuild` fills the cache that the runtime reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`lazyck prebuild build`: what it says, in which order it compiles, what an interruption costs."""
+"""Tests `lazyck prebuild build`: its messages, the order of its compiles, and what an interruption
+costs."""
 
 from __future__ import annotations
 
@@ -45,14 +46,15 @@ def record_costs(cache: Path, text: str, library: str = "libtiny") -> None:
 
 
 def start(bundle: Bundle, *words: str | Path, in_background: bool = False) -> subprocess.Popen[str]:
-    """A prebuild as from a terminal, or in the background of a shell, whose processes ignore SIGINT."""
+    """Start a prebuild as from a terminal, or as in the background of a shell, whose processes
+    ignore SIGINT."""
     on_interrupt = signal.SIG_IGN if in_background else signal.default_int_handler
     argv = [sys.executable, "-m", "lazyck", "prebuild", "build", "--manifest", str(bundle.file), *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
     def set_signals() -> None:
         signal.signal(signal.SIGINT, on_interrupt)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes its program ignore it
 
     return subprocess.Popen(
         argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -68,7 +70,7 @@ def wait_for(condition: object, seconds: float = 60) -> None:
 
 
 def alive_in(bundle: Bundle) -> list[str]:
-    """Command lines of processes that have to do with the bundle."""
+    """Return the command lines of processes that have to do with the bundle."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -80,7 +82,7 @@ def alive_in(bundle: Bundle) -> list[str]:
     return found
 
 
-# -- the order, and what is known of times ------------------------------------------------------------
+# -- the order, and what is known of times ---------------------------------------------------------
 
 
 def test_dry_run_says_what_would_be_compiled_and_compiles_nothing(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
@@ -120,7 +122,8 @@ def job(name: str, seconds: float | None) -> Job:
 def test_time_left_comes_from_what_compiles_took_before_and_todays_speed() -> None:
     plan = Plan((), (job("a", 60), job("b", 20), job("c", None), job("d", 20)))
     state = State(plan, 2, start=0.0)
-    # nothing has ended: a mean of 33.3 for c; two at a time; but a alone takes 60
+    # Nothing has ended, so c counts as the mean of 33.3 s. Two at a time take 66.7 s, which is more
+    # than the 60 s that a takes alone.
     assert time_left(state, 0.0) == pytest.approx(66.7, abs=0.1)
     state.running = {0: 0.0, 1: 0.0}
     assert time_left(state, 2.0) == pytest.approx((133.3 - 4) / 2, abs=0.1)
@@ -128,7 +131,7 @@ def test_time_left_comes_from_what_compiles_took_before_and_todays_speed() -> No
     assert time_left(state, 60.0) == pytest.approx(10.0, abs=4)
     assert time_left(State(Plan((), (job("a", None),)), 2, 0.0), 5.0) is None
     slow = State(plan, 2, 0.0, took={1: 80.0, 3: 80.0})
-    assert (time_left(slow, 80.0) or 0) > 150  # the machine is half as fast as it was
+    assert (time_left(slow, 80.0) or 0) > 150  # the machine is a quarter as fast as it was
     assert describe(State(plan, 2, 0.0, failed={1}), 10.0, 2 << 20).startswith("1 failed, ")
 
 
@@ -141,7 +144,7 @@ def test_unknown_blobs_count_as_the_mean_of_the_known() -> None:
     assert estimate(make_plan([j.entry for j in jobs], Costs({})), Costs({}), 2) is None
 
 
-# -- what it says --------------------------------------------------------------------------------------
+# -- what it says ----------------------------------------------------------------------------------
 
 
 def test_json_is_one_object_on_stdout_with_every_failure(lazyck: Lazyck, bundle: Bundle) -> None:
@@ -237,7 +240,7 @@ def test_names_with_dollars_blanks_and_quotes_are_compiled(lazyck: Lazyck, tmp_p
     assert (done["status"], done["compiled"]) == (0, 4), done["stderr"]
 
 
-# -- where ninja is ------------------------------------------------------------------------------------
+# -- where ninja is --------------------------------------------------------------------------------
 
 
 OF_THIS_ENVIRONMENT = ":".join(p for p in sys.path if p.endswith("-packages"))
@@ -245,8 +248,12 @@ OF_THIS_ENVIRONMENT = ":".join(p for p in sys.path if p.endswith("-packages"))
 
 @pytest.fixture
 def base_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`prebuild build` by the Python that this environment was made of: lazyck's packages come from PYTHONPATH alone,
-    beside the interpreter there is no ninja, and PATH leads only to g++ and what it runs."""
+    """Return a function that runs `prebuild build` with the Python that this environment was made
+    of.
+
+    lazyck's packages come from PYTHONPATH alone, there is no ninja beside the interpreter, and PATH
+    leads only to g++ and what it runs.
+    """
     path = tmp_path / "path"
     path.mkdir()
     python = path / "python3"
@@ -287,7 +294,7 @@ def test_ninja_is_found_where_pip_installs_to_a_target_and_named_where_it_is_not
     assert len(bundle.compiled()) == 4
 
 
-# -- interruptions -------------------------------------------------------------------------------------
+# -- interruptions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "SIGINT", "SIGTERM", "SIGHUP", "SIGTERM in the background"])
@@ -321,7 +328,7 @@ def test_killed_and_run_again_it_goes_on_where_it_was(lazyck: Lazyck, bundle: Bu
     wait_for(lambda: len(bundle.compiled()) == 2)
     process.kill()
     process.communicate()
-    wait_for(lambda: not alive_in(bundle), 20)  # ninja ends when nobody reads what it prints
+    wait_for(lambda: not alive_in(bundle), 20)  # ninja ends when nobody reads its output
     assert 2 <= len(bundle.compiled()) <= 3
     have = len(entries(cache))
     assert have >= 1

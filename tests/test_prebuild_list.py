@@ -1,4 +1,5 @@
-"""`lazyck prebuild list`: what there is, what is cached, what is missing."""
+"""Tests `lazyck prebuild list`: which entries there are, which are cached, and which are
+missing."""
 
 from __future__ import annotations
 

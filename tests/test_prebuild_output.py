@@ -1,4 +1,4 @@
-"""`lazyck prebuild build --output DIR`: a cache to be shipped."""
+"""Tests `lazyck prebuild build --output DIR`, which fills a cache to be shipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`lazyck prebuild plan`: the schedule that it counts on, and what it says of what it does not know."""
+"""Tests `lazyck prebuild plan`: the schedule that it assumes, and what it says of unknown compile
+times."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from lazyck.prebuild.entries import Entry
 from lazyck.prebuild.forecast import forecast, gather, render, total
 from lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
 
-GIB = 1 << 20  # KiB
+GIB = 1 << 20  # in KiB
 
 
 def entry(name: str, archs: str = "gfx942", cached: bool = False) -> Entry:
     return Entry(name, (archs,), archs, Path(f"/c/v1/lib/{archs}-t/{name}-{'0' * 16}.so"), cached)
 
 
-# -- the schedule ------------------------------------------------------------------------------------------------------
+# -- the schedule ----------------------------------------------------------------------------------
 
 
 def run(tasks: list[Task], fleet: Fleet) -> list[Placed]:
@@ -33,7 +34,7 @@ def run(tasks: list[Task], fleet: Fleet) -> list[Placed]:
 def test_the_longest_go_first_and_each_place_takes_the_next_when_it_is_free() -> None:
     tasks = [Task(s) for s in (3, 3, 2, 2, 2)]
     placed = run(tasks, Fleet(2, 1))
-    assert makespan(placed) == 7  # as longest-first does it; the best is 6
+    assert makespan(placed) == 7  # longest-first gives 7; the optimum is 6
     assert [(p.task, p.worker, p.begin) for p in placed] == [(0, 0, 0), (1, 1, 0), (2, 0, 3), (3, 1, 3), (4, 0, 5)]
     assert least(tasks, Fleet(2, 1)) == 6
 
@@ -50,7 +51,7 @@ def test_every_task_runs_once_and_no_place_twice_at_a_time() -> None:
             assert len(running) <= 4
             assert sum(tasks[p.task].kib for p in running) <= 9 * GIB
     assert least(tasks, fleet) <= makespan(placed)
-    # of any list schedule on so many places, without the bound of memory
+    # Without the memory limit, this bound holds for any list schedule on so many places.
     free = makespan(run(tasks, Fleet(3, 4)))
     assert free <= sum(t.seconds for t in tasks) / 12 + max(t.seconds for t in tasks)
 
@@ -58,13 +59,13 @@ def test_every_task_runs_once_and_no_place_twice_at_a_time() -> None:
 def test_what_does_not_fit_waits_in_its_place_and_what_never_fits_runs_alone() -> None:
     tasks = [Task(10, 6 * GIB), Task(9, 6 * GIB), Task(1, 1 * GIB)]
     placed = run(tasks, Fleet(1, 2, 8 * GIB))
-    # the second has a place and waits for memory there: the third has to wait for a place
+    # The second has a place and waits for memory there, so the third has to wait for a place.
     assert [(p.task, p.begin, p.end) for p in placed] == [(0, 0, 10), (1, 10, 19), (2, 10, 11)]
     alone = run([Task(5, 100 * GIB), Task(4, 100 * GIB)], Fleet(1, 2, 8 * GIB))
     assert [(p.task, p.begin) for p in alone] == [(0, 0), (1, 5)]
 
 
-# -- what is known, and what is guessed --------------------------------------------------------------------------------
+# -- what is known, and what is guessed ------------------------------------------------------------
 
 COSTS = Costs(
     {("lib", "a", "gfx942"): 60.0, ("lib", "b", "gfx942"): 20.0, ("lib", "c", "gfx90a"): 10.0},
@@ -74,8 +75,8 @@ COSTS = Costs(
 
 def test_memory_is_what_the_runtime_would_reserve() -> None:
     assert COSTS.need_kib("lib", "a", "gfx942") == 6 * GIB
-    assert COSTS.need_kib("lib", "a", "gfx950") == 6 * GIB  # of other archs
-    assert COSTS.need_kib("lib", "unknown", "gfx942") == 6 * GIB  # the library's largest
+    assert COSTS.need_kib("lib", "a", "gfx950") == 6 * GIB  # the need for other archs
+    assert COSTS.need_kib("lib", "unknown", "gfx942") == 6 * GIB  # the library's largest need
     assert COSTS.need_kib("other", "a", "gfx942") == 4 * GIB
 
 
@@ -87,7 +88,7 @@ def test_known_times_of_the_arch_or_of_others_are_no_guesses() -> None:
     assert (done.seconds.low, done.seconds.likely, done.seconds.high, done.least) == (60, 60, 60, 60)
     assert done.efficiency == pytest.approx(90 / 120)
     text = render(work, [done])
-    assert "3 to compile: 1 m 30 s of compiles\n" not in text  # under 100 s they are written as seconds
+    assert "3 to compile: 1 m 30 s of compiles\n" not in text  # times under 100 s are written in seconds
     assert "3 entries, 0 cached already, 3 to compile: 90.0 s of compiles\n  2 by what they took before\n" in text
     assert "1 by what they took for other archs" in text
     assert re.search(r"\n2 +1 +not looked at +60.0 s +75% +60.0 s, the longest alone\n", text), text
@@ -99,7 +100,7 @@ def test_what_was_never_compiled_is_a_range_whose_basis_is_said() -> None:
     whole = total(work)
     assert whole.low < whole.likely < whole.high
     assert whole.likely == pytest.approx(2000, rel=0.1)
-    assert total(work) == whole  # the same each time
+    assert total(work) == whole  # the result is the same for each call
     text = render(work, [forecast(work, Fleet(4, 8))])
     assert "100 guessed, as the library's 21 recorded compiles: 10.0 s to 30.0 s, median 20.0 s\n" in text
     few = gather([entry(f"new{i}") for i in range(100)], Costs({("lib", "k", "gfx90a"): 20.0}))
@@ -116,7 +117,7 @@ def test_nothing_known_at_all_is_an_error_that_says_what_to_do() -> None:
     assert "all cached already" in render(gather([entry("a", cached=True)], Costs({})), [])
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What lazyck tells people to type can be pasted, and its exit statuses are those of docs/cli.md."""
+"""Tests that what lazyck tells people to type can be pasted, and that its exit statuses are those
+of docs/cli.md."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ STATUSES = {"0", "1", "2", "130", "the build's"}
 
 
 def strings_of(path: Path) -> Iterator[str]:
-    """The texts in a source that may reach a user: its string literals, with `{}` for what is filled in. Of docstrings
-    those of commands do."""
+    """Yield the texts in a source that may reach a user: its string literals, with `{}` for what is
+    filled in. Docstrings count only in commands, whose help they are."""
     text = path.read_text()
     if path.suffix == ".py":
         tree = ast.parse(text)
@@ -41,7 +42,7 @@ def strings_of(path: Path) -> Iterator[str]:
 
 
 def printed() -> dict[str, str]:
-    """Each command in backquotes in the package's texts, with the file that has it first."""
+    """Return each command in backquotes in the package's texts, with the first file that has it."""
     found: dict[str, str] = {}
     for path in sorted(PACKAGE.rglob("*")):
         if path.suffix in (".py", ".c", ".h", ".cpp", ".hpp"):
@@ -52,7 +53,7 @@ def printed() -> dict[str, str]:
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command that the words begin with, and the rest of them."""
+    """Return the command that the words begin with, and the remaining words."""
     context = cli.make_context("lazyck", words, resilient_parsing=True)
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -67,7 +68,7 @@ def test_every_command_that_a_text_names_is_one() -> None:
     assert len(commands) > 25, commands
     for line, file in commands.items():
         if "|" in line:
-            continue  # a heading: several commands at once
+            continue  # this is a heading for several commands
         try:
             command, rest = command_of(shlex.split(line)[1:])
         except click.UsageError as e:

@@ -1,4 +1,5 @@
-"""`lazyck profile`: what runs have used, merged, shown, compared and cleared of what is gone."""
+"""Tests `lazyck profile`: profiles of runs are merged, shown, compared, and cleared of blobs that
+are gone."""
 
 from __future__ import annotations
 
@@ -30,13 +31,14 @@ def row(
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> list[Path]:
-    """Profiles of two ranks of a run: rank 0 compiled, rank 1 found its second blob in the cache."""
+    """Write the profiles of two ranks of a run: rank 0 compiled, and rank 1 found its second blob
+    in the cache."""
     zero, one = tmp_path / "rank0", tmp_path / "rank1"
     zero.write_text(
         f"{profile.HEADER}\n"
         + row("fwd", 1, 0, 21.5, 900_000, "0")
         + row("bwd", 2, 0, 60, 1_000_000, "0")
-        + row("fwd", 1, 512, 21.5, 900_000, "0")  # at the process's end
+        + row("fwd", 1, 512, 21.5, 900_000, "0")  # a row from the end of the process
     )
     one.write_text(
         f"{profile.HEADER}\n" + row("bwd", 1, 7, 0, 0, "1", "h:2:1") + row("extra", 2, 1, 5, 9, "1", "h:2:1")
@@ -98,7 +100,7 @@ def test_lines_that_a_crash_cut_short_are_passed_over_and_counted(
     assert done.returncode == 0
     assert f"{ranks[0]}: 1 line cut short" in done.stderr
     assert "new" not in done.stdout
-    ranks[0].write_text(whole + row("new", 3)[:-30] + row("other", 4) + row("late", 5))  # appended to a torn line
+    ranks[0].write_text(whole + row("new", 3)[:-30] + row("other", 4) + row("late", 5))  # rows after a torn one
     assert profile.read_profile(ranks[0]).torn == 1
     assert {u.blob for u in profile.read_profile(ranks[0]).uses} == {"fwd", "bwd", "late"}
     assert read_list(str(ranks[0]), None, "libfmha") == ["fwd", "bwd", "fwd", "late"]  # type: ignore[arg-type]
@@ -200,9 +202,10 @@ def test_huge_ranges_of_ranks_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[Path], tmp_path: Path) -> None:
-    """The runtime's own decoder, compiled: merging must not change what a prefetch does."""
+    """The runtime's own decoder reads the merged profile: merging must not change what a prefetch
+    does."""
     objects = compile_objects(private_directory(tools_dir(os.environ)) / OBJECTS, [HERE.cxx])
-    objects = [o for o in objects if not o.stem.startswith("stub_")]  # those are a library's alone
+    objects = [o for o in objects if not o.stem.startswith("stub_")]  # only a library has stubs
     (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
     (tmp_path / "main.cpp").write_text(
         '#include <cstdio>\n#include "profile.h"\nint main(int, char** v) {\n'

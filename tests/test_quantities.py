@@ -1,4 +1,5 @@
-"""Sizes, ages and times as users write and read them: the commands, the runtime and the report's page agree."""
+"""Tests that the commands, the runtime and the report's page agree on how users write and read
+sizes, ages and times."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from lazyck.errors import UsageError
 from lazyck.quantities import parse_age, parse_size, show_seconds, show_size, size_of
 from lazyck.runtime.build import SOURCES
 
-# Each with its bytes; None: it is no size.
+# Each text has its size in bytes, or None if it is no size.
 SIZES: dict[str, int | None] = {
     "0": 0, "0.0": 0, "0G": 0, "7B": 7, "7 b": 7, "1.5k": 1536, "800000K": 800_000 << 10, "512MB": 512 << 20,
     "20G": 20 << 30, "20GB": 20 << 30, "20GiB": 20 << 30, "20 GB": 20 << 30, "20gib": 20 << 30, ".5G": 512 << 20,
@@ -33,7 +34,8 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that prints what the runtime makes of the sizes that are its arguments: `read TEXT…`, `show N…`."""
+    """Build a program that reads sizes (`read TEXT…`) or writes them (`show N…`) as the runtime
+    does."""
     where = tmp_path_factory.mktemp("sizes")
     (where / "main.cpp").write_text(
         '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "numbers.h"\n'
@@ -79,7 +81,7 @@ def test_the_runtime_takes_a_size_from_the_environment_in_kib_rounded_up(tmp_pat
 
 
 def test_sizes_are_put_into_words_in_one_place_of_each_language() -> None:
-    unit = re.compile(r"""(?<!"")[}"] ?[kKMGT]i?B\b""")  # behind a value: "{n} MB", + " MB"
+    unit = re.compile(r"""(?<!"")[}"] ?[kKMGT]i?B\b""")  # a unit behind a value: "{n} MB", + " MB"
     files = [p for p in (REPOSITORY / "lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
     found = {p.name for p in files for line in p.read_text().splitlines() if unit.search(line.partition("//")[0])}
     assert found == {"numbers.cpp", "page.js"}

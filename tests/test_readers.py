@@ -1,4 +1,5 @@
-"""Four readers of the documentation start at its front page and reach their answers in three clicks, in a browser."""
+"""Tests in a browser that four readers of the documentation start at its front page and reach their
+answers in three clicks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed (scripts/docs)"),
     pytest.mark.xdist_group("browser"),
 ]
-# Who, the links that they click, and what their answer says.
+# Each reader has the links to click, and a text that the answer contains.
 READERS = {
     "ships a lazy wheel": (["Ship a wheel", "Prebuilt variants as a wheel"], "--wheel dist --into"),
     "runs 1,000 nodes": (["many machines", "A cold start of many"], "hosts"),
@@ -30,13 +31,13 @@ READERS = {
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Browser]:
-    """A page of a headless browser."""
+    """Open a page of a headless browser."""
     with browser() as found:
         yield found
 
 
 def make_site(where: Path) -> Path:
-    """The site, built into `where`."""
+    """Build the site and return its directory."""
     argv = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(where / "site")]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, cwd=REPOSITORY, env=env, capture_output=True, text=True)

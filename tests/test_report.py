@@ -1,4 +1,5 @@
-"""`lazyck report`: the figures are right, the page holds whatever a history says. (A browser: test_report_page.)"""
+"""Tests `lazyck report`: the figures are right, and the page takes whatever a history says.
+test_report_page.py tests the page in a browser."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ from lazyck.report.words import duration, middle
 
 
 def report_json(lazyck: Lazyck, cache: Path, *words: str | Path) -> dict[str, Any]:
-    """What `lazyck report --json` prints."""
+    """Return the decoded output of `lazyck report --json`."""
     done = lazyck("report", "--cache", cache, "--json", *words)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-# -- figures ------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 def test_the_sums_are_those_of_the_events(lazyck: Lazyck, tmp_path: Path) -> None:
     rows = [
         line("one", s=10, size=1000, kib=2048),
@@ -103,7 +104,7 @@ def test_the_whole_library_is_extrapolated_from_what_was_compiled(lazyck: Lazyck
     text = (tmp_path / "p.html").read_text()
     assert "1.0 core-hours" in text
     assert "extrapolation from 2 blobs" in text
-    assert "--manifest LIB" in page_of(tmp_path)  # how to get it
+    assert "--manifest LIB" in page_of(tmp_path)  # it says how to get an extrapolation
 
 
 def test_a_library_that_was_compiled_whole_is_a_measurement(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_failure_comes_with_the_log_that_was_written_then(lazyck: Lazyck, tmp_
     write_log(tmp_path, "one", "0", FAILED_LOG.format("older"), START - 900)
     write_log(tmp_path, "one", "a", FAILED_LOG.format("new"), START + 900)
     mine = write_log(tmp_path, "one", "b", FAILED_LOG.format("old"), START + 5)
-    write_log(tmp_path, "one", "c", "$ clang++ -c old.cpp\n", START + 5)  # of a compile that succeeded
+    write_log(tmp_path, "one", "c", "$ clang++ -c old.cpp\n", START + 5)  # this compile succeeded
     write_log(tmp_path, "one_more", "d", FAILED_LOG.format("other"), START + 5)
     one, two = report_json(lazyck, tmp_path)["failures"]
     assert one["log"]["path"] == str(mine)
@@ -145,7 +146,7 @@ def test_a_failure_comes_with_the_log_that_was_written_then(lazyck: Lazyck, tmp_
     assert page.index("<h2>Failures</h2>") < page.index("<h2>Slowest blobs</h2>")
     assert "old.cpp:3:1: error: &lt;b&gt;no&lt;/b&gt; &amp;amp; \\x1b[1mno\\x1b[0m\n[compile step" in page
     assert "&amp;&amp; clang++ -c &#x27;/s/old.cpp&#x27;" in page
-    assert '<p class="what mono">old.cpp:3:1: error: no</p>' in page  # whose blob and arch stand above it
+    assert '<p class="what mono">old.cpp:3:1: error: no</p>' in page  # blob and arch stand above this line
 
 
 def test_what_went_well_later_comes_last_and_says_so(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_runs_are_cut_at_long_pauses() -> None:
 
 
 def test_many_short_processes_share_lanes_and_never_overlap_there() -> None:
-    rows = [(i // 4 * 10.0, 9.0, 1000 + i) for i in range(400)]  # `lazyck prebuild`, four at a time
+    rows = [(i // 4 * 10.0, 9.0, 1000 + i) for i in range(400)]  # `lazyck prebuild` compiles four at a time
     lanes = figures.lanes(events(*rows))
     assert len(lanes) == 4
     for lane in lanes:
@@ -232,7 +233,7 @@ def test_words() -> None:
     assert len(middle("x" * 300)) <= 160
 
 
-# -- errors -------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 def test_a_cache_that_is_not_there_or_a_history_that_is_none_is_a_clear_error(lazyck: Lazyck, tmp_path: Path) -> None:
     cases = {tmp_path / "nothing": "no such cache"}
     (tmp_path / "bad" / ".history").mkdir(parents=True)
@@ -269,9 +270,9 @@ def test_the_users_own_cache_is_the_default(lazyck: Lazyck, tmp_path: Path) -> N
     assert "mine" in (tmp_path / "lazyck-report.html").read_text()
 
 
-# -- the page -----------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 class Reader(HTMLParser):
-    """What a parser finds in a page: elements with their attributes, and the text of scripts."""
+    """Parses a page into its elements with their attributes, and the texts of its scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -319,7 +320,7 @@ def test_the_page_fetches_nothing(tmp_path: Path) -> None:
     assert "unsafe" not in policy
     assert not {t for t, _ in found.elements} & {"link", "img", "iframe", "object", "embed", "base"}
     assert not [a for _, a in found.elements if {"src", "href", "style", "srcset"} & a.keys()]
-    assert set(re.findall(r"https?://[^\"' ]*", page)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert set(re.findall(r"https?://[^\"' ]*", page)) <= {"http://www.w3.org/2000/svg"}  # a namespace, not an address
 
 
 @pytest.mark.slow

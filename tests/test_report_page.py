@@ -1,6 +1,7 @@
-"""The page of `lazyck report` in a headless browser: what it shows, how it looks, what can be done with it.
+"""Tests the page of `lazyck report` in a headless browser: what it shows, how it looks, and what
+can be done with it.
 
-Screenshots are kept where LAZYCK_TEST_SHOTS says.
+Screenshots are kept in the directory that LAZYCK_TEST_SHOTS names.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
 
 
 def chromium(test: Callable[..., None]) -> Callable[..., None]:
-    """For a test that needs the browser; one worker starts one for all of them."""
+    """Mark a test that needs the browser. One worker runs all these tests, with one browser."""
     skips = pytest.mark.skipif(bool(MISSING), reason=MISSING)
     marked: Callable[..., None] = pytest.mark.xdist_group("browser")(skips(test))
     return marked
@@ -44,14 +45,14 @@ def chromium(test: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Browser]:
-    """A page of a headless browser, for all tests here."""
+    """Open a page of a headless browser for all tests of this module."""
     with browser() as found:
         yield found
 
 
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
-    """Where screenshots go."""
+    """Return the directory for screenshots."""
     place = Path(SHOTS or tmp_path)
     place.mkdir(parents=True, exist_ok=True)
     return place
@@ -59,7 +60,7 @@ def shots(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of two runs of eight ranks."""
+    """Write the page of two runs of eight ranks, and return its path."""
     cache = tmp_path_factory.mktemp("job")
     every = [row for rows in ranked_job().values() for row in rows]
     for host, rows in ranked_job().items():
@@ -74,7 +75,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-# Every text against the nearest background that is not transparent: elements below WCAG's 4.5.
+# This compares each text with the nearest background that is not transparent, and returns the
+# elements whose contrast is below WCAG's 4.5.
 FAINT = """(() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
   const paint = (color, below) => { canvas.fillStyle = below; canvas.fillRect(0, 0, 1, 1);
@@ -106,7 +108,7 @@ def test_the_page_looks_right(tab: Browser, job: Path, shots: Path, width: int, 
     assert tab.problems() == []
     assert tab.requests() == [job.as_uri()]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    # wider than its frame is only what scrolls there
+    # No section or card may be wider than its frame.
     wide = (
         "[...document.querySelectorAll('main > section, .cards > div')].filter(e => e.scrollWidth > e.clientWidth + 1)"
     )
@@ -219,7 +221,7 @@ def test_the_timeline_has_bars_of_each_kind_and_can_be_moved(tab: Browser, job: 
         tab.call("Input.dispatchMouseEvent", type=kind, x=place[0] + x, y=place[1], button="left", clickCount=1)
     tab.settle()
     assert tab.evaluate(ticks) != zoomed
-    # the other run, and the whole period
+    # This shows the whole period, with the other run.
     tab.evaluate("(r => { r.value = 0; r.dispatchEvent(new Event('change')); })(document.querySelector('#run'))")
     tab.settle()
     assert tab.evaluate("[...document.querySelectorAll('.lane')].filter(l => l.checkVisibility()).length") == 16
@@ -229,7 +231,8 @@ def test_the_timeline_has_bars_of_each_kind_and_can_be_moved(tab: Browser, job: 
 @chromium
 @pytest.mark.parametrize("width", [1, 40, 60])
 def test_a_page_without_room_stays_usable(tab: Browser, job: Path, width: int) -> None:
-    """A screenshot of the whole page, too, has a browser lay the page out in no width for a moment."""
+    """While a browser takes a screenshot of the whole page, it also lays the page out without any
+    width for a moment."""
     tab.open(job, width)
     assert tab.evaluate("document.querySelectorAll('#growth *').length") < 200
     assert tab.evaluate("document.querySelectorAll('#axis *').length") < 20
@@ -326,7 +329,8 @@ def test_a_browser_that_dies_is_noticed_at_once_with_its_last_words(tab: Browser
     assert time.monotonic() - begin < 5
 
 
-# Blobs of tests/projects/ops that are made costly: how many thousand steps their compiler computes.
+# These blobs of tests/projects/ops are made costly. The numbers are the thousands of steps that
+# their compiler computes.
 COSTLY = {"special_d64_true": 1000, "special_d128_false": 800, "special_d32_false": 600}
 STEPS = """{ constexpr long steps = [] {
     long n = 0;
@@ -336,7 +340,8 @@ STEPS = """{ constexpr long steps = [] {
 static_assert(steps > 0);
 """
 
-# What can be read without a click or a scroll: headings, sentences, and rows of tables as their cells' texts.
+# This returns what can be read without a click or a scroll: headings, sentences, and table rows as
+# the texts of their cells.
 ON_THE_FIRST_SCREEN = """(() => {
   const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().bottom <= innerHeight;
   return [...document.querySelectorAll('h2, section > p, tbody tr')].filter(seen).map((e) =>
@@ -366,12 +371,12 @@ def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_s
 
     recorded = json.loads(lazyck("profile", "show", "--json", *runs).stdout)["blobs"]
     costliest = sorted(recorded, key=lambda row: -row["seconds"])[:3]
-    assert {row["blob"] for row in costliest} == set(COSTLY)  # in which order, a busy machine decides
+    assert {row["blob"] for row in costliest} == set(COSTLY)  # a busy machine decides their order
     assert read[0] == "Slowest blobs"
     assert re.fullmatch(r"The three slowest took .*, \d\d % of all compile time\.", read[1])
     rows = [row for row in read if isinstance(row, list)]
     assert {row[0] for row in rows[:3]} == set(COSTLY)
-    # of two that took the same tenths of a second, either may be first
+    # If two took equal tenths of a second, either may be first.
     seconds = {row["blob"]: row["seconds"] for row in recorded}
     assert [seconds[row[0]] for row in rows[:3]] == [row["seconds"] for row in costliest]
     shown = [float(row[1].removesuffix(" s")) for row in rows[:3]]

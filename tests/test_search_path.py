@@ -1,5 +1,5 @@
-"""Programs that lazyck starts for itself are never found through a relative part of PATH; the project's own build finds
-what it finds without lazyck."""
+"""Tests that lazyck never finds its own programs through a relative part of PATH, while the
+project's own build finds what it finds without lazyck."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ RELATIVE = ["", ".", "./", "bin", "../here", "bin/."]
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A directory that a stranger has filled, above and in `bin`, with programs that say that they ran."""
+    """Make a directory that a stranger has filled. It and its `bin` have programs that record that
+    they ran."""
     where = tmp_path / "here"
     for directory in (where, where / "bin"):
         directory.mkdir()
@@ -60,7 +61,7 @@ def test_what_lazyck_starts_gets_a_path_without_relative_parts(here: Path, tmp_p
     shell = shutil.which("sh") or ""
     real = os.environ["PATH"]
     assert proc.run([shell, "-c", "echo $PATH"], env={"PATH": with_relative(real)}).stdout == f"{real}\n"
-    # nothing left, which a shell would take for the working directory
+    # No part is left, and a shell would take an empty PATH for the working directory.
     assert proc.run([shell, "-c", "echo $PATH"], env={"PATH": ".:bin"}).stdout == f"{os.defpath}\n"
     proc.run([shell, "-c", "xz; tar"], cwd=here, env={"PATH": ":."})
     assert not (tmp_path / "ran").exists()

@@ -1,4 +1,5 @@
-"""Wheels that bring the runtime compiled: whom its objects serve, and whom they do not."""
+"""Tests wheels that ship the compiled runtime: for which machines and compilers its objects are
+used."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ CALLER = 'int kernel(int x);\nextern "C" int call(int x) { return kernel(x); }\n
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The pure one, and that of this machine."""
+    """Build the pure wheel and the wheel of this machine."""
     out = tmp_path_factory.mktemp("wheels")
     store = private_directory(tools_dir(os.environ))
     words = [REPOSITORY / "scripts" / "wheels.py", out, "--compiler", HERE.cxx, "--store", store]
@@ -39,7 +40,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def tree(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The machine's wheel, installed."""
+    """Install the machine's wheel, and return its root."""
     where = tmp_path_factory.mktemp("installed")
     zipfile.ZipFile(wheels[1]).extractall(where)
     return where
@@ -47,7 +48,7 @@ def tree(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def brought(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of what the wheel brings for this machine, as this process would find it."""
+    """Copy what the wheel ships for this machine to a place where this process finds it."""
     shutil.copytree(tree / "lazyck" / "shipped", tmp_path / "shipped")
     monkeypatch.setattr(shipped, "DIRECTORY", tmp_path / "shipped")
     yield tmp_path / "shipped" / HERE.name
@@ -87,7 +88,7 @@ def test_a_first_library_is_built_without_compiling_the_runtime(tree: Path, tmp_
     made = {p.name: p for p in (tmp_path / "cache" / "lazyck-tools").rglob("*.o")}
     for name in ("runtime.o", "digests.o"):
         assert made[name].read_bytes() == (tree / "lazyck" / "shipped" / HERE.name / name).read_bytes()
-    assert not list((tmp_path / "cache" / "lazyck-tools" / "objects").rglob("*.cpp"))  # what would be compiled together
+    assert not list((tmp_path / "cache" / "lazyck-tools" / "objects").rglob("*.cpp"))  # nothing was compiled
     code = "import ctypes; print(ctypes.CDLL('./libx.so').call(4))"
     called = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert called.stdout == "5\n", called.stderr
@@ -170,7 +171,7 @@ def test_a_program_whose_object_does_not_link_is_compiled(
 @pytest.mark.skipif(bool(AARCH64.missing) or HERE.name == AARCH64.name, reason=AARCH64.missing or "it is this machine")
 def test_another_machine_has_its_own(brought: Path) -> None:
     assert found(AARCH64.cxx) is None
-    shutil.copytree(brought, brought.parent / AARCH64.name)  # as if they were for it
+    shutil.copytree(brought, brought.parent / AARCH64.name)  # as if the objects were for that machine
     assert found(AARCH64.cxx) is None
 
 

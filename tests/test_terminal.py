@@ -1,4 +1,5 @@
-"""What commands say: colours where a terminal shows them, only what is wrong with `--quiet`."""
+"""Tests the messages of commands: a terminal shows colours, and `--quiet` leaves only what is
+wrong."""
 
 from __future__ import annotations
 

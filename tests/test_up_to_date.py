@@ -1,5 +1,8 @@
-"""Builds that find all or some up to date: what is lazy is told and delivered all the same; and builds that find
-everything done without lazyck, which CI wants to fail."""
+"""Tests builds that find all or some outputs up to date: lazy libraries are reported and delivered
+all the same.
+
+It also tests builds that find everything done without lazyck, which CI wants to fail.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tree(shared: Path, lazyck: Lazyck) -> Path:
-    """A versioned library and a program, built lazily without an install dir."""
+    """Build a versioned library and a program lazily, without an install dir."""
     tree = shared / "project"
     if not tree.exists():
         write_project(tree, [1, 2])
@@ -79,7 +82,7 @@ def test_a_build_with_nothing_to_do_tells_of_its_libraries_and_installs_them(
     assert called.stdout == "30\n", called.stderr
     inodes = {p: p.lstat().st_ino for p in install.rglob("*")}
     assert build(lazyck, tree, "--install-dir", install).returncode == 0
-    assert {p: p.lstat().st_ino for p in install.rglob("*")} == inodes  # nothing to do is nothing done
+    assert {p: p.lstat().st_ino for p in install.rglob("*")} == inodes  # a build with nothing to do changes no file
 
 
 def test_links_and_programs_are_installed_by_the_build_that_makes_them(

@@ -1,4 +1,4 @@
-"""No wait is silent, and one that is interrupted ends in one line."""
+"""Tests that no wait is silent, and that an interrupted wait ends in one line."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(tmp_path: Pat
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
     )
     said = ""
     assert running.stderr is not None

@@ -1,4 +1,5 @@
-"""`lazyck check` on real libraries: each is made ahead of time by its own compilers and compared."""
+"""Tests `lazyck check` on real libraries: each is made ahead of time by its own compilers and
+compared."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Built:
         return directory
 
     def check(self, *options: str | Path) -> dict[str, Any]:
-        """What `lazyck check --json` says of the library, without what is the same for every library today."""
+        """Return what `lazyck check --json` says of the library, with only those differences that
+        make it fail."""
         done = self.lazyck("check", "--tmp-dir", ".lazyck-build", "--json", *options)
         assert done.stdout, done.stderr
         (found,) = json.loads(done.stdout)
@@ -78,7 +80,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
-    """As setup scripts make it that run CMake in a temporary directory."""
+    """Setup scripts that run CMake in a temporary directory make such libraries."""
     script = (
         "set -e\ntop=$PWD; work=$top/work/here; mkdir -p $work; cd $work\n"
         'c++ -fPIC -I../.. -c "$top/blob/v1.cpp" -o v1.o\n'
@@ -92,7 +94,8 @@ def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
 
 
 def test_what_an_inline_function_of_a_blob_is_to_a_library_that_has_it_too(tmp_path: Path) -> None:
-    """Since C++20 each file that assigns strings has the code; others ask libstdc++ for it, as lazyck's runtime."""
+    """Since C++20, each file that assigns strings has the code of the assignment. Other files take
+    it from libstdc++, as lazyck's runtime does."""
     text = "#include <string>\nvoid NAME(std::string &to, const std::string &from) { to = from; }\n"
     files = {
         "blob/v20.cpp": text.replace("NAME", "in_20"),
@@ -110,7 +113,8 @@ def test_what_an_inline_function_of_a_blob_is_to_a_library_that_has_it_too(tmp_p
 
 @pytest.fixture
 def swapped(built: Built) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Checks what another library is taken for in place of the lazy one: the project's, changed by hand."""
+    """Return a function that puts another library in place of the lazy one and returns the
+    differences that the check finds. A shell script makes the other library from the project's."""
 
     def check(change: str) -> list[tuple[str, str, str]]:
         linked, before = built.kept / "libx.so", (built.kept / "libx.so").read_bytes()
@@ -211,7 +215,7 @@ def test_the_build_itself_checks_and_a_blob_that_does_not_compile_is_named(tmp_p
 
 
 def test_verbose_keeps_what_was_made_and_what_cannot_be_linked_is_said(tmp_path: Path) -> None:
-    # ahead of time, two strong definitions of one function do not link
+    # Ahead of time, two strong definitions of one function do not link.
     build = (
         FILES["build.sh"]
         .replace("-lm1 data.o", "-lm1 data.o more.o")
@@ -249,14 +253,14 @@ def test_other_ways_to_compile(tmp_path: Path, way: str) -> None:
     clang = shutil.which("clang++") or shutil.which("clang++-19")
     if way == "clang" and not clang:
         pytest.skip("needs clang++")
-    # g++ lets no `ld -r` have several LTO objects
+    # `ld -r` does not take several LTO objects of g++.
     script = FILES["build.sh"].replace("ld -r -o both.o v1.o v2.o\n", "").replace("both.o", "v1.o v2.o")
     env = {"lto": {"FLAGS": "-flto=1"}, "clang": {"CXX": clang or ""}, "hidden": {"FLAGS": "-fvisibility=hidden"}}[way]
     run = FILES["dispatch.cpp"].replace('extern "C"', 'extern "C" __attribute__((visibility("default")))')
     built = Built(tmp_path, files={"build.sh": script, "dispatch.cpp": run}, **env)
     assert built.done.returncode == 0, built.done.stderr
     differences = built.check()["differences"]
-    # -fvisibility=hidden: what g++ leaves visible all the same is protected in the lazy library
+    # With -fvisibility=hidden, symbols that g++ leaves visible are protected in the lazy library.
     assert {d["kind"] for d in differences} <= ({"visibility"} if way == "hidden" else set())
 
 

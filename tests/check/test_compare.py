@@ -1,4 +1,4 @@
-"""Which differences the comparison sees: constructed libraries in, differences out."""
+"""Tests which differences the comparison sees between constructed libraries."""
 
 from __future__ import annotations
 

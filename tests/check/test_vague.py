@@ -1,4 +1,5 @@
-"""What a file defines for everybody, and what each file that uses it defines anew, as the compilers emit it."""
+"""Tests which symbols a file defines for everybody, and which symbols each file that uses them
+defines anew, as compilers emit them."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def test_explicit_instances_and_keyed_classes_are_for_everybody(tmp_path: Path, 
         "pointer2",
         "pointer3",
         "Made<int>::get()::calls",
-    }  # g++ has it with its function
+    }  # g++ emits the variable with its function
 
 
 def test_which_mangled_names_have_template_arguments() -> None:

@@ -1,4 +1,4 @@
-"""The attention example's generator and its build description; needs no GPU compiler."""
+"""Tests the attention example's generator and its build description. No GPU compiler is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "attention"
 
-# Stands in for hipcc: notes its arguments, one per line, and creates the output.
+# This stands in for hipcc: it logs its arguments, one per line, and creates the output.
 RECORDING_COMPILER = """#!/bin/sh
 printf '%s\\n' "$@" --end-- >> "$COMPILER_LOG"
 while [ "$#" -gt 1 ]; do
@@ -173,7 +173,8 @@ def test_public_header_is_plain_c(tmp_path: Path) -> None:
 
 
 def test_library_and_its_build_know_nothing_of_lazyck() -> None:
-    # Wrapping this build proves something only if it was not made for that. (The demo beside it may say what it does.)
+    # Wrapping this build proves something only if the build was not made for that. The demo beside
+    # it may name lazyck.
     files = [EXAMPLE / name for name in ("generate.py", "configure.py", "attention.py")]
     files += [path for folder in ("include", "src") for path in (EXAMPLE / folder).rglob("*") if path.is_file()]
     assert len(files) > 3

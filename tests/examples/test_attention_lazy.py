@@ -1,5 +1,8 @@
-"""The attention example under lazyck, with its own unmodified build: on the embedded ROCm it computes, with a real HIP
-compiler and a stand-in runtime it launches the right kernel. With nvcc: tests/gpu."""
+"""Tests the attention example under lazyck, with its own unmodified build.
+
+On the embedded ROCm it computes. With a real HIP compiler and a stand-in runtime, it launches the
+right kernel. tests/gpu tests it with nvcc.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def library(lazyck: Lazyck, place: Path) -> Path:
-    """All 360 variants, for two archs, linked lazily once for this module."""
+    """Return the library of all 360 variants for two archs, linked lazily once for this module."""
     made = place / "install" / "libattention.so"
     if not made.exists():
         build(lazyck, place, FAKE_ROCM, ["--gpu-archs", "gfx942,gfx90a"], "--gpu-archs", "gfx942;gfx90a")
@@ -167,7 +170,8 @@ def test_three_runs_cold_recorded_replayed(library: Path, tmp_path: Path, monkey
 
     argv = (sys.executable, "-c", PREAMBLE + COMPARE, str(library))
     cold, recorded, replayed = three_runs.run_three(three_runs.Program("attention", argv, {}), tmp_path)
-    # of the first variant its host code and its kernel, from which it is known that others cost less as a whole
+    # The first variant is compiled as host code and kernel. From their costs it is known that the
+    # other variants cost less as a whole.
     assert (cold.compiles, recorded.compiles, replayed.compiles) == (5, 5, 0)
     assert (replayed.loads, cold.unused) == (5, 0)
     assert "| attention | replayed |" in three_runs.render([cold, recorded, replayed])
@@ -179,7 +183,7 @@ WARM_UP = REPOSITORY / "examples" / "warm_up"
 
 @pytest.fixture(params=["c", "python"])
 def warm_up(request: pytest.FixtureRequest, tmp_path: Path, lazyck: Lazyck) -> tuple[str, ...]:
-    """The example of warming up, in each of its languages."""
+    """Return the command of the warm-up example, in each of its languages."""
     if request.param == "python":
         return (sys.executable, str(WARM_UP / "warm_up.py"))
     include = lazyck("--include-dir").stdout.strip()

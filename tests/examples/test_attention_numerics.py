@@ -1,4 +1,4 @@
-"""The attention example, built ahead of time for the fake GPU, agrees with NumPy."""
+"""Tests that the attention example, built ahead of time for the fake GPU, agrees with NumPy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from problems import Case  # noqa: E402
 CASES = [
     Case(32, "fp32", "batch", "nomask", "nobias", ((67, 93), (67, 93))),
     Case(64, "fp16", "batch", "causal", "alibi", ((70, 101), (70, 101)), heads=(4, 2)),
-    # more rows than keys: the first rows see no key at all
+    # There are more rows than keys, so the first rows see no key at all.
     Case(96, "fp32", "batch", "causal", "nobias", ((75, 50), (75, 50))),
-    # the window's edges fall one past a tile's, where a skipped tile would be missed
+    # The window's edges lie one element past a tile's, so a skipped tile would show.
     Case(32, "bf16", "group", "window", "nobias", ((100, 100), (33, 40), (1, 17)), window=(33, 1)),
     Case(128, "bf16", "group", "nomask", "alibi", ((21, 52), (45, 13)), heads=(2, 1)),
     Case(256, "fp16", "batch", "window", "alibi", ((50, 50),), window=(-1, 5)),

@@ -1,4 +1,5 @@
-"""The attention example's sources compile, unchanged, with a real HIP compiler and with nvcc."""
+"""Tests that the attention example's sources compile unchanged with a real HIP compiler and with
+nvcc."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "attention"
 BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 VARIANT = "d64_bf16_group_window_alibi"
 
-# Debian splits a ROCm home over /usr; this is the hipcc of one that is put together again.
+# Debian spreads a ROCm home over /usr. This is the hipcc of a home that is put together again.
 HIPCC = """#!/bin/sh
 export HIP_PLATFORM=amd
 exec clang++-19 --rocm-path=/usr --rocm-device-lib-path='{device_libs}' -D__HIP_PLATFORM_AMD__=1 "$@"
@@ -48,7 +49,7 @@ def test_sources_compile_with_clang_for_an_amd_gpu(tmp_path: Path) -> None:
     objects = [f"obj/attn_{direction}_{VARIANT}.o" for direction in ("fwd", "bwd")]
     objects += ["obj/attn_fwd_api.o", "obj/attn_bwd_api.o", "obj/attention.o"]
     build(tmp_path / "build", objects, {"ROCM_PATH": str(tmp_path / "rocm")}, "--gpu-archs", "gfx90a")
-    # The device code is really in the object, not only the host's half.
+    # The object has the device code, not only the host code.
     assert b"amdgcn-amd-amdhsa--gfx90a" in (tmp_path / "build" / objects[0]).read_bytes()
 
 

@@ -1,4 +1,5 @@
-"""CK's fused attention under lazyck: the short form of examples/ck_fmha, with a real HIP compiler."""
+"""Tests CK's fused attention under lazyck: the short form of examples/ck_fmha, with a real HIP
+compiler."""
 
 from __future__ import annotations
 

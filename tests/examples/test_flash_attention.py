@@ -1,4 +1,4 @@
-"""FlashAttention's CUDA extension under lazyck: the short form of examples/flash_attn."""
+"""Tests FlashAttention's CUDA extension under lazyck: the short form of examples/flash_attn."""
 
 from __future__ import annotations
 

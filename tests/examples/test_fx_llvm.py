@@ -1,4 +1,5 @@
-"""The example that turns graphs into LLVM IR: the whole demo, and its two sources of graphs."""
+"""Tests the example that turns graphs into LLVM IR: the whole demo, and its two sources of
+graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Fixtures for the tests of scripts/fake_rocm_home: its compiler as a real process."""
+"""Provides fixtures for the tests of scripts/fake_rocm_home, with its compiler as a real
+process."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from launches import HOME, Result, Run
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a command in the test's directory; expects success unless told otherwise."""
+    """Return a function that runs a command in the test's directory. The command must succeed, or
+    fail if `fails` is true."""
 
     def start(
         argv: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str | None = None, fails: bool = False
@@ -45,5 +47,5 @@ def hipcc(run: Run) -> Run:
 
 @pytest.fixture
 def library_dir(run: Run) -> Path:
-    """Where libamdhip64.so lies, built if this is the first use."""
+    """Return the directory of libamdhip64.so, which is built if this is the first use."""
     return Path(run([HOME / "bin" / "fake-rocm-build"]).stdout.strip())

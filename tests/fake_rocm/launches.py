@@ -1,4 +1,4 @@
-"""Where the fake ROCm home is, and its launch log as records."""
+"""Names the place of the fake ROCm home, and reads its launch log as records."""
 
 from __future__ import annotations
 

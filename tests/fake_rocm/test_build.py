@@ -1,4 +1,5 @@
-"""libamdhip64.so is built on first use: once, by whoever comes first, wherever it can be."""
+"""Tests that libamdhip64.so is built on first use: once, by whoever comes first, wherever it can
+be."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from launches import HOME, Run
 
 @pytest.fixture
 def fresh_home(tmp_path: Path) -> Path:
-    """A copy of the home in which nothing is built yet."""
+    """Return a copy of the home in which nothing is built."""
     return Path(shutil.copytree(HOME, tmp_path / "home", ignore=shutil.ignore_patterns("lib", "__pycache__")))
 
 
 @pytest.fixture
 def counting_compiler(tmp_path: Path) -> tuple[Path, Path]:
-    """A host compiler that takes its time, writes an empty output, and notes the run; and the file with its notes."""
+    """Make a slow host compiler that writes an empty output and logs each run. Return the compiler
+    and its log."""
     compiler, notes = tmp_path / "counting-c++", tmp_path / "notes"
     compiler.write_text(
         f"""#!/bin/sh
@@ -47,7 +49,8 @@ def test_concurrent_first_uses_build_once(fresh_home: Path, counting_compiler: t
     names = sorted(path.name for path in (fresh_home / "lib").iterdir() if path.name.startswith("lib"))
     assert names == ["libamdhip64.so", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"]
 
-    # Content decides, not time: touched sources build nothing, changed ones everything.
+    # Content decides, not time: touched sources build nothing, and changed sources build
+    # everything.
     os.utime(fresh_home / "src" / "state.cpp")
     subprocess.run(build, env=env, check=True, stdout=subprocess.DEVNULL)
     assert len(notes.read_text().splitlines()) == once

@@ -1,4 +1,5 @@
-"""The fake hipcc is a compiler driver: what builds ask of hipcc, it does or refuses clearly."""
+"""Tests that the fake hipcc is a compiler driver: it does what builds ask of hipcc, or refuses
+clearly."""
 
 from __future__ import annotations
 
@@ -190,7 +191,7 @@ def test_linking_finds_the_runtime_from_anywhere(hipcc: Run, run: Run, library_d
 
 
 def test_several_sources_of_all_kinds_link_in_one_command(hipcc: Run, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "plain.c").write_text("int new(void) { return 3; }\n")  # no C++
+    (tmp_path / "plain.c").write_text("int new(void) { return 3; }\n")  # this is not valid C++
     (tmp_path / "main.cpp").write_text(
         "#include <hip/hip_runtime.h>\nextern \"C\" int new_() __asm__(\"new\");\n"
         "__global__ void k(int* a) { extern __shared__ int s[]; s[0] = 1; *a += s[0]; }\n"

@@ -1,4 +1,5 @@
-"""Kernels compiled by the fake hipcc compute the right results, and only on devices they were compiled for."""
+"""Tests that kernels compiled by the fake hipcc compute right results, and only on devices they
+were compiled for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Under libraries of the real compiler, the runtime records what they launch, and answers as the real headers read."""
+"""Tests the runtime under libraries of the real compiler: it records what they launch, and answers
+as the real headers expect."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_launches_of_real_kernels_are_recorded(
     where = library_dir / "libamdhip64.so.5" if how == "LD_PRELOAD" else library_dir
     done = run([program], env={how: str(where), "FAKE_ROCM_ARCH": "gfx90a", "FAKE_ROCM_LAUNCH_LOG": str(log)})
     assert done.stdout == "fake gfx90a|gfx90a|104|64|1\nhipSuccess\n"
-    assert done.stderr == ""  # ld.so, too, has nothing to say about versions
+    assert done.stderr == ""  # ld.so says nothing about versions either
     first, second = read_launches(log)
     assert (first.kernel, first.grid, first.block, first.shared) == ("_Z5scaleIfEvPT_S0_", "2,3,1", "64,1,1", 128)
     assert (second.kernel, second.grid, second.block, second.shared) == ("_Z5scaleIdEvPT_S0_", "1,1,1", "32,4,1", 0)

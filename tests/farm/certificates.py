@@ -1,4 +1,4 @@
-"""Certificates for dask's TLS, and the settings that name them."""
+"""Makes certificates for dask's TLS, and the settings that name them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Pair:
     key: Path
 
     def settings(self, authority: Path | None = None) -> dict[str, str]:
-        """dask's, for all roles."""
+        """Return dask's TLS settings for all roles, as environment variables."""
         found = {f"{PREFIX}TLS__CA_FILE": str(authority or self.certificate)}
         for role in ("CLIENT", "SCHEDULER", "WORKER"):
             found[f"{PREFIX}TLS__{role}__CERT"] = str(self.certificate)

@@ -1,4 +1,5 @@
-"""A dask cluster of real processes on this machine, and bundles that its workers can compile."""
+"""Starts a dask cluster of real processes on this machine, and makes bundles that its workers can
+compile."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from lazyck.toolchains import HOST
 
 
 def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, compiler: str = HERE.cxx) -> Bundle:
-    """A bundle whose recipe names the compiler of this machine for what it is."""
+    """Make a bundle whose recipe has the true identity of `compiler`."""
     identity = HOST.identity((compiler,), "")
     bundle = make_bundle(directory, blobs, toolchain="host", toolchain_id=identity)
     script = directory / "cxx"
@@ -29,30 +30,31 @@ def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, co
 
 @dataclass
 class Cluster:
-    """A scheduler, and workers that are started and killed by name; each has a cache of its own."""
+    """A scheduler, and workers that are started and killed by name. Each worker has a cache of its
+    own."""
 
     directory: Path
     remote: str
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     port: int = 0
     host: str = "127.0.0.1"
-    protocol: str = "tcp"  # tls: every process has the certificates from `env`
-    env: Mapping[str, str] = field(default_factory=dict)  # of all its processes
+    protocol: str = "tcp"  # with tls, every process has the certificates of `env`
+    env: Mapping[str, str] = field(default_factory=dict)  # for all its processes
 
     @property
     def url(self) -> str:
-        """For --executor."""
+        """Return the URL for `--executor`."""
         return f"{'dask+tls' if self.protocol == 'tls' else 'dask'}://{self.host}:{self.port}"
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> Cluster:
-        """The scheduler."""
+        """Start the scheduler."""
         words = ("--host", self.host, "--port", "0", "--protocol", self.protocol, "--no-dashboard", *words)
         self._spawn("scheduler", "scheduler", *words, env=env)
         self.port = int(self._wait_for("scheduler", rf"Scheduler at:\s+\w+://{re.escape(self.host)}:(\d+)"))
         return self
 
     def add(self, name: str, *more: str, threads: int = 1, env: Mapping[str, str] | None = None, port: int = 0) -> None:
-        """A worker; `port` is the scheduler's, or of what stands before it."""
+        """Start a worker. `port` is the scheduler's port, or the port of a proxy before it."""
         address = f"{self.protocol}://{self.host}:{port or self.port}"
         words = ["worker", address, "--name", name, "--nthreads", str(threads), "--no-nanny", *more]
         words += ["--no-dashboard", "--host", self.host, "--local-directory", str(self.directory / f"{name}.dask")]
@@ -60,23 +62,23 @@ class Cluster:
         self._wait_for(name, r"Registered to:\s+(\S+)")
 
     def kill(self, name: str) -> None:
-        """As the kernel does when memory runs out."""
+        """Kill a process as the kernel does when memory runs out."""
         self.processes[name].send_signal(signal.SIGKILL)
         self.processes[name].wait()
 
     def stop(self) -> None:
-        """All of it."""
+        """Stop all processes."""
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
             process.wait()
 
     def log(self, name: str) -> str:
-        """What a process of it has printed."""
+        """Return what a process has printed."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def entries(self, name: str) -> list[str]:
-        """The blobs that a worker has in its cache."""
+        """Return the blobs that a worker has in its cache."""
         found = (self.directory / f"{name}.cache").glob("v1/*/*/*.so")
         return sorted(p.name.rpartition("-")[0] for p in found)
 

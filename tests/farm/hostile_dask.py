@@ -1,6 +1,8 @@
-"""A preload that makes a real worker or scheduler of dask hostile: what it sends runs code where it is unpickled.
+"""Makes a real worker or scheduler of dask hostile, as a preload: what it sends runs code where it
+is unpickled.
 
-HOSTILE says how, HOSTILE_MARKER names the file to which that code appends the command line of its process.
+HOSTILE says how. HOSTILE_MARKER names the file to which that code appends the command line of its
+process.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ class Evil(Exception):
         return exec, (CODE,)
 
 
-EVIL = pickle.dumps(Evil())  # dask changes how exceptions are pickled that a task raises
+EVIL = pickle.dumps(Evil())  # dask changes the pickling of exceptions that a task raises
 
 
 def evil_data(keys: Any) -> dict[str, Any]:
-    """Results, pickled whatever serializers were asked for."""
+    """Return results that are pickled, no matter which serializers were requested."""
     return {"status": "OK", "data": {k: Serialized(*serialize(Evil(), serializers=["pickle"])) for k in keys}}
 
 
@@ -41,7 +43,7 @@ def _raise_evil(*_: object) -> None:
 
 
 class _TypesThatRun:
-    """Stands for the module `pickle` where a worker says of which type a result is."""
+    """Stands in for the module `pickle` where a worker names the type of a result."""
 
     def __getattr__(self, name: str) -> Any:
         return (lambda *_: EVIL) if name == "dumps" else getattr(pickle, name)
@@ -52,7 +54,7 @@ async def _answer_with_evil(*_: object, keys: Any = (), **__: object) -> dict[st
 
 
 def make_worker_hostile(own: Any) -> None:
-    """Before it says that it is there."""
+    """Change a worker before it registers with the scheduler."""
     if HOW == "error":
         for name in ("visit", "make", "answer_visit", "answer_order"):
             setattr(farm_worker, name, _raise_evil)
@@ -79,7 +81,7 @@ def make_worker_hostile(own: Any) -> None:
 
 
 def make_scheduler_hostile(own: Any) -> None:
-    """Before it listens."""
+    """Change a scheduler before it listens."""
     if HOW == "handshake":
         honest = Comm.handshake_info
         Comm.handshake_info = lambda self: {**honest(self), "odd": ToPickle(Evil())}
@@ -113,6 +115,6 @@ def make_scheduler_hostile(own: Any) -> None:
 
 
 def dask_setup(own: Any) -> None:
-    """Called by dask, in a worker and in a scheduler."""
+    """Make this worker or scheduler hostile. dask calls this function."""
     assert own.status in (Status.init, Status.created, Status.running)
     (make_worker_hostile if hasattr(own, "nanny") else make_scheduler_hostile)(own)

@@ -1,4 +1,4 @@
-"""Keeps what passes between two sockets, and a store that asks for a password."""
+"""Records the bytes that pass between two sockets, and serves a store that asks for a password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tap:
     seen: bytearray = field(default_factory=bytearray)
 
     def serve(self, listening: socket.socket) -> None:
-        """Until the socket is closed."""
+        """Forward connections until the socket is closed."""
         with suppress(OSError):
             while True:
                 client, _ = listening.accept()
@@ -38,7 +38,7 @@ class Tap:
             target.shutdown(socket.SHUT_WR)
 
     def has(self, secret: str) -> bool:
-        """Whether it has passed, also as base64."""
+        """Return whether `secret` has passed, as it is or as base64."""
         data = bytes(self.seen)
         forms = [secret.encode(), *(base64.b64encode(b"x" * i + secret.encode())[4:-4] for i in range(3))]
         return any(form in data for form in forms)
@@ -46,7 +46,7 @@ class Tap:
 
 @contextmanager
 def tapped(port: int, host: str = "127.0.0.1") -> Iterator[Tap]:
-    """A tap before `port`."""
+    """Run a tap before `port`."""
     with socket.create_server((host, 0)) as listening:
         tap = Tap(host, port, listening.getsockname()[1])
         threading.Thread(target=tap.serve, args=(listening,), daemon=True).start()
@@ -55,7 +55,7 @@ def tapped(port: int, host: str = "127.0.0.1") -> Iterator[Tap]:
 
 @contextmanager
 def serving_store(authorization: str) -> Iterator[str]:
-    """An HTTP store for those who send this `Authorization`; its `HOST:PORT`."""
+    """Serve an HTTP store for clients that send this `Authorization`, and yield its `HOST:PORT`."""
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,5 @@
-"""`examples/deploy`: what operators start from is accepted by the programs that it is for, where they are here."""
+"""Tests that each file in `examples/deploy` is accepted by the program that it is for, if that
+program is installed."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 def test_every_file_is_looked_at_here() -> None:
     known = {"nginx.conf", "nginx-rack.conf", "redis.conf", "kubernetes-cache.yaml", "kubernetes-farm.yaml"}
     known |= {"slurm_farm.py", "slurm_farm.sh"}
-    known |= {"prometheus-rules.yaml", "grafana-lazyck.json"}  # tests/test_cache_metrics.py looks at these
+    known |= {"prometheus-rules.yaml", "grafana-lazyck.json"}  # tests/test_cache_metrics.py tests these
     assert {p.name for p in DEPLOY.iterdir() if p.is_file()} == known
 
 
 def moved(text: str, directory: Path) -> Path:
-    """A configuration whose places are in `directory`."""
+    """Write a configuration whose directories are in `directory`, and return its path."""
     for place in ("/srv/lazyck-rack", "/srv/lazyck", "/var/log/nginx", "/run"):
         text = text.replace(f"{place} ", f"{directory}/rack ").replace(f"{place}/", f"{directory}/")
     for name in ("cache", "uploads", "rack"):
@@ -48,7 +49,7 @@ def check_nginx(text: str, directory: Path) -> None:
 
 @contextmanager
 def serving(text: str, directory: Path) -> Iterator[int]:
-    """Nginx with a configuration, on a port of its own."""
+    """Run nginx with a configuration, and yield its port."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = int(s.getsockname()[1])
@@ -88,7 +89,7 @@ def test_a_racks_nginx_fetches_contents_once_and_asks_for_records_each_time(tmp_
             assert requests.get(f"{base}/{record}").content == text
         assert requests.put(f"{base}/elsewhere", data=b"x").status_code == 404
     asked = (tmp_path / "common" / "access").read_text()
-    assert asked.count(f'"GET /{contents}') == 2  # when it was not there, and once since
+    assert asked.count(f'"GET /{contents}') == 2  # once for the miss, and once since
     assert asked.count(f'"GET /{record}') == 2
 
 
@@ -152,7 +153,7 @@ def test_a_job_script_has_no_password_and_uses_tls_where_dask_has_certificates(t
 
 @pytest.mark.slow
 def test_the_batch_job_builds_with_a_worker_on_each_node(tmp_path: Path) -> None:
-    """Slurm is two lines of shell: so many tasks, on this machine."""
+    """A shell script stands in for Slurm: it runs two tasks on this machine."""
     pytest.importorskip("distributed")
     bundle = farm_bundle(tmp_path / "b", ["one", "two", "three", "four"])
     tools = tmp_path / "bin"

@@ -1,4 +1,5 @@
-"""`lazyck prebuild build --executor`: real schedulers and workers of dask, each worker with a cache of its own."""
+"""Tests `lazyck prebuild build --executor` with real schedulers and workers of dask. Each worker
+has a cache of its own."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
-    # another test's entries are in the remote too: each has sources, and so keys, of its own
+    # The remote also has entries of other tests, so each test has sources, and thus keys, of its
+    # own.
     texts = {n: f'extern "C" int {n}() {{ return {i}; }}  // of {tmp_path.name}\n' for i, n in enumerate(NAMES)}
     return farm_bundle(tmp_path / "b b", texts)
 
@@ -73,14 +75,14 @@ def test_what_workers_compile_comes_back_and_is_what_a_local_build_makes(
     assert sorted(made) == [f"x86_64/{n}" for n in NAMES] or HERE.name != "x86_64"
     assert cluster.entries("one") and cluster.entries("two")
     assert len(bundle.compiled()) == 6
-    # what it took there is known here
+    # The times that the farm's compiles took are known here.
     planned = lazyck("prebuild", "plan", "--manifest", bundle.file, "--all", "--from-scratch", "--workers", "2")
     assert "6 by what they took before" in planned.stdout
     local = tmp_path / "local"
     assert build(lazyck, bundle, "--all", env={"LAZYCK_CACHE_DIR": str(local)})["compiled"] == 6
     for name, path in entries(local).items():
         assert dynamic_symbols(made[name]) == dynamic_symbols(path)
-    # the remote has it all: another machine's run compiles nothing
+    # The remote has everything, so a run on another machine compiles nothing.
     again = farm(lazyck, cluster, bundle, "--all", env={"LAZYCK_CACHE_DIR": str(tmp_path / "third")})
     assert (again["status"], again["compiled"]) == (0, 6)
     assert "6 of 6 were in the remote cache" in str(again["stderr"])
@@ -110,7 +112,8 @@ def test_blobs_of_a_worker_share_a_precompiled_preamble(lazyck: Lazyck, cluster:
     done = farm(lazyck, cluster, bundle, "--all")
     assert (done["status"], done["compiled"]) == (0, 12), done["stderr"]
     logs = [p.with_suffix(".log").read_text() for p in entries(tmp_path / "lazyck-cache").values()]
-    # each worker makes one, and whatever it compiles takes it: with one thread there is nobody who does without
+    # Each worker makes a preamble, and each of its compiles uses it: with one thread, no compile
+    # has to do without.
     assert sum("-include-pch" in log for log in logs) == 12, logs[0]
 
 
@@ -125,7 +128,7 @@ def test_a_blob_that_does_not_compile_is_reported_as_by_a_local_build(
     assert "#error broken on purpose" in failed["error"]
     assert Path(failed["log"]).is_relative_to(tmp_path / "lazyck-cache")
     assert "broken on purpose" in Path(failed["log"]).read_text()
-    assert len(bundle.compiled()) == 6  # nobody tries again what the compiler refuses
+    assert len(bundle.compiled()) == 6  # nobody retries what the compiler refuses
 
 
 def test_a_killed_worker_costs_its_blobs_only(lazyck: Lazyck, cluster: Cluster, bundle: Bundle) -> None:
@@ -145,7 +148,7 @@ def test_a_killed_worker_costs_its_blobs_only(lazyck: Lazyck, cluster: Cluster, 
     assert (process.returncode, done["compiled"], done["failed"]) == (0, 6, []), err
     assert err.count("lazyck: once more: ") == 1
     assert "went away" in err
-    # all but the killed one's were compiled once
+    # All blobs but that of the killed worker were compiled once.
     assert len(bundle.compiled()) <= 7
 
 
@@ -205,7 +208,7 @@ def test_a_worker_with_another_toolchain_is_refused_and_gets_nothing(
     assert cluster.entries("wrong") == []
     assert "its host toolchain is cc-" in err
     assert f"and the library's {recipe.toolchain_id}" in err
-    assert err.count("no host toolchain: /nonexistent/toolchain is not there") == 2  # of the two that have none
+    assert err.count("no host toolchain: /nonexistent/toolchain is not there") == 2  # for the two that have none
 
 
 def test_entries_are_signed_by_the_worker_and_believed_by_its_key(
@@ -213,7 +216,7 @@ def test_entries_are_signed_by_the_worker_and_believed_by_its_key(
 ) -> None:
     public = make_key(tmp_path / "key")
     (tmp_path / "open").mkdir()
-    remote = {"LAZYCK_REMOTE": str(tmp_path / "open")}  # not a trusted one
+    remote = {"LAZYCK_REMOTE": str(tmp_path / "open")}  # this remote is not trusted
     refused = lazyck(
         "prebuild", "build", "--manifest", bundle.file, "--all", "--executor", cluster.url, env={**remote}
     )  # fmt: skip
@@ -230,7 +233,8 @@ def test_entries_are_signed_by_the_worker_and_believed_by_its_key(
 
 
 def make_key(path: Path) -> str:
-    """A private key at `path`; the public one as LAZYCK_TRUST takes it."""
+    """Write a private key to `path`, and return the public key in the form that LAZYCK_TRUST
+    takes."""
     import base64
 
     from cryptography.hazmat.primitives import serialization

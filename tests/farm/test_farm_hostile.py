@@ -1,4 +1,5 @@
-"""Workers and schedulers that send what runs code where it is unpickled: none of it runs in the client."""
+"""Tests workers and schedulers that send what runs code where it is unpickled: none of it runs in
+the client."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytestmark = pytest.mark.xdist_group("farm")
 
 PRELOAD = ("--preload", str(Path(__file__).with_name("hostile_dask.py")))
-# dask gives up its tries to connect again after so long
+# After this time, dask stops its attempts to reconnect.
 IMPATIENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s"}
 
 
 @contextmanager
 def hostile(directory: Path, who: str, how: str) -> Iterator[Cluster]:
-    """A scheduler and a worker, one of which is hostile."""
+    """Run a scheduler and a worker, one of which is hostile."""
     (directory / "remote").mkdir(mode=0o700)
     cluster = Cluster(directory, f"{directory}/remote|trusted", env=IMPATIENT)
     evil = {"HOSTILE": how, "HOSTILE_MARKER": str(directory / "ran")}
     try:
         cluster.start(*(PRELOAD if who == "scheduler" else ()), env=evil)
-        if how != "handshake":  # which an honest worker would not survive
+        if how != "handshake":  # an honest worker would not survive it
             cluster.add("one", *(PRELOAD if who == "worker" else ()), env=evil)
         yield cluster
     finally:
@@ -38,7 +39,7 @@ def hostile(directory: Path, who: str, how: str) -> Iterator[Cluster]:
 
 
 def build(bundle: Bundle, cluster: Cluster) -> subprocess.CompletedProcess[str]:
-    """`lazyck prebuild build` on it; it ends within a minute and a half."""
+    """Run `lazyck prebuild build` on the cluster. It must end within 150 s."""
     words = ["prebuild", "build", "--manifest", str(bundle.file), "--all", "--executor", cluster.url]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "LAZYCK_REMOTE": cluster.remote, **IMPATIENT}
     argv = [sys.executable, "-m", "lazyck", *words]

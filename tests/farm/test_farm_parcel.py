@@ -1,4 +1,4 @@
-"""The file in which a bundle travels to workers."""
+"""Tests the file in which a bundle travels to workers."""
 
 from __future__ import annotations
 

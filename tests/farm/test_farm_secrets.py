@@ -1,4 +1,4 @@
-"""Secrets of the client's LAZYCK_REMOTE stay in the client."""
+"""Tests that secrets of the client's LAZYCK_REMOTE stay in the client."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_password_in_the_remotes_url_is_in_no_message_of_a_farm(
         done = lazyck(*words, env={"LAZYCK_REMOTE": remote})
     assert done.returncode == 0, done.stderr
     assert not tap.has(PASSWORD)
-    assert b'"blob":"one"' in tap.seen  # orders pass here
+    assert b'"blob":"one"' in tap.seen  # orders pass through the tap
     assert f"LAZYCK_REMOTE has a password or token in its URL (http://{host}), and stays on this machine" in done.stderr
     assert PASSWORD not in done.stderr + cluster.log("one") + cluster.log("scheduler")
 

@@ -1,4 +1,5 @@
-"""dask's TLS, by the settings that dask itself reads: real schedulers, workers and certificates."""
+"""Tests dask's TLS with the settings that dask itself reads: real schedulers, workers and
+certificates."""
 
 from __future__ import annotations
 
@@ -73,10 +74,10 @@ def test_a_client_is_refused_that_has_no_certificate_or_another_authoritys(
     none = lazyck(*words, env=remote)
     assert (none.returncode, "dask's configuration names no certificates" in none.stderr) == (2, True), none.stderr
     assert "ca-file, client.cert and client.key (`lazyck help scale`)" in none.stderr
-    # it believes the scheduler, which does not believe it
+    # Here the client trusts the scheduler, but the scheduler does not trust the client.
     foreign = lazyck(*words, env={**remote, **others.settings(authority=ours.certificate)})
     assert (foreign.returncode, "no scheduler answers there" in foreign.stderr) == (1, True), foreign.stderr
-    # the other way round
+    # Here the scheduler trusts the client, but the client does not trust the scheduler.
     deceived = lazyck(*words, env={**remote, **ours.settings(authority=others.certificate)})
     assert (deceived.returncode, "certificate verify failed" in deceived.stderr) == (1, True), deceived.stderr
     for done in (none, foreign, deceived):
@@ -99,10 +100,11 @@ def test_settings_that_do_not_fit_the_address_are_an_error_that_says_so(
 
 
 def own_address() -> str:
-    """An address of this machine that is not loopback; "" if it has none."""
+    """Return an address of this machine that is not loopback, or an empty string if there is
+    none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
-            s.connect(("198.51.100.1", 9))  # sends nothing
+            s.connect(("198.51.100.1", 9))  # this sends nothing
         except OSError:
             return ""
         address = str(s.getsockname()[0])

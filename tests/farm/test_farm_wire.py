@@ -1,4 +1,5 @@
-"""Orders and answers as bytes: what is read back is what was written, and anything else is refused."""
+"""Tests orders and answers as bytes: what is read is what was written, and anything else is
+refused."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def test_workers_find_their_functions_by_name(function: Any) -> None:
     assert words == ["lazyck.prebuild.farm.worker", function.__name__]
 
 
-# -- the guard --------------------------------------------------------------------------------------------------------
+# -- the guard -------------------------------------------------------------------------------------
 
 
 class Evil:

@@ -1,4 +1,4 @@
-"""`--launcher`: compilers' own engines in front of the compile step, real ones."""
+"""Tests `--launcher` with real ccache and distcc in front of the compile step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ NAMES = ["one", "two", "three"]
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
-    """Its compiler is the real one, by the name that engines know compilers by."""
+    """Make a bundle that calls the real compiler, by the name by which ccache and distcc know
+    compilers."""
     made = make_bundle(tmp_path / "b", NAMES)
     (recipe,) = made.manifest.recipes
     own = replace(recipe, compile=(HERE.cxx, *recipe.compile[1:]), link=(HERE.cxx, *recipe.link[1:]))
@@ -39,13 +40,13 @@ def test_ccache_serves_another_cache_and_the_key_stays(lazyck: Lazyck, bundle: B
     shown = subprocess.run(["ccache", "--print-stats"], env={**os.environ, **env}, capture_output=True, text=True)
     figures = dict(line.split("\t") for line in shown.stdout.splitlines())
     assert int(figures["direct_cache_hit"]) + int(figures["preprocessed_cache_hit"]) == 3
-    # without it they are the same entries
+    # Without the launcher, the entries have the same keys.
     assert build(lazyck, bundle, "--all", env={"LAZYCK_CACHE_DIR": str(tmp_path / "one")})["cached"] == 3
 
 
 @pytest.fixture
 def distccd(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """A server on this machine, and its log."""
+    """Run distccd on this machine, and yield its port and its log."""
     if not shutil.which("distccd"):
         pytest.skip("needs distcc")
     with socket.socket() as s:
@@ -55,7 +56,7 @@ def distccd(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     argv = ["distccd", "--no-detach", "--daemon", "--port", str(port), "--listen", "127.0.0.1", "--allow", "127.0.0.1"]
     argv += ["--enable-tcp-insecure", "--log-stderr", "--log-level", "info", "--jobs", "2"]
     argv += ["--user", "nobody"] if os.getuid() == 0 else []
-    with log.open("wb") as f:  # not by its name: it runs as nobody
+    with log.open("wb") as f:  # distccd runs as nobody, so it is given no file name
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=f)
     end = time.monotonic() + 20
     while socket.socket().connect_ex(("127.0.0.1", port)) != 0:

@@ -1,4 +1,5 @@
-"""python -m tests.faults [--seconds N] [--kills N] [--seed N]: the fault-injection cases, for as long as asked."""
+"""Runs the fault-injection cases for as long as asked: python -m tests.faults [--seconds N]
+[--kills N] [--seed N]."""
 
 from __future__ import annotations
 

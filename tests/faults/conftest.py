@@ -28,7 +28,7 @@ def one_packed(objects_dir: Path) -> Iterator[Patient]:
 
 @pytest.fixture
 def packed(one_packed: Patient) -> Patient:
-    """The same, with a bundle whose sources are one file."""
+    """Return a library whose cache is empty. The sources of its bundle are one archive."""
     one_packed.clear()
     one_packed.injected()
     return one_packed
@@ -36,7 +36,7 @@ def packed(one_packed: Patient) -> Patient:
 
 @pytest.fixture
 def patient(one_patient: Patient) -> Patient:
-    """A library whose cache is empty."""
+    """Return a library whose cache is empty."""
     one_patient.clear()
     one_patient.injected()
     return one_patient

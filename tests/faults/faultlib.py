@@ -1,4 +1,5 @@
-"""A small lazy library, a compiler that remembers its results, and programs and tools that make things go wrong."""
+"""Provides a small lazy library, a compiler that remembers its results, and programs and tools that
+make things go wrong."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ from lazylib import CXX, LazyLibrary, build_lazy_library, run
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
 HERE = Path(__file__).parent
-OTHER_USER = 54321  # that no machine knows
+OTHER_USER = 54321  # no machine knows this user
 
-# Calls both blobs, each as often as argv[1] says until it works, with argv[2] milliseconds (20) between; says what it
-# caught, and how a blob was loaded.
+# This program calls both blobs, each up to argv[1] times until it works, with argv[2] milliseconds
+# (default 20) between. It prints the results and the errors, and whether a blob was loaded from
+# memory.
 CALLS = r"""
 #include "demo.h"
 #include "error.hpp"
@@ -62,7 +64,7 @@ GOOD = "add: 8\nsub: 3\n"
 
 
 def build_shim(directory: Path) -> Path:
-    """The library that makes system calls fail (see shim.c)."""
+    """Build the library that makes system calls fail (see shim.c)."""
     directory.mkdir(parents=True, exist_ok=True)
     shim = directory / "fault-shim.so"
     if not shim.exists():
@@ -73,7 +75,8 @@ def build_shim(directory: Path) -> Path:
 
 
 def remembering_compiler(path: Path, calls: Path, memory: Path) -> None:
-    """A compiler that notes its calls, and compiles and links each text only once: the cases here are many."""
+    """Write a compiler that logs its calls, and that compiles and links each text only once, since
+    there are many cases."""
     memory.mkdir()
     path.write_text(f"""#!/bin/sh
 printf '%s\\n' " $* " >> {shlex.quote(str(calls))}
@@ -110,7 +113,8 @@ class Patient:
     def call(
         self, *words: str, env: Mapping[str, str] | None = None, by: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run the program to its end; `by` starts it in its stead, with its path as the last word."""
+        """Run the program to its end. If `by` is given, this command starts it, with the program's
+        path as the last word."""
         return subprocess.run(
             [*by, str(self.program), *words],
             capture_output=True,
@@ -133,7 +137,8 @@ class Patient:
         return {**full, **self.lib.env, **places, **(more or {})}
 
     def faulty(self, first: int, error: int, **more: str) -> dict[str, str]:
-        """The environment in which the program's call number `first` that changes the cache fails."""
+        """Return the environment in which the program's call number `first` that changes the cache
+        fails with `error`."""
         return {
             "LD_PRELOAD": str(self.shim),
             "FAULT_PROGRAM": self.program.name,
@@ -145,13 +150,14 @@ class Patient:
         }
 
     def logged(self, operations: str) -> list[str]:
-        """Run the program with nothing failing: its calls below the cache, as lines of "call path"."""
+        """Run the program with no failures. Return its calls below the cache, as lines of "call
+        path"."""
         done = self.call(env=self.faulty(1, 0, FAULT_LAST="1000000", FAULT_OPS=operations))
         assert done.returncode == 0, done
         return [line.split(" ", 1)[1] for line in self.injected()]
 
     def injected(self) -> list[str]:
-        """What failed since the last time, as lines of "number call path"."""
+        """Return what failed since the last time, as lines of "number call path"."""
         log = self.cache.parent / "faults.log"
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -161,19 +167,20 @@ class Patient:
         return sorted(self.cache.glob("v1/*/*/*.so"))
 
     def seconds(self) -> float:
-        """How long the program takes here and now when it compiles."""
+        """Return how many seconds the program takes on this machine when it compiles."""
         self.clear()
         start = time.monotonic()
         self.call()
         return time.monotonic() - start
 
     def clear(self) -> None:
-        """An empty cache, and no compile counted."""
+        """Empty the cache, and reset the count of compiles."""
         shutil.rmtree(self.cache, ignore_errors=True)
         self.lib.calls.unlink(missing_ok=True)
 
     def expect_recovery(self) -> subprocess.CompletedProcess[str]:
-        """A normal run, which must succeed."""
+        """Check that a normal run succeeds and that another one has no message. Return the first
+        run."""
         done = self.call()
         assert (done.returncode, done.stdout) == (0, GOOD), done
         again = self.call()
@@ -182,7 +189,7 @@ class Patient:
 
 
 def make_patient(directory: Path, objects_dir: Path) -> Patient:
-    """Built in `directory`, which other users can read."""
+    """Build a library in `directory`, which other users can read."""
     (directory / "lib").mkdir()
     (directory / "tmp").mkdir()
     (directory / "tmp").chmod(0o1777)
@@ -197,17 +204,18 @@ def make_patient(directory: Path, objects_dir: Path) -> Patient:
 
 @contextmanager
 def public_directory() -> Iterator[Path]:
-    """A directory that other users can reach; pytest's own are closed to them."""
+    """Yield a directory that other users can reach. pytest's own directories are closed to them."""
     with tempfile.TemporaryDirectory(prefix="lazyck-test-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-# -- cases that are run as often as asked: by the tests a few times, by `python -m tests.faults` for long ------------
+# -- cases that tests run a few times, and `python -m tests.faults` as often as asked --------------
 
 
 def kill_at_random(patient: Patient, dice: random.Random, longest: float) -> str:
-    """Kill a process that compiles, at a random moment; a normal run must then succeed."""
+    """Kill a process that compiles, at a random moment. A normal run must then succeed. Return
+    "killed" or "too late"."""
     if dice.random() < 0.7:
         patient.clear()
     process = patient.start()
@@ -218,13 +226,15 @@ def kill_at_random(patient: Patient, dice: random.Random, longest: float) -> str
     return "too late" if process.returncode == 0 else "killed"
 
 
-# Every call between the first look at the cache and the last line of clearing up, the start of compilers among them.
+# These are all calls from the first look-up in the cache to the end of the clean-up, including the
+# starts of compilers.
 EVERY_STEP = "mkdir,open,read,write,fsync,ftruncate,rename,chmod,flock,unlink,spawn"
 KILL = -1
 
 
 def kill_at_step(patient: Patient, number: int) -> list[str]:
-    """Kill a process right before its call `number`, while it compiles; a normal run must succeed. Which call."""
+    """Kill a process that compiles, right before its call `number`. A normal run must then succeed.
+    Return the call in a list, which is empty if there are fewer calls."""
     patient.clear()
     done = patient.call(env=patient.faulty(number, KILL, FAULT_OPS=EVERY_STEP))
     steps = patient.injected()
@@ -234,7 +244,8 @@ def kill_at_step(patient: Patient, number: int) -> list[str]:
 
 
 def kill_at_each_step(patient: Patient, until: str = "") -> list[str]:
-    """`kill_at_step` for every call that resolving makes, up to the first one whose path has `until` in it."""
+    """Do `kill_at_step` for every call that resolving makes, up to the first call whose path
+    contains `until`. Return the calls."""
     steps: list[str] = []
     while (step := kill_at_step(patient, len(steps) + 1)) and not (until and until in step[0]):
         steps += step
@@ -242,7 +253,8 @@ def kill_at_each_step(patient: Patient, until: str = "") -> list[str]:
 
 
 def tear(data: bytes, dice: random.Random) -> bytes:
-    """What a power cut may leave of a file: cut short, zeroes from or up to some page, or a bit that flipped."""
+    """Return what a power cut may leave of a file: the file is cut short, has zeros in a page or
+    from a page on, or has a flipped bit."""
     kind = dice.randrange(4)
     at = dice.randrange(len(data))
     page = at // 4096 * 4096
@@ -256,7 +268,8 @@ def tear(data: bytes, dice: random.Random) -> bytes:
 
 
 def tear_an_entry(patient: Patient, dice: random.Random) -> str:
-    """Damage one entry; it must be found, moved aside and made again."""
+    """Damage one entry. It must be found, moved aside and rebuilt. Return "torn", or "unharmed" if
+    the damage changed nothing."""
     if len(patient.entries()) != 2:
         patient.expect_recovery()
     entry = dice.choice(patient.entries())
@@ -274,7 +287,8 @@ def tear_an_entry(patient: Patient, dice: random.Random) -> str:
 
 
 def fail_one_call(patient: Patient, number: int, error: int) -> list[str]:
-    """Have call `number` that changes the cache fail; the program must not mind, nor the next one. What failed."""
+    """Make call `number` that changes the cache fail. The program must succeed all the same, and so
+    must the next run. Return the failed call in a list, which is empty if there are fewer calls."""
     patient.clear()
     done = patient.call(env=patient.faulty(number, error))
     assert (done.returncode, done.stdout) == (0, GOOD), done
@@ -285,7 +299,7 @@ def fail_one_call(patient: Patient, number: int, error: int) -> list[str]:
 
 
 def fail_each_call(patient: Patient, error: int) -> list[str]:
-    """`fail_one_call` for every call that the publish path makes."""
+    """Do `fail_one_call` for every call that the publish path makes. Return the failed calls."""
     all_failed: list[str] = []
     number = 1
     while failed := fail_one_call(patient, number, error):

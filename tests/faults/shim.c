@@ -1,13 +1,16 @@
-/* An LD_PRELOAD library that makes the system fail on demand, in the program that FAULT_PROGRAM names:
- *     FAULT_BELOW   calls that change something below this directory are counted
- *     FAULT_FIRST   number of the first call that fails (from 1), FAULT_LAST of the last one (default: FAULT_FIRST)
- *     FAULT_ERRNO   with which errno value; -1: the process is killed there instead; 0: nothing fails, all is logged
- *     FAULT_LINK    DIRECTORY=TARGET: the calls succeed, but before the first of them DIRECTORY is moved aside, and a
- *                   link to TARGET stands in its place
- *     FAULT_OPS     which calls, such as "write,rename" (default: those that can lack room: k_default_ops)
- *     FAULT_LOG     a file that gets a line for each call that failed
- *     FAULT_FLOCK   errno value with which every flock fails; 0: says yes and locks nothing
- *     FAULT_FSTYPE  what fstatfs says of every file system's kind
+/* Makes system calls fail on demand (by LD_PRELOAD) in the program that FAULT_PROGRAM names:
+ *     FAULT_BELOW   calls on paths below this directory are counted, and calls without a path
+ *     FAULT_FIRST   the number of the first call that fails, from 1
+ *     FAULT_LAST    the number of the last call that fails (default: FAULT_FIRST)
+ *     FAULT_ERRNO   the errno value of failed calls (default: EIO); -1: the process is killed
+ *                   instead; 0: no call fails, and all are logged
+ *     FAULT_LINK    DIRECTORY=TARGET: no call fails, but before the first one DIRECTORY is moved
+ *                   aside, and a link to TARGET takes its place
+ *     FAULT_OPS     the calls to count, such as "write,rename" (default: k_default_ops, the calls
+ *                   that fail without room on the disk)
+ *     FAULT_LOG     a file that gets a line for each call that fails
+ *     FAULT_FLOCK   the errno value of every flock; 0: flock succeeds and locks nothing
+ *     FAULT_FSTYPE  the type that fstatfs reports for every file system
  *     FAULT_CLOCK   seconds by which the wall clock is wrong, forward and back by turns
  */
 #define _GNU_SOURCE
@@ -31,7 +34,8 @@
 static const char k_default_ops[] = "mkdir,open,write,fsync,ftruncate,rename";
 static atomic_long g_count;
 static atomic_long g_clock_reads;
-static pid_t g_process; /* not getpid(): starting a compiler goes on in a process that shares our memory */
+/* getpid() would not do: a process that shares this memory starts a compiler. */
+static pid_t g_process;
 
 __attribute__((constructor)) static void remember_process(void) { g_process = getpid(); }
 
@@ -55,7 +59,7 @@ static int is_chosen(const char* op) {
     return 0;
 }
 
-/* What another process could do at this moment. */
+/* Exchanges a directory for a link, as another process could do at this moment. */
 static void put_link(const char* words) {
     char directory[4096], aside[4200];
     const char* target = strchr(words, '=');
@@ -65,7 +69,7 @@ static void put_link(const char* words) {
         syscall(SYS_symlinkat, target + 1, AT_FDCWD, directory);
 }
 
-/* Whether this call is to fail; sets errno. */
+/* Returns whether this call is to fail, and sets errno if so. */
 static int fails(const char* op, const char* path) {
     const char* below = getenv("FAULT_BELOW");
     if (below == NULL || !is_meant() || !is_chosen(op)) return 0;
@@ -94,7 +98,7 @@ static int fails(const char* op, const char* path) {
     return error != 0;
 }
 
-/* The path behind a descriptor; 0 if it has none. */
+/* Reads the path of a descriptor. Returns 0 if it has none. */
 static int path_of(int fd, char* path, size_t size) {
     char name[64];
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
@@ -109,7 +113,7 @@ static int fails_on(const char* op, int fd) {
     return path_of(fd, path, sizeof path) && fails(op, path);
 }
 
-/* For calls that take a directory and a name in it. */
+/* Returns whether a call that takes a directory and a name in it is to fail. */
 static int fails_at(const char* op, int directory, const char* name) {
     char path[4096], whole[8200];
     if (name[0] == '/' || directory == AT_FDCWD) return fails(op, name);
@@ -200,7 +204,7 @@ int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* 
     return REAL(posix_spawn)(pid, path, actions, how, argv, environment);
 }
 
-/* What starts a process below posix_spawn, for those who do without it. */
+/* The runtime starts processes with this call, which is below posix_spawn. */
 int __clone(int (*run)(void*), void* stack, int flags, void* data, ...) {
     if (fails("spawn", NULL)) return -1;
     int (*const real)(int (*)(void*), void*, int, void*, ...) = (__typeof__(real))dlsym(RTLD_NEXT, "__clone");

@@ -1,4 +1,5 @@
-"""A bundle that was changed by hand: nothing of it is kept under a key that its sources do not have."""
+"""Tests a bundle that was changed by hand: nothing of it is stored under a key that its sources do
+not have."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from faultlib import GOOD, Patient
 
 from lazyck.postbuild.bundle import CONTENTS_VERSION
 
-SIZES = (0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 5000)  # where SHA-256 pads in another way
+SIZES = (0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 5000)  # at these sizes, SHA-256 pads differently
 
 
 @pytest.fixture
 def bundle(patient: Patient) -> Iterator[Path]:
-    """The sources of a bundle that lists its contents, as `lazyck build` makes it."""
+    """Yield the sources of a bundle that lists its contents, as `lazyck build` makes it."""
     root = patient.lib.directory / "lazyck"
     extra = [root / f"src/extra-{size}.h" for size in SIZES]
     for size, path in zip(SIZES, extra, strict=True):
@@ -48,7 +49,7 @@ def test_changed_file_of_the_bundle_keeps_blobs_out_of_the_cache(patient: Patien
     done = patient.call("100")
     assert done.returncode == 3
     assert f"not as it was when the library was built: '{path}' was changed" in done.stdout
-    # Only the blobs that may read it, and of those none is compiled.
+    # Only the blobs that may read the file are refused, and none of them is compiled.
     wanted = 1 if change == "add.cpp" else 0
     assert len(patient.entries()) == wanted
     assert done.stdout.endswith("sub: 3\n") == bool(wanted)

@@ -1,5 +1,5 @@
-"""A directory of the cache is exchanged for a link while lazyck lists, moves and deletes in it: nothing is done behind
-the link."""
+"""Tests a cache directory that is exchanged for a link while lazyck lists, moves and deletes in it:
+nothing is done behind the link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEM = "add-0123456789abcdef"
 
 
 def make_cache(root: Path) -> Path:
-    """A cache of files that only have the names of entries; old ones, so that any trim takes them."""
+    """Make a cache of files that only have the names of entries."""
     for leaf in (LEAF, "v1/demo/any-clang", "v1/other/any-g++"):
         (root / leaf).mkdir(parents=True)
         for name in (f"{STEM}.so", f"{STEM}.so.seen", f"{STEM}.log"):
@@ -32,7 +32,8 @@ def make_cache(root: Path) -> Path:
 
 
 def lookalike(of: Path, where: Path, owner: int = 0) -> Path:
-    """Somebody's directory with the same names in it."""
+    """Copy the directory `of` to `where`, so that it has the same names, and give it to the user
+    `owner`."""
     subprocess.run(["cp", "-a", of, where], check=True)
     for path in (where, *where.rglob("*")):
         os.chown(path, owner, owner)
@@ -40,7 +41,8 @@ def lookalike(of: Path, where: Path, owner: int = 0) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """What is in it; the sparse file that stands for a long history by its size."""
+    """Return the contents of a directory's files. A large sparse file that stands for a long
+    history counts by its size."""
     found = {}
     for p in directory.rglob("*"):
         size = p.stat().st_size if p.is_file() else 0
@@ -102,7 +104,7 @@ def test_trim_deletes_nothing_behind_a_link_that_comes_and_goes(rt_tool: Path, t
         while time.monotonic() < end:
             trim(rt_tool, root)
             rounds += 1
-            for end_of_name in (".so", ".so.seen", ".log"):  # anew, whatever the directory is called by now
+            for end_of_name in (".so", ".so.seen", ".log"):  # by descriptor, whatever the directory's name is
                 os.close(os.open(STEM + end_of_name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=ours))
     finally:
         is_over.set()
@@ -187,12 +189,12 @@ def test_verify_names_what_it_passes_over(rt_tool: Path, tmp_path: Path) -> None
     assert "others can write to it" in rows[str(root / "v1/other")]
 
 
-# -- what a call of a lazy function moves and clears away -------------------------------------------------------------
+# -- what a call of a lazy function moves and clears away ------------------------------------------
 
 
 def prepare(patient: Patient) -> str:
-    """A cache in which the next call finds a damaged entry, a long history, an old bundle and what a killed process
-    left; the directory of the entries."""
+    """Make a cache in which the next call finds a damaged entry, a long history, an old bundle, and
+    what a killed process left. Return the directory of the entries."""
     patient.clear()
     patient.expect_recovery()
     (entry, _) = patient.entries()

@@ -1,4 +1,4 @@
-"""What the real runtime does in a compile comes in the order of the model's steps."""
+"""Tests that the steps of the real runtime in a compile come in the order of the model's steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CALLS = "read,open,write,flock,spawn,fsync,rename,dlopen"
 
 
 def calls_of_the_model() -> list[str]:
-    """How a thread that is alone goes through the model, by the calls that can be seen from outside."""
+    """Return the calls of a single thread that goes through the model, as far as they can be seen
+    from outside."""
     world = World(((Task(),),), jobs=1)
     state, calls = first_state(world), []
     while following := list(protocol(world, state)):
@@ -26,7 +27,7 @@ def calls_of_the_model() -> list[str]:
 
 
 def calls_of(lines: list[str]) -> list[str]:
-    """What the runtime's calls for the blob `add` are in the words of the model."""
+    """Translate the runtime's calls for the blob `add` into the words of the model."""
     calls: list[str] = []
     held: set[str] = set()
     for line in lines:
@@ -43,7 +44,7 @@ def calls_of(lines: list[str]) -> list[str]:
             held ^= {name}
         elif (call, name) in (("open", "lock"), ("write", "slot")):
             calls.append(f"{call} {name}")
-        elif call == "read" and name == "entry" and "rename" not in calls:  # then it reads what it has made
+        elif call == "read" and name == "entry" and "rename" not in calls:  # afterwards it reads its own entry
             calls.append("look")
         elif call in ("spawn", "dlopen") or (call == "rename" and name == "entry"):
             calls.append(call)
@@ -53,9 +54,12 @@ def calls_of(lines: list[str]) -> list[str]:
 
 
 def calls_of_one_compile(patient: Patient) -> list[str]:
-    """Those of a program that compiles a blob alone, up to the blob's load. A compile starts several processes, and
-    tells of each in its slot: that is one call here."""
-    patient.expect_recovery()  # so that all directories are there
+    """Return the calls of a program that compiles a blob alone, up to the blob's load.
+
+    A compile starts several processes, and writes each of them into its slot. All this counts as
+    one call.
+    """
+    patient.expect_recovery()  # this creates all directories
     for entry in patient.entries():
         entry.unlink()
     calls = calls_of(patient.logged(CALLS))

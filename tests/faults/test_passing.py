@@ -1,4 +1,5 @@
-"""What may pass is tried again by the next call; what the compiler refuses is not."""
+"""Tests that the next call retries after a transient failure, but not after an error of the
+compiler."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from faultlib import GOOD, Patient
 
 @pytest.fixture
 def compiler(patient: Patient) -> Iterator[Patient]:
-    """The library, whose compiler is put right again at the end."""
+    """Yield the library, and restore its compiler at the end."""
     script = patient.lib.compiler.read_text()
     yield patient
     patient.lib.compiler.unlink(missing_ok=True)
@@ -23,7 +24,7 @@ def compiler(patient: Patient) -> Iterator[Patient]:
 
 
 def fail_once(patient: Patient, how: str) -> None:
-    """Have the first compile end by the shell command `how`."""
+    """Make the first compile end by the shell command `how`."""
     script = patient.lib.compiler.read_text()
     mark = patient.cache.parent / "has-failed"
     mark.unlink(missing_ok=True)
@@ -60,7 +61,7 @@ def test_compiler_that_had_no_memory_is_started_again_by_the_same_call(compiler:
         "kill -15 $$",
         "echo 'sh: fork: Resource temporarily unavailable' >&2; exit 1",
         "echo 'error: cannot open a.h: Too many open files' >&2; exit 1",
-        "exit 1",  # and not a word
+        "exit 1",  # without any message
     ],
 )
 def test_passing_failure_of_the_compiler_is_tried_again_by_the_next_call(compiler: Patient, how: str) -> None:
@@ -110,7 +111,7 @@ def wait_for_failure(patient: Patient, tries: str = "500") -> subprocess.Popen[s
 def finish(process: subprocess.Popen[str]) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
-    # Failures may stand between: one blob can be back before the other.
+    # Failures may stand between the results: one blob can be back before the other.
     assert "".join(line for line in out.splitlines(True) if " failed: " not in line) == GOOD, out
 
 
@@ -154,7 +155,7 @@ def test_bundle_that_goes_away_and_comes_back(patient: Patient, is_moved: bool) 
     line = process.stdout.readline()
     assert line.startswith("add failed")
     assert "LAZYCK_ROOT" in line
-    if is_moved:  # to where a new process is told to look
+    if is_moved:  # a new process is told where to look
         done = patient.call(env={"LAZYCK_ROOT": str(away)})
         assert (done.returncode, done.stdout) == (0, GOOD), done
     away.rename(bundle)
@@ -171,5 +172,5 @@ def test_cache_emptied_under_a_running_compile(compiler: Patient) -> None:
     shutil.rmtree(compiler.cache)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, GOOD), err
-    assert "compiled blobs go to" not in err, err  # but into the cache, which is made anew
+    assert "compiled blobs go to" not in err, err  # they go into the cache, which is recreated
     compiler.expect_recovery()

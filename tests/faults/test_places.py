@@ -1,4 +1,5 @@
-"""Where the cache cannot be written or used, calls work all the same, and one line says where and why."""
+"""Tests that calls work although the cache cannot be written or used, and that one line says where
+and why."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ AS_OTHER = ("setpriv", "--reuid", str(OTHER_USER), "--regid", str(OTHER_USER), "
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """An empty directory for the program's own temporary files."""
+    """Yield an empty directory for the program's own temporary files."""
     with public_directory() as directory:
         place = directory / "tmp"
         place.mkdir()
@@ -34,7 +35,8 @@ def temporary() -> Iterator[Path]:
 
 
 def in_mounts(patient: Patient, script: str, temporary: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """A shell script that may mount what only it sees. It knows the places as $CACHE, $TMPDIR and $CALLS."""
+    """Run a shell script whose mounts only it can see. It finds the places in $CACHE, $TMPDIR and
+    $CALLS."""
     patient.cache.mkdir(mode=0o700, exist_ok=True)
     names = {"CACHE": str(patient.cache), "CALLS": str(patient.program), "TMPDIR": str(temporary), **env}
     return subprocess.run(
@@ -140,7 +142,7 @@ def test_unknown_user_without_a_home(patient: Patient, temporary: Path, home: st
     look = f"\nstat -c '%a %u' {temporary}/lazyck-*/ > {temporary}/seen\nif [ -n"
     patient.lib.compiler.write_text(script.replace("\nif [ -n", look, 1))
     try:
-        # Another name every time: nobody can have prepared it.
+        # The name differs every time, so nobody can have prepared the directory.
         names = set()
         for _ in range(2):
             done = patient.call(env=env, by=AS_OTHER)
@@ -149,7 +151,7 @@ def test_unknown_user_without_a_home(patient: Patient, temporary: Path, home: st
             assert "set LAZYCK_CACHE_DIR" in done.stderr
             assert (temporary / "seen").read_text() == f"700 {OTHER_USER}\n"
             (temporary / "seen").unlink()
-            assert not list(temporary.iterdir())  # it was for that process alone
+            assert not list(temporary.iterdir())  # the directory was for that process alone
         assert len(names) == 2
     finally:
         patient.lib.compiler.write_text(script)
@@ -157,7 +159,7 @@ def test_unknown_user_without_a_home(patient: Patient, temporary: Path, home: st
 
 
 def stand_in(done: subprocess.CompletedProcess[str]) -> Path:
-    """Where a call said, once, that blobs go."""
+    """Return the place where blobs go, which a call must have named once."""
     assert done.stderr.count("compiled blobs go to '") == 1, done
     return Path(done.stderr.split("compiled blobs go to '")[1].split("'")[0])
 
@@ -191,7 +193,7 @@ def test_session_directory_is_found_by_later_processes(patient: Patient, tempora
         assert (done.returncode, done.stdout) == (0, GOOD), done
         assert f"compiled blobs go to '{session}/lazyck'" in done.stderr
     assert patient.lib.compiles() == 2
-    # One that others can write to is no place for code.
+    # A directory that others can write to is no place for code.
     session.chmod(0o777)
     done = patient.call(env=env, by=AS_OTHER)
     assert (done.returncode, done.stdout) == (0, GOOD), done
@@ -207,7 +209,7 @@ def test_temporary_directory_in_which_others_can_swap_names_is_not_used(patient:
     env = {"LAZYCK_CACHE_DIR": "", "HOME": "/nonexistent", "TMPDIR": str(loose)}
     done = patient.call(env=env, by=AS_OTHER)
     assert (done.returncode, done.stdout) == (0, GOOD), done
-    # Nothing is left of it at the end, wherever it was: what is said tells.
+    # Nothing is left of the directory at the end, so only the message tells where it was.
     assert "compiled blobs go to '/tmp/lazyck-" in done.stderr and str(loose) not in done.stderr, done
     assert not stand_in(done).exists()
 
@@ -228,7 +230,7 @@ def test_stand_ins_of_ended_processes_are_removed(patient: Patient, temporary: P
     left = stand_in(patient.call(env=env))
     left.mkdir()  # as if that process had been killed
     assert patient.call(env=env).stdout == GOOD
-    assert list(temporary.iterdir()) == [left]  # too young to tell
+    assert list(temporary.iterdir()) == [left]  # the directory is too young to be removed
     os.utime(left, (time.time() - 3600,) * 2)
     assert patient.call(env=env).stdout == GOOD
     assert not list(temporary.iterdir())

@@ -1,4 +1,4 @@
-"""What happens to the process itself: clocks, locks, two versions of a library, unloading."""
+"""Tests what happens to the process itself: clocks, locks, two versions of a library, unloading."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_file_system_without_working_locks(patient: Patient, how: str) -> None:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, GOOD), err
         said.append(err.count(os.strerror(int(error))))
-    # It is said once, and the compile goes on without a lock; who is late finds all compiled, and needs none.
+    # The error is reported once, and the compile goes on without a lock. A late process finds
+    # everything compiled, and needs no lock.
     assert how == "lies" or (1 in said and max(said) == 1), said
     assert len(patient.entries()) == 2
     patient.expect_recovery()
@@ -58,7 +59,8 @@ def test_file_system_without_working_locks(patient: Patient, how: str) -> None:
 
 @pytest.mark.parametrize("kind", {"NFS": 0x6969, "SMB 2": 0xFE534D42, "9P": 0x01021997}.values(), ids=hex)
 def test_entry_of_another_hosts_file_system_is_loaded_by_way_of_memory(patient: Patient, kind: int) -> None:
-    # Else what the other host deletes would end the process at the next page of the entry that it reads.
+    # Otherwise, if the other host deletes the entry, the process ends at the next page that it
+    # reads of it.
     env = {"LD_PRELOAD": str(patient.shim), "FAULT_PROGRAM": patient.program.name, "FAULT_FSTYPE": str(kind)}
     for _ in range(2):
         done = patient.call(env=env)
@@ -69,7 +71,8 @@ def test_entry_of_another_hosts_file_system_is_loaded_by_way_of_memory(patient: 
 
 @pytest.fixture
 def version(tmp_path: Path, objects_dir: Path) -> Build:
-    """Builds version `number` of a library: its `add` gives the sum and `number`."""
+    """Return a function that builds version `number` of a library, whose `add` returns the sum plus
+    `number`."""
 
     def build(number: int, name: str = "demo", links_library: bool = True) -> LazyLibrary:
         directory = tmp_path / f"version-{number}"
@@ -117,7 +120,8 @@ def run_program(lib: LazyLibrary, source: str, *words: Path) -> str:
 
 @pytest.mark.parametrize("names", [("demo1", "demo2"), ("demo", "demo")])
 def test_two_versions_of_a_library_in_one_process(version: Build, names: tuple[str, str]) -> None:
-    # Of one soname only without links back into the library: docs/limits.md.
+    # Two versions can have one soname only if there are no links back into the library:
+    # docs/limits.md.
     back = names[0] != names[1]
     one, two = (version(n + 1, name, links_library=back) for n, name in enumerate(names))
     source = r"""

@@ -1,4 +1,5 @@
-"""Between lock and publish: whatever is killed, torn or refused there, the next run finds a whole entry or makes one.
+"""Tests kills, torn files and refused calls between lock and publish: the next run finds a whole
+entry or makes one.
 
 `python -m tests.faults` runs these cases for as long as asked.
 """
@@ -34,7 +35,7 @@ def test_killed_at_random_moments(patient: Patient) -> None:
     dice = random.Random(4)
     longest = patient.seconds()
     ends: list[str] = []
-    while ends.count("killed") < 6 and len(ends) < 60:  # others come too late
+    while ends.count("killed") < 6 and len(ends) < 60:  # the other kills come too late
         ends.append(kill_at_random(patient, dice, longest))
     assert ends.count("killed") == 6, ends
 
@@ -51,8 +52,8 @@ def test_killed_at_each_step_from_the_first_look_to_the_last_unlock(patient: Pat
             entry.append(at)
         if step.startswith("spawn"):
             spawns.append(at)
-    # locked, compiled and linked (each by way of a watcher and its second thread), published, unlocked: and killed
-    # before each of these
+    # The process locks, compiles and links (each by way of a watcher and its second thread),
+    # publishes and unlocks. It was killed before each of these steps.
     assert (len(lock), len(entry), len(spawns)) == (2, 1, 6), steps
     assert lock[0] < spawns[0] < spawns[5] < entry[0] < lock[1], steps
 
@@ -66,7 +67,7 @@ def test_torn_entries_are_found_and_made_again(patient: Patient) -> None:
 def test_torn_seen_file_is_not_believed(patient: Patient) -> None:
     patient.expect_recovery()
     seen = [e.with_name(e.name + ".seen") for e in patient.entries()]
-    while not all(s.exists() for s in seen):  # made once an entry's change time lies two seconds back
+    while not all(s.exists() for s in seen):  # written when an entry's change time is two seconds old
         time.sleep(0.3)
         patient.expect_recovery()
     whole = [s.read_bytes() for s in seen]
@@ -99,7 +100,7 @@ def test_killed_at_each_step_with_a_bundle_that_is_unpacked(packed: Patient) -> 
 
 
 def test_what_fails_everywhere_is_tried_again_by_the_next_call(patient: Patient) -> None:
-    # Nothing can be written anywhere for the first sixty times.
+    # The first sixty calls fail, wherever they write.
     env = patient.faulty(1, ERRORS["ENOSPC"], FAULT_BELOW="/", FAULT_LAST="60")
     done = patient.call("50", env=env)
     assert done.returncode == 0, done
@@ -149,9 +150,9 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(patient: Patient
     left_over = make_left_over(patient, f"add-{gone}@{host}-aBc123")
     from_future = make_left_over(patient, f"add-{gone}@{host}-aBc124", age=-3600)
     kept = [
-        make_left_over(patient, f"add-{os.getpid()}@{host}-aBc123"),  # alive
-        make_left_over(patient, f"add-{gone}@x{host}-aBc123"),  # of another host
-        make_left_over(patient, f"add-{gone}@{host}-aBc125", age=5),  # young
+        make_left_over(patient, f"add-{os.getpid()}@{host}-aBc123"),  # its process is alive
+        make_left_over(patient, f"add-{gone}@x{host}-aBc123"),  # it is of another host
+        make_left_over(patient, f"add-{gone}@{host}-aBc125", age=5),  # it is too young
         make_left_over(patient, "something else"),
     ]
     held = make_left_over(patient, f"add-{gone}@{host}-aBc126")
@@ -167,7 +168,7 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(patient: Patient
 
 
 def replace_program(path: Path, text: str) -> None:
-    """By another file: one that is just being started cannot be written."""
+    """Replace the program by another file, since a file that is being started cannot be written."""
     new = path.with_name("new")
     new.write_text(text)
     new.chmod(0o755)
@@ -175,7 +176,8 @@ def replace_program(path: Path, text: str) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process has the directory locked, as hold_directory and StagingDirectory of the runtime lock it."""
+    """Return whether a process has locked the directory, as hold_directory and StagingDirectory of
+    the runtime do."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,7 +199,8 @@ def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Pat
         process.communicate()
         (left,) = patient.cache.glob(".staging/add-*")
         assert left.name.startswith(f"add-{process.pid}@{os.uname().nodename}-")
-        # What it had started is killed with it, but has its own time to die in, and holds the directory until then.
+        # The processes that it had started are killed with it. They need time to end, and hold the
+        # directory until then.
         deadline = time.monotonic() + 30
         while is_held(left) and time.monotonic() < deadline:
             time.sleep(0.01)

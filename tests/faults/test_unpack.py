@@ -1,4 +1,5 @@
-"""Two processes unpack a bundle at the same time: neither takes from the other what its compiler reads."""
+"""Tests two processes that unpack a bundle at the same time: neither removes what the other's
+compiler reads."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def until(what: Callable[[], object]) -> None:
 def test_a_process_that_unpacks_late_leaves_the_sources_that_others_compile_from(
     packed: Patient, tmp_path: Path
 ) -> None:
-    """Where locks do not work. The late one is killed at its first rename, of the bundle if it would replace it."""
+    """Locks do not work here. The late process is killed at its first rename. That would be the
+    rename of the bundle, if the process replaced the bundle."""
     slow_tar = tmp_path / "bin/tar"
     slow_tar.parent.mkdir()
 

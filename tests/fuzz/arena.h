@@ -1,5 +1,6 @@
-// The shim frees nothing, since it ends in a millisecond: here each run's memory is freed behind it. Put before all of
-// the shim's sources (-include), whose calls of malloc and realpath it takes.
+// Frees the memory of each run after it, since the shim itself ends in a millisecond and frees
+// nothing. `-include` puts this file before all of the shim's sources, whose calls of malloc and
+// realpath it takes.
 #pragma once
 
 #define _GNU_SOURCE
@@ -8,7 +9,7 @@
 
 enum { k_most_blocks = 1 << 16 };
 
-// weak: one for all sources
+// `weak` makes these one for all sources.
 __attribute__((weak)) void* g_blocks[k_most_blocks];
 __attribute__((weak)) size_t g_block_count;
 

@@ -1,4 +1,4 @@
-// An ELF file of any machine: dynamic symbols by either hash table, sections by name.
+// Reads an ELF file of any machine: dynamic symbols by either hash table, and sections by name.
 #include "elf_view.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

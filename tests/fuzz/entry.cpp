@@ -1,5 +1,6 @@
-// A cache entry and the note beside it. The first byte says how the rest is dressed up: as it is; with a trailer that
-// fits it or its text, so that the ELF file inside is read; as a note whose digest fits it.
+// Reads a cache entry, or the note beside it. The first byte says what the rest is: an entry as it
+// is; an entry that gets a trailer for its key or its text, so that the ELF file inside is read; or
+// a note, as it is or with a digest that fits it.
 #include "../../lazyck/runtime/src/entry.cpp"
 
 #include <sys/mman.h>
@@ -53,7 +54,7 @@ std::string with_trailer(std::string image, bool is_text) {
     return image;
 }
 
-// A directory of this process, removed with it.
+// Makes a directory for this process, and removes it at the end.
 class NoteDirectory {
  public:
     NoteDirectory() {

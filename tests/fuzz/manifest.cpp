@@ -1,5 +1,5 @@
-// The manifest of a lazy library: whatever bytes it is made of, every row reads or throws. What follows it is the table
-// of a blob's host unit, of which rows are made too.
+// Reads the manifest of a lazy library: whatever bytes it is made of, every row reads or throws.
+// The table of a blob's host unit follows it, and rows are made of that table too.
 #include <cstring>
 
 #include "error.hpp"
@@ -7,10 +7,10 @@
 
 namespace {
 
-std::size_t g_read;  // of all that was read, so that no read is left out
+std::size_t g_read;  // all that was read counts here, so that no read is left out
 
-// Whether it could be read. To throw costs a hundred times what reading a row does: a table is left at its first bad
-// row.
+// Returns whether `read` succeeds. Throwing costs a hundred times what reading a row does, so a
+// table is left at its first bad row.
 template <typename Read>
 bool attempt(Read read) {
     try {
@@ -26,10 +26,10 @@ void take(const lazyck::rt::Strings& texts) {
     for (const std::string& text : texts) take(text);
 }
 
-// The rows of a view, and the symbols that each is to define.
+// Reads the rows of a view, and the symbols that each row is to define.
 void read_blobs(const lazyck::rt::ManifestView& view) {
     using namespace lazyck::rt;
-    // A table's size is bounded by the file's, so all rows can be read; the first ones will do.
+    // A table's size is bounded by the file's, so all rows can be read. The first rows are enough.
     for (std::uint32_t i = 0; i < view.blob_count() + 1 && i < 100; ++i) {
         const bool is_read = attempt([&] {
             const BlobRow row = view.blob(i);

@@ -1,7 +1,9 @@
-"""What each of Python's decoders has to do with any bytes: answer, or raise an error of lazyck's own.
+"""Defines what each of Python's decoders has to do with any bytes: answer, or raise one of lazyck's
+own errors.
 
-`TARGETS` is the one place that says so. Hypothesis and the corpora go through it in test_fuzz_python.py, libFuzzer
-does in run_python.py. A target takes the input, and a file beside which nothing matters, for decoders that read files.
+Only `TARGETS` defines this. Hypothesis and the corpora use it in test_fuzz_python.py, and libFuzzer
+uses it in run_python.py. A target takes the input, and a file for decoders that read files. Nothing
+beside that file matters.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ def take_compile_commands(data: bytes, file: Path) -> None:
     with only_known_errors():
         for entry in load(file):
             os.fsencode(" ".join(entry.arguments) + entry.file + entry.directory + entry.output)
-    # the same file where a build is about to write its own: what was there is merged, or somebody else's
+    # A build is about to write its own records to this file. What is there is merged, or it is
+    # somebody else's.
     with only_known_errors():
         export(file.with_name("no-records"), file)
         json.loads(file.read_bytes())
@@ -97,7 +100,8 @@ def take_log(data: bytes, file: Path) -> None:
 
 
 def take_words(data: bytes, file: Path) -> None:
-    """The option tables lose no word of a command line, and what is made of options knows any."""
+    """Check that the option tables lose no word of a command line, and that code that reads options
+    takes any words."""
     words = split_words(data)
     call = Invocation("c++", "host", "/", ("c++", *words), 1, (("NVCC_APPEND_FLAGS", " ".join(words)),))
     for toolchain in ALL:
@@ -111,7 +115,8 @@ def take_words(data: bytes, file: Path) -> None:
 
 
 def split_words(data: bytes) -> list[str]:
-    """A command line as the kernel hands it over: NUL ends a word; bytes that are not UTF-8 become surrogates."""
+    """Return a command line as the kernel passes it: NUL ends a word, and bytes that are not UTF-8
+    become surrogates."""
     return [os.fsdecode(word) for word in data.split(b"\0")] if data else []
 
 
@@ -120,7 +125,8 @@ def join_words(words: Sequence[str]) -> bytes:
 
 
 def take_remote(data: bytes, file: Path) -> None:
-    """What a remote answers: a record or a lease, whichever was asked for; and what LAZYCK_REMOTE may say."""
+    """Decode what a remote answers (a record or a lease, whichever was requested), and parse what
+    LAZYCK_REMOTE may say."""
     with only_known_errors():
         found = record.decode(data)
         if found is not None:
@@ -148,6 +154,7 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 def corpus(target: str) -> list[Path]:
-    """A target's first inputs: its own, and those of the runtime's decoder of the same format (`py_elf`: `elf`)."""
+    """Return a target's first inputs: its own, and those of the runtime's decoder of that format
+    (`elf` for `py_elf`)."""
     directories = (CORPUS / target.removeprefix("py_"), CORPUS / target)
     return [file for directory in directories if directory.is_dir() for file in sorted(directory.iterdir())]

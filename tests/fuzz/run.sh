@@ -1,11 +1,14 @@
 #!/bin/sh
-# Runs each fuzz target under libFuzzer for SECONDS (0: its corpus and some more inputs), one after the other:
+# Runs the fuzz targets under libFuzzer, one after the other, each for SECONDS (0: its corpus and
+# some more inputs; default: 60):
 #     tests/fuzz/run.sh [SECONDS [TARGET...]]
-# Targets in C and C++ are built with ASan and UBSan; those named py_* (python_targets.py) run under atheris.
-# LAZYCK_FUZZ_DIR keeps what is built and found (default: a directory that is removed, unless a target fails);
-# LAZYCK_FUZZ_RUNS bounds the executions of each target; PYTHON is a Python that finds lazyck.
-# Status 1: an input made a target fail, or take more than 10 s or 2 GB; its file is named. 77: there is no clang with
-# libFuzzer, or no atheris; the targets that do not need it were run.
+# Targets in C and C++ are built with ASan and UBSan. Targets named py_* (python_targets.py) run
+# under atheris. LAZYCK_FUZZ_DIR keeps what is built and found. The default is a directory that is
+# removed unless a target fails. LAZYCK_FUZZ_RUNS is the number of inputs if SECONDS is 0. PYTHON is
+# a Python that finds lazyck.
+# Status 1: an input made a target fail, or take more than 10 s or 2 GB. The input's file is named.
+# Status 77: there is no clang with libFuzzer, or no atheris. The targets that do not need it were
+# run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(dirname "$(dirname "$here")")
@@ -18,7 +21,7 @@ temporary=
 out=${out:-$temporary}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-# in memory where that can be: targets write a file per input
+# The directory is in memory if possible, since targets write a file for each input.
 work=$(mktemp -d -p /dev/shm 2> /dev/null || mktemp -d)
 trap 'rm -rf "$work"; [ -n "$failed" ] || [ -z "$temporary" ] || rm -rf "$temporary"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -29,7 +32,7 @@ clang=$(command -v clang-19 || command -v clang || true)
 clangxx=$(command -v clang++-19 || command -v clang++ || true)
 flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
 export LAZYCK_FUZZ_CONF="$out/shim.conf"
-# what the libraries keep to the end is no leak
+# Memory that the libraries keep to the end is no leak.
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 src=$repo/lazyck/runtime/src
 shim=$repo/lazyck/interceptor
@@ -91,7 +94,7 @@ for target in ${@:-$native $decoders}; do
         -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/found/$target" "$here/corpus/$target"
     mkdir -p "$out/found/$target"
     case $target in
-    # the runtime's decoder of the same format has inputs too
+    # The runtime's decoder of the same format has inputs too.
     py_manifest | py_elf) set -- "$@" "$here/corpus/${target#py_}" ;;
     py_words)
         "$python" "$here/seeds.py" options "$out/options"

@@ -1,10 +1,11 @@
-"""Runs one target of python_targets.py under libFuzzer (atheris), which tries inputs by the code of lazyck they reach:
+"""Runs one target of python_targets.py under libFuzzer (atheris), guided by coverage of lazyck:
 
 python tests/fuzz/run_python.py --TARGET [FLAG OF LIBFUZZER | CORPUS]...
 
-tests/fuzz/run.sh calls it, with limits. It writes into the working directory. TARGET looks like an option because
-libFuzzer, which starts this command again to merge corpora, ignores those with two dashes. Without any words it only
-answers whether atheris is there: status 0, or 77. So far 6.06 million inputs were tried: docs/reliability.md.
+tests/fuzz/run.sh calls this script, with limits. The script writes into the working directory.
+TARGET looks like an option because libFuzzer, which starts this command again to merge corpora,
+ignores words with two dashes. Without any words, the script only reports whether atheris is
+there: status 0 if so, or 77. So far 6.06 million inputs were tried: docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ except ImportError as e:
 if len(sys.argv) == 1:
     sys.exit()
 
-# the decoders' own code counts, not that of the standard library
+# Only coverage of the decoders' own code counts, not that of the standard library.
 with atheris.instrument_imports(include=["lazyck"]):
     from python_targets import TARGETS
 
@@ -29,7 +30,7 @@ with atheris.instrument_imports(include=["lazyck"]):
 def main() -> None:
     target = TARGETS[sys.argv[1].removeprefix("--")]
     file = Path("input").resolve()
-    command = shlex.join([sys.executable, *sys.argv[:1]])  # libFuzzer hands it to a shell
+    command = shlex.join([sys.executable, *sys.argv[:1]])  # libFuzzer passes this to a shell
     atheris.Setup([command, *sys.argv[1:]], lambda data: target(data, file))
     atheris.Fuzz()
 

@@ -1,5 +1,5 @@
-"""Writes the first inputs of each target into tests/fuzz/corpus/, the shim's configuration that `shim_words` needs, and
-the dictionary of `py_words`:
+"""Writes the first inputs of each target into tests/fuzz/corpus/, the shim's configuration for
+`shim_words`, or the dictionary for `py_words`:
 
 python tests/fuzz/seeds.py corpus DIRECTORY
 python tests/fuzz/seeds.py conf FILE
@@ -29,7 +29,8 @@ MANIFEST = Manifest(
     (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value"), units=Units("ab" * 8, 0, 0)),),
     (("eager", "why"),), "seed", "d", "x86_64",
 )  # fmt: skip
-# The table of a host unit: the kernels that it registers, its device variables, and the line of the whole blob.
+# The table of a host unit has the kernels that it registers, its device variables, and the line of
+# the whole blob.
 TABLE = (
     b"kernel\t_Z3addPf\tptx\tadd\t\n"
     b"kernel\t_ZN35_GLOBAL__N__lazyck_e6e2f491a66ebf4a3mulEPf\tptx\tmul\tvoid (*)(float *)\n"
@@ -90,7 +91,7 @@ def small_library(hash_style: str) -> bytes:
 
 
 def many_symbols(library: bytes) -> bytes:
-    """`library`, whose SysV hash table says that there are as many symbols as it can say."""
+    """Return `library` with a SysV hash table that claims as many symbols as it can."""
     at = struct.unpack_from("<Q", library, 40)[0]  # the table of sections, 64 bytes each
     sections = [struct.unpack_from("<IIQQQQ", library, row) for row in range(at, len(library) - 63, 64)]
     table = next(offset for _, kind, _, _, offset, _ in sections if kind == 5)
@@ -98,7 +99,7 @@ def many_symbols(library: bytes) -> bytes:
 
 
 def small_object(kept: bytes) -> bytes:
-    """A relocatable object with relocations and a record section that holds `kept`."""
+    """Compile a relocatable object with relocations and a record section that holds `kept`."""
     numbers = ",".join(map(str, kept))
     with tempfile.TemporaryDirectory() as work:
         source, out = Path(work, "a.cpp"), Path(work, "a.o")
@@ -178,7 +179,7 @@ def conf(file: Path) -> None:
 
 
 def options(file: Path) -> None:
-    """All options as a dictionary of libFuzzer's, which would not guess them."""
+    """Write all options as a dictionary for libFuzzer, which would not guess them."""
     texts = sorted({rule.text for toolchain in ALL for rule in toolchain.table.rules})
     file.write_text("".join(f'"{text}"\n' for text in texts))
 

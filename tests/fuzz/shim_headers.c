@@ -1,20 +1,21 @@
-// What the shim keeps of the headers that it found: read again by the next blob, out of a directory of the build.
+// Reads the list of headers that the shim keeps: the next blob reads it again, from a directory of
+// the build.
 #include "../../lazyck/interceptor/conf.c"
 
 static char* g_data;
 static size_t g_size;
 static bool read_kept(const char* path, char** data, size_t* size) {
     (void)path;
-    *data = copy_text(g_data, g_size);  // ends with NUL, as read_file's do
+    *data = copy_text(g_data, g_size);  // it ends with NUL, as the result of read_file does
     *size = g_size;
     return true;
 }
 #define read_file read_kept
-#define free(block) ((void)(block))  // the arena has it
+#define free(block) ((void)(block))  // the arena frees it
 #include "../../lazyck/interceptor/headers.c"
 #undef free
 
-// never called: nothing is looked for here
+// The functions below are never called, as nothing is looked up here.
 List header_question(const Conf* conf, const Command* cmd) {
     (void)conf, (void)cmd;
     return (List){0};

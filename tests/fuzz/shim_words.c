@@ -1,4 +1,5 @@
-// A command line: response files of both languages, then what the option table makes of the words.
+// Reads a command line: response files of both languages, then what the option table makes of the
+// words.
 //
 // LAZYCK_FUZZ_CONF names a real configuration of a shim (run.sh has one written).
 #include <stdint.h>
@@ -17,7 +18,7 @@ int LLVMFuzzerInitialize(int* argc, char*** argv) {
     (void)argc, (void)argv;
     const char* path = getenv("LAZYCK_FUZZ_CONF");
     if (!path || !load_conf(&g_conf, path)) abort();
-    g_block_count = 0;  // this stays
+    g_block_count = 0;  // the configuration is never freed
     return 0;
 }
 

@@ -1,7 +1,9 @@
-"""Python's decoders take any bytes: they answer, or raise an error that says what is wrong (python_targets.py).
+"""Tests that Python's decoders take any bytes: they answer, or raise an error that says what is
+wrong (python_targets.py).
 
-LAZYCK_FUZZ_EXAMPLES=N tries N inputs for each, chosen anew in each run (else a few hundred, always the same). Guided by
-coverage, and for as long as asked: tests/fuzz/run.sh SECONDS.
+LAZYCK_FUZZ_EXAMPLES=N tries N inputs for each decoder, chosen anew in each run. The default is a
+few hundred, which never change. tests/fuzz/run.sh SECONDS tries inputs guided by coverage, for as
+long as asked.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ fuzzed = settings(
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: list[bytes]) -> bytes:
-    """A good file with some numbers overwritten, perhaps cut or lengthened; sometimes anything."""
+    """Draw a good file with some numbers overwritten, perhaps cut or lengthened, or sometimes any
+    bytes."""
     if draw(st.integers(0, 19)) == 0:
         return draw(st.binary(max_size=300))
     data = bytearray(draw(st.sampled_from(whole)))
@@ -54,7 +57,7 @@ def damaged(draw: st.DrawFn, whole: list[bytes]) -> bytes:
         st.binary(max_size=12),
     )
     for _ in range(draw(st.integers(1, 6))):
-        # headers and tables of contents come first
+        # Half of the places are at the start, where headers and tables of contents are.
         at = draw(st.one_of(st.integers(0, min(200, len(data))), st.integers(0, len(data))))
         value = draw(numbers)
         data[at : at + len(value)] = value
@@ -111,11 +114,11 @@ def test_option_tables_take_any_words(file: Path, words: list[str]) -> None:
     TARGETS["py_words"](join_words(words), file)
 
 
-# -- what fuzzing has found, or reading for it ------------------------------------------------------------------------
+# -- what fuzzing has found, or reading for it -----------------------------------------------------
 
 
 def refused(read: Callable[[], object], reason: str) -> None:
-    """That `read` refuses its input for `reason`, in little time and memory."""
+    """Check that `read` refuses its input for `reason`, in little time and memory."""
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(LazyckError, match=reason):
         read()
@@ -197,7 +200,7 @@ def test_log_line_with_digits_that_are_no_number_is_left_out(tmp_path: Path, dig
 
 @pytest.mark.parametrize("member", ["/dev/null", "fifo"])
 def test_thin_archive_whose_member_is_no_plain_file_is_refused(tmp_path: Path, member: str) -> None:
-    """One of /dev/zero would never end, nor would one of a FIFO."""
+    """Reading /dev/zero or a FIFO would never end."""
     os.mkfifo(tmp_path / "fifo")
     writer = os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK)
     try:
@@ -208,14 +211,15 @@ def test_thin_archive_whose_member_is_no_plain_file_is_refused(tmp_path: Path, m
 
 
 def elf_file(sections: list[tuple[int, int, int, int, int]], content: bytes) -> bytes:
-    """A library of `content` and sections (type, offset in `content`, size, link, info); the first is left free."""
+    """Return a library of `content` and sections, given as (type, offset in `content`, size, link,
+    info). The first section is left empty."""
     table = len(sections) + 1
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, table, 1)
     rows = [struct.pack("<IIQQQQIIQQ", 0, t, 0, 0, 64 * (table + 1) + at, n, a, b, 0, 0) for t, at, n, a, b in sections]
     return header + bytes(64) + b"".join(rows) + content
 
 
-MANY, LONG = 8000, 2_400_000  # sections, and bytes that each of them claims: 19 GB out of a file of 3 MB
+MANY, LONG = 8000, 2_400_000  # the number of sections, and the bytes that each claims: 19 GB out of a file of 3 MB
 
 
 def test_dynamic_sections_that_overlap_are_read_once(tmp_path: Path) -> None:
@@ -243,7 +247,7 @@ def test_relocations_that_overlap_are_refused(tmp_path: Path) -> None:
 
 
 def test_manifest_of_many_empty_words_is_refused() -> None:
-    """Words cost memory even where they are empty: 20 KB said 3 million of them, 10 s of work for `inspect`."""
+    """Even empty words cost memory: 20 KB claimed 3 million of them, which took `inspect` 10 s."""
     size = 2501
     words = struct.pack(f"<{size}I", size - 1, *[0] * (size - 1))
     recipes = bytes(36) * 250

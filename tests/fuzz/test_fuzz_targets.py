@@ -1,4 +1,5 @@
-"""The fuzz targets find nothing in their corpora and some more inputs (run.sh: for longer)."""
+"""Tests that the fuzz targets find nothing in their corpora and some more inputs. run.sh runs them
+for longer."""
 
 from __future__ import annotations
 

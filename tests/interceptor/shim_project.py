@@ -1,5 +1,7 @@
-"""A directory to build in through real shims, and ways to look at what they left. Fixtures too: not in a conftest,
-because a second module of that name would hide the first."""
+"""Provides a directory to build in through real shims, and ways to inspect what they left.
+
+Fixtures are here and not in a conftest, because a second module of that name would hide the first.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SYSTEM_PATH = "/usr/bin:/bin"
 
 
 def clean_env(**more: str) -> dict[str, str]:
-    """An environment without any variable that names a toolchain."""
+    """Return an environment without any variable that names a toolchain."""
     kept = {k: v for k, v in os.environ.items() if k in ("HOME", "LANG", "TMPDIR")}
     return {**kept, "PATH": f"{SYSTEM_PATH}:{find_ninja(os.environ).parent}", **more}
 
@@ -37,7 +39,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def records_of(path: Path) -> list[CompileCommand | LinkCommand]:
-    """The records in an object's section, read with objcopy."""
+    """Return the records in an object's section, read with objcopy."""
     out = path.with_name(path.name + ".record")
     argv = ["objcopy", "-O", "binary", "--only-section=.lazyck.record", "--set-section-flags", ".lazyck.record=alloc"]
     subprocess.run([*argv, str(path), str(out)], check=True)
@@ -83,7 +85,7 @@ class Project:
         return path
 
     def compile(self, name: str) -> CompileCommand:
-        """The record in the deferred object `name`."""
+        """Return the record in the deferred object `name`."""
         (record,) = records_of(self.dir / name)
         assert isinstance(record, CompileCommand)
         return record
@@ -120,7 +122,7 @@ def make_project(tmp_path: Path, built_shim: Path) -> MakeProject:
 
 @pytest.fixture
 def host(make_project: MakeProject) -> Project:
-    """Real host compilers only, one blob."""
+    """Make a project of one blob with real host compilers only."""
     project = make_project(toolchain="host")
     project.write("blob/k.cpp", "int k() { return 7; }\n")
     return project
@@ -128,7 +130,8 @@ def host(make_project: MakeProject) -> Project:
 
 @pytest.fixture
 def fake(tmp_path: Path, make_project: MakeProject) -> Project:
-    """Compilers of all toolchains that only say `REAL <name>` and their words; a Python that says `POST <record>`."""
+    """Make a project with compilers of all toolchains that only print `REAL <name>` and their
+    words, and with a Python that prints `POST <record>`."""
     home = tmp_path / "fake"
     for tool in ("hipcc", "nvcc", "g++", "c++", "clang++"):
         script(home / "bin" / tool, f'echo "REAL {tool}"; printf "%s\\n" "$@"\n')

@@ -1,4 +1,5 @@
-"""The deferred object: other tools take it, its record says what was asked, its depfile is one."""
+"""Tests the deferred object: other tools accept it, its record says what was asked, and its depfile
+is valid."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -58,7 +59,8 @@ LINKERS = [
     pytest.param(name, marks=pytest.mark.skipif(not shutil.which(f"ld.{name}"), reason=f"ld.{name} is not installed"))
     for name in ("bfd", "gold", "lld", "mold")
 ]
-# how a build may link it: each would make a broken library of an empty object
+# These are ways in which a build may link the object. Each would make a broken library if the
+# object were empty.
 LINKS = [
     "-shared m.o k.o",
     "-shared -Wl,--gc-sections m.o k.o",
@@ -76,7 +78,7 @@ LINKS = [
 
 @pytest.fixture
 def real(deferred: Project) -> Project:
-    """The deferred object in all its shapes, and real ones: `m.o`, and `l.o` for LTO."""
+    """Make the deferred object in all its shapes, and real objects: `m.o`, and `l.o` for LTO."""
     deferred.write("m.cpp", "int main() { return 0; }\n")
     deferred.ok("g++", "-fPIC", "-ffunction-sections", "-c", "m.cpp", "-o", "m.o")
     deferred.ok("g++", "-fPIC", "-flto", "-c", "m.cpp", "-o", "l.o")
@@ -89,7 +91,7 @@ def real(deferred: Project) -> Project:
 def test_a_link_without_lazyck_fails_and_says_what_to_do(real: Project, linker: str) -> None:
     for line in LINKS:
         if linker == "mold" and "ignore" in line:
-            continue  # it believes its user
+            continue  # mold obeys this option
         done = real.run("/usr/bin/g++", f"-fuse-ld={linker}", *line.split(), "-o", "out", PATH=SYSTEM_PATH)
         assert done.returncode != 0, line
         assert abi.DEFERRED_SYMBOL in done.stderr, line
@@ -135,7 +137,7 @@ def test_a_response_file_is_expanded_nested_and_quoted(host: Project) -> None:
     host.write("inner.rsp", '-DA=\'x y\'  "-DB=\\"q\\""\n\t-DC=a\\ b')
     host.write("outer.rsp", "@inner.rsp '@missing'\n-c blob/k.cpp -DEMPTY=\"\" ''")
     host.run("g++", "-DFIRST", "@outer.rsp", "-o", "k.o")
-    assert host.last.reason == "several-sources"  # `@missing` and the empty word stand for themselves
+    assert host.last.reason == "several-sources"  # `@missing` and the empty word are taken as they are
     host.write("outer.rsp", "@inner.rsp\n-c blob/k.cpp -DEMPTY=\"\" -D '@missing'")
     host.ok("g++", "-DFIRST", "@outer.rsp", "-o", "k.o")
     assert host.compile("k.o").call.argv[1:] == (

@@ -1,4 +1,5 @@
-"""The headers in a deferred blob's depfile: those that the compiler itself would name, at least."""
+"""Tests the headers in a deferred blob's depfile: they include all that the compiler itself would
+name."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -60,13 +61,13 @@ IS_NO_INCLUDE = [
 
 
 def prerequisites(rule: str) -> list[str]:
-    """What the first rule of a depfile names behind its target, without the source."""
+    """Return the prerequisites of a depfile's first rule, without the source."""
     first = rule.replace("\\\n", " ").split("\n", 1)[0]
     return [word.replace("\0", " ") for word in first.split(": ", 1)[1].replace("\\ ", "\0").split()][1:]
 
 
 def headers(project: Project, *options: str, tool: str = "g++", depend: str = "-MD", **env: str) -> list[str]:
-    """The headers that the depfile of `blob/k.cpp` names."""
+    """Return the headers that the depfile of `blob/k.cpp` names."""
     project.ok(tool, *options, depend, "-MF", "k.d", "-c", "blob/k.cpp", "-o", "k.o", **env)
     assert project.last.action == "defer"
     return prerequisites((project.dir / "k.d").read_text())
@@ -189,7 +190,7 @@ def test_an_empty_item_of_a_variable_is_the_working_directory(host: Project) -> 
 
 
 ORDERS = [
-    # options, environment, what `#include "x.h"` and `#include <y.h>` find
+    # options, environment, and what `#include "x.h"` and `#include <y.h>` find
     ("-I one -I two", {}, ["one/x.h", "one/y.h"]),
     ("-Itwo -Ione", {}, ["two/x.h", "two/y.h"]),
     ("-iquote one -Itwo", {}, ["one/x.h", "two/y.h"]),
@@ -249,7 +250,7 @@ def test_without_system_headers_for_mmd(host: Project) -> None:
     everything = ["own/../sys/both.h", "own/own.h", "sys/below.h", "sys/both.h", "sys/sys.h"]
     assert sorted({os.path.normpath(h) for h in headers(host, *words)}) == sorted({*map(os.path.normpath, everything)})
     assert [os.path.normpath(h) for h in headers(host, *words, depend="-MMD")] == ["own/own.h", "sys/both.h"]
-    assert headers(host, *words, "-MMD", depend="-MD") == headers(host, *words)  # the last one wins
+    assert headers(host, *words, "-MMD", depend="-MD") == headers(host, *words)  # the last option wins
     host.ok("g++", *words, "-Wp,-MMD,w.d", "-c", "blob/k.cpp", "-o", "k.o")
     assert [os.path.normpath(h) for h in prerequisites((host.dir / "w.d").read_text())] == ["own/own.h", "sys/both.h"]
 
@@ -266,7 +267,7 @@ def test_phony_targets(host: Project) -> None:
 def test_missing_headers_as_generated_ones_are_the_compiler_s_affair(host: Project) -> None:
     done = host.run("g++", "-MD", "-MG", "-c", "blob/k.cpp", "-o", "k.o")
     assert (host.last.action, host.last.reason) == ("pass", "dependencies")
-    assert done.returncode != 0  # gcc wants -M or -MM beside it
+    assert done.returncode != 0  # gcc requires -M or -MM with it
 
 
 def test_cycles_links_and_oddities_end(host: Project) -> None:
@@ -322,7 +323,7 @@ def test_nvcc_s_spellings_and_lists(fake: Project) -> None:
     assert text.endswith("\none/x.h:\ntwo/y.h:\n")
 
 
-# -- the lists that are kept ---------------------------------------------------------------------------------
+# -- the lists that are kept -----------------------------------------------------------------------
 
 
 def test_a_kept_list_serves_other_blobs_and_follows_changes(host: Project) -> None:
@@ -340,7 +341,7 @@ def test_a_kept_list_serves_other_blobs_and_follows_changes(host: Project) -> No
     host.write("b.h", '#include "c.h"\n')
     assert headers(host) == ["blob/../a.h", "blob/../b.h", "blob/../c.h"]
     assert headers(host, "-Iother") == ["blob/../a.h", "blob/../b.h", "blob/../c.h"]
-    assert len(list(kept.iterdir())) == 2  # other directories, another list
+    assert len(list(kept.iterdir())) == 2  # other directories make another list
 
 
 def test_a_set_up_forgets_lists(make_project: MakeProject) -> None:

@@ -1,4 +1,4 @@
-"""`lazyck-launch`: compilers that a build names by their path."""
+"""Tests `lazyck-launch` with compilers that a build names by their paths."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -18,7 +18,7 @@ def launcher(project: Project) -> Path:
 
 
 def tool(project: Project, name: str) -> Path:
-    """A compiler that no variable and no PATH names."""
+    """Make a compiler that no variable and no PATH names."""
     where = project.dir.parent / "elsewhere" / name
     if not where.exists():
         script(where, f'echo "REAL {name}"; printf "%s\\n" "$@"\n')
@@ -95,7 +95,7 @@ def test_cuda_by_a_host_compiler_of_its_own_path_is_deferred_only_if_links_come_
     assert fake.ok(launcher(fake), nvcc, *words).startswith("REAL nvcc")
     assert (fake.last.reason, fake.last.blobs) == ("unseen-link", 1)
     assert fake.ok(launcher(fake), "--links", nvcc, *words) == ""
-    assert fake.ok("nvcc", *words) == ""  # called by name: what it links by may be another name
+    assert fake.ok("nvcc", *words) == ""  # nvcc is called by name, so its link may be as well
     shim = f"{fake.interception.bin_dirs[0]}/g++"
     assert fake.ok(launcher(fake), nvcc, f"-ccbin={shim}", *words[1:]) == ""
 
@@ -128,7 +128,7 @@ def test_cmake_hears_of_shims_for_the_host_compilers_of_nvcc(fake: Project, make
         assert fake.ok(shim, "-c", "src/m.cpp").startswith("REAL g++")
 
     is_a_compiler()
-    # a build tree that was configured before names the shim, which may be an older lazyck's
+    # A build tree that was configured before names the shim, which may be an older lazyck's.
     Path(shim).unlink()
     script(Path(shim), "exit 1\n")
     make_project(clean_env(PATH=f"{compilers}:{SYSTEM_PATH}"), python=str(fake.dir.parent / "python"))
@@ -152,7 +152,7 @@ def test_the_user_s_own_launcher_stays_behind_ours(tmp_path: Path, make_project:
     assert project.interception.env["CMAKE_CXX_COMPILER_LAUNCHER"] == f"{ours};ccache"
     assert project.interception.env["CMAKE_CUDA_COMPILER_LAUNCHER"] == f"{ours};env;A=b;sccache"
     assert project.interception.env["CMAKE_C_LINKER_LAUNCHER"] == ours
-    # a set-up inside a set-up replaces the outer one's
+    # A set-up inside a set-up replaces the launcher of the outer one.
     assert variables(Path("/new/bin"), project.interception.env)["CMAKE_CXX_COMPILER_LAUNCHER"] == (
         "/new/bin/lazyck-launch;ccache"
     )

@@ -1,4 +1,4 @@
-"""Which links go to the post-build: those that take a deferred object by whatever way."""
+"""Tests which links go to the post-build: those that take a deferred object in any way."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -38,7 +38,7 @@ def inputs(fake: Project) -> Project:
 
 
 def record_of(said: str) -> LinkCommand:
-    """The link record that the fake Python was started with."""
+    """Return the link record that the fake Python was started with."""
     word, _, path = said.strip().partition(" ")
     assert word == "POST"
     (record,) = decode_records(Path(path).read_bytes(), path)

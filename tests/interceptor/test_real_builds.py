@@ -1,4 +1,4 @@
-"""Real compilers and build tools behind the shims: they must not notice."""
+"""Tests that real compilers and build tools behind the shims do not notice them."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_cmake_configures_and_builds(host: Project) -> None:
         'if(NOT GOOD OR BAD)\n  message(FATAL_ERROR "wrong: ${GOOD} ${BAD}")\nendif()\n'
         "add_library(blobs STATIC blob/k.cpp)\nadd_executable(app main.cpp)\n",
     )
-    # also where the whole build lies below a directory that matches the globs
+    # This also holds where the whole build lies below a directory that matches the globs.
     for build in ("build", "blob/build"):
         host.ok("cmake", "-G", "Ninja", "-S", ".", "-B", build)
         host.ok("cmake", "--build", build)

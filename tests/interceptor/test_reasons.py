@@ -1,4 +1,4 @@
-"""Every reason code, by a call of the real shim."""
+"""Tests every reason code by a call of the real shim."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -165,7 +165,8 @@ def test_options_in_variables_count(fake: Project) -> None:
 
 
 def test_options_files_are_read_as_nvcc_reads_them(fake: Project) -> None:
-    # nvcc 12.4 and 13.0, by --dryrun: ' is a character like any other, a protected " or backslash leaves nothing
+    # nvcc 12.4 and 13.0 show by --dryrun that ' is a character like any other, and that an escaped
+    # " or backslash disappears.
     fake.write("opts", """-DA="e f" -DB=it's "-DC=a b" -DD=a\\ b -DE=\\"s\\" -DF=a\\\\b -I"/x y"\n""")
     fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", "--options-file", "opts")
     words = list(fake.compile("k.o").call.argv)

@@ -1,4 +1,4 @@
-"""The shim under ASan and UBSan, over the odd inputs of the other tests."""
+"""Tests the shim under ASan and UBSan with the odd inputs of the other tests."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_no_memory_error_and_no_undefined_behaviour(sanitized: Project) -> None:
     for data in (whole, unmarked, archive, thin):
         step = max(1, len(data) // 20)
         for size in range(0, len(data), step):
-            # cut short, and with bytes that are offsets or sizes set to nonsense
+            # The inputs are cut short, or have offsets and sizes overwritten with nonsense.
             for mangled in (data[:size], data[:size] + b"\xff" * 8 + data[size + 8 :]):
                 (sanitized.dir / "x.bin").write_bytes(mangled)
                 done = sanitized.run("c++", "x.bin", ASAN_OPTIONS="detect_leaks=0")

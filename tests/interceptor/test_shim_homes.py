@@ -1,4 +1,5 @@
-"""Shim homes of whole ROCm trees: which of their programs are shims, and what `realpath` and the real compilers see."""
+"""Tests the shim homes of whole ROCm trees: which of their programs are shims, and what `realpath`
+and the real compilers see."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -14,7 +15,8 @@ SHOW = 'echo "$0|$ROCM_PATH|$HIP_PATH|$HIPCXX"\n'
 
 @pytest.fixture
 def rocm6(tmp_path: Path) -> Path:
-    """`llvm` links to `lib/llvm`, `bin/amdclang++` and `bin/hipcc` to the programs there."""
+    """Make a ROCm 6 tree: `llvm` links to `lib/llvm`, and `bin/amdclang++` and `bin/hipcc` link to
+    the programs there."""
     home = tmp_path / "opt/rocm-6.2.0"
     for name in ("hipcc", "clang++", "amdclang++"):
         script(home / "lib/llvm/bin" / name, SHOW)
@@ -31,7 +33,7 @@ def rocm6(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rocm5(tmp_path: Path) -> Path:
-    """`hip/` is a part of it that HIP_PATH may name."""
+    """Make a ROCm 5 tree, with the part `hip/` that HIP_PATH may name."""
     home = tmp_path / "opt/rocm-5.2.3"
     script(home / "bin/hipcc", SHOW)
     script(home / "llvm/bin/clang++", SHOW)
@@ -105,7 +107,7 @@ def test_home_variables_are_set_if_none_of_them_was(rocm6: Path, make_project: M
     env = project.interception.env
     assert env["ROCM_PATH"] == env["ROCM_HOME"] == env["HIP_PATH"]
     assert project.interception.home_map[env["ROCM_PATH"]] == str(rocm6)
-    assert project.ok("hipcc", "x") == f"{rocm6}/bin/hipcc|||\n"  # the real one sees none of it
+    assert project.ok("hipcc", "x") == f"{rocm6}/bin/hipcc|||\n"  # the real compiler sees none of these variables
 
 
 def test_cmake_is_told_the_shim_of_rocm_s_clang(rocm6: Path, make_project: MakeProject) -> None:
@@ -146,7 +148,7 @@ def test_compilers_under_versioned_names_get_shims(tmp_path: Path, make_project:
     project: Project = make_project(clean_env(PATH=f"{tools}:{SYSTEM_PATH}"), toolchain="host")
     shims = set(os.listdir(project.interception.bin_dirs[0]))
     assert {"g++-99", "clang++-99.1", target} <= shims
-    assert not {"clang++-tidy-99", "g++-99.cfg"} & shims  # (what is for another machine defers nothing: test_launch)
+    assert not {"clang++-tidy-99", "g++-99.cfg"} & shims  # test_launch has compilers for other machines
     project.write("blob/k.cpp", "\n")
     project.ok("g++-99", "-c", "blob/k.cpp", "-o", "k.o")
     assert (project.last.action, project.last.tool) == ("defer", "g++-99")

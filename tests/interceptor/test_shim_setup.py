@@ -1,4 +1,5 @@
-"""Set-up: which compilers stand behind the shims, and what a build's environment then says."""
+"""Tests the set-up: which compilers stand behind the shims, and what a build's environment then
+says."""
 
 # ruff: noqa: F401, F811
 from __future__ import annotations
@@ -152,7 +153,7 @@ def test_the_log_counts_by_action_and_reason(make_project: MakeProject) -> None:
     project.ok("g++", "-E", "/dev/null")
     project.ok("g++", "-dumpversion")
     with project.interception.log.open("a") as f:
-        f.write("defer\tblob\tg++")  # cut short
+        f.write("defer\tblob\tg++")  # this line is cut short
     lines = read_log(project.interception.log)
     assert lines[0].source == f"{project.dir}/blob/tab\there\nand \\t.cpp"
     counts = count(lines)

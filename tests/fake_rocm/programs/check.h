@@ -1,4 +1,5 @@
-// What the test programs share: every failed check is printed, and counts for the exit code.
+// Defines what the test programs share: every failed check is printed, and counts for the exit
+// code.
 #pragma once
 
 #include <hip/hip_runtime.h>

@@ -1,4 +1,4 @@
-// Kernels in the ways that HIP code writes and launches them; plain C++ syntax only.
+// Tests kernels in the ways that HIP code writes and launches them, with plain C++ syntax only.
 #include <vector>
 
 #include "check.h"
@@ -83,7 +83,8 @@ __global__ void nothing() {}
 
 __global__ void stack_alignment(int* out) {
     alignas(16) char local[16];
-    const volatile uintptr_t address = reinterpret_cast<uintptr_t>(local);  // volatile: not what the compiler assumes
+    // `volatile` keeps the compiler from assuming the alignment.
+    const volatile uintptr_t address = reinterpret_cast<uintptr_t>(local);
     if (address % 16 != 0) atomicAdd(out, 1);
 }
 

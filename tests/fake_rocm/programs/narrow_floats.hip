@@ -1,4 +1,5 @@
-// __half and bfloat16: conversion rounds to nearest even, and agrees with the compiler's own _Float16 where it has one.
+// Tests __half and bfloat16: conversion rounds to nearest even, and agrees with the compiler's own
+// _Float16 if it has one.
 #include <hip/hip_bf16.h>
 #include <hip/hip_bfloat16.h>
 #include <hip/hip_fp16.h>
@@ -40,7 +41,8 @@ int main() {
         const auto narrow = static_cast<unsigned short>(bits);
         memcpy(&native, &narrow, 2);
         if (!std::isnan(x) && static_cast<float>(native) != x) ++different;
-        // Every float between this half and the next is nearest to one of them: try around the middle.
+        // Every float between this half and the next is nearest to one of them, so this tries
+        // values around the middle.
         const float next = __half2float(__ushort_as_half(static_cast<unsigned short>(bits + 1)));
         const float middle = x + (next - x) / 2;
         for (const float y : {nextafterf(middle, x), middle, nextafterf(middle, next)}) {

@@ -1,4 +1,4 @@
-// The host side of the runtime: what calls answer, and which error code a bad argument gets.
+// Tests the host side of the runtime: what calls return, and which error code a bad argument gets.
 #include <cstring>
 
 #include "check.h"

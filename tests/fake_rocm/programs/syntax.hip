@@ -1,4 +1,4 @@
-// The syntax that is not C++: <<<>>> and extern __shared__.
+// Tests the syntax that is not C++: <<<>>> and extern __shared__.
 #include <iostream>
 
 #include "check.h"
