@@ -1,9 +1,10 @@
-"""HIP blobs that are compiled whole: host and device code at the same time, against clang's own order.
+"""Compare two ways to compile a HIP blob whole: in clang's order, and host and device code at once.
 
     python benchmarks/beside.py --work DIR --hip DIR [--rounds N] [--only NAME]...
 
-The sources, and what `--hip` has, are those of benchmarks/kernels.py. Each is compiled both ways in turns; the ratios
-are those of the medians, and the sections of code and constants of both objects are compared.
+The sources and the contents of `--hip` are those of benchmarks/kernels.py. Each source is compiled
+both ways in turns. The ratios are those of the medians. The sections of code and constants of both
+objects are compared.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from lazyck.units.build import build_program
 
 HEADS = ("source", "in clang's order, wall s", "at the same time, of the wall", "of the CPU", "code and constants")
 OBJECT = "blob.o"
-# the name that marks each compile, and tables of names
+# The sections that differ between two compiles: the tables of names, and the name that marks each
+# compile.
 DIFFERS = (".symtab", ".strtab", ".shstrtab", ".llvm_addrsig", ".dynsym", ".dynstr", ".gnu.hash", ".hash", ".note")
 
 
 def contents(made: Path) -> dict[str, bytes]:
-    """The sections of an object and of the code objects in it, but for names."""
+    """Return the sections of an object and of the code objects in it, without those in
+    `DIFFERS`."""
     data = made.read_bytes()
     found: dict[str, bytes] = {}
     at = 0
@@ -44,7 +47,7 @@ def contents(made: Path) -> dict[str, bytes]:
 
 
 def measure(case: Case, program: Path, out: Path, rounds: int) -> str:
-    """A row of the table."""
+    """Measure one case; return its row of the table."""
     compile_all = (*case.command, "-c", case.source, "-o", str(out / OBJECT))
     beside = (str(program), "hip-object", "-", case.source, str(out / "beside.o"), "--", *compile_all)
     costs: dict[str, list[Cost]] = {"after": [], "beside": []}
@@ -62,7 +65,7 @@ def measure(case: Case, program: Path, out: Path, rounds: int) -> str:
 
 
 def main() -> None:
-    """Measure all cases."""
+    """Measure all cases; exit with status 1 if an object differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for sources and what is made")
     parser.add_argument("--hip", type=Path, required=True, metavar="DIR", help="has HIP's headers in DIR/include")

@@ -1,13 +1,18 @@
-"""A first call whose entry is cached, against bare dlopen and dlsym of that very file: in turns, the medians' ratio.
+"""Measure a first call whose entry is cached, against bare dlopen and dlsym of the entry's file.
 
-    python benchmarks/cache_hit.py [--quick]        (needs a C++ compiler; strace and valgrind for the exact figures)
+    python benchmarks/cache_hit.py [--quick]
 
-Entries of three sizes, each call in a process of its own. "first": the process's first lazy call at all; "later": a
-blob's first call after another blob's. Both find the note (`.seen`) that the entry was found whole before, as the
-second process and all after it do; "unread" is the first call of the process that reads all of the entry and writes
-that note. Each is compared with dlopen and dlsym, first and later, in the same program: it links the lazy library, so
-what the entry needs is loaded already, and the loader's own work (mapping, relocation, page faults) is in both. System
-calls and instructions are those of a run less those of one without the measured call.
+Needs a C++ compiler, and strace and valgrind for the exact figures.
+The ratio is that of the medians of runs in turns. There are entries of three sizes, and each call
+has a process of its own. "first" is the first lazy call of a process. "later" is the first call of
+a blob after another blob's. Both find the note (`.seen`) that says that the entry was found whole
+before, as every process but the first does. "unread" is the first call of the process that reads
+the whole entry and writes that note.
+
+Each is compared with dlopen and dlsym, first and later, in the same program. This program links the
+lazy library, so what the entry needs is loaded already, and the loader's own work (mapping,
+relocation, page faults) is in both. System calls and instructions are those of a run minus those of
+a run without the measured call.
 """
 
 from __future__ import annotations
@@ -34,14 +39,14 @@ WHY_FIRST = (
     "once per process come the directories above the entry, the environment, and some twenty page faults: nobody has "
     "touched the runtime's pages, or those of the C++ library that it uses, before"
 )
-OTHER = 1  # the blob that is called before a later one
-SIZES = {16: "16 KB", 1024: "1 MB", 10240: "10 MB"}  # by KB of code and data
-SETTLED = 3.0  # seconds; a note is only written of an entry that has not been touched for two
-# measured → its base; a name's words tell the program what to do
+OTHER = 1  # the number of the blob that is called before a "later" one
+SIZES = {16: "16 KB", 1024: "1 MB", 10240: "10 MB"}  # the labels by KB of code and data
+SETTLED = 3.0  # seconds; a note is only written for an entry that has not been touched for two
+# Each measured way with its base. The words of a name tell the program what to do.
 WAYS = {"first": "bare first", "later": "bare later", "unread": "bare first"}
 RUNS = (*WAYS, *dict.fromkeys(WAYS.values()))
 HEADER = "struct Args { float x; };\ntemplate <int KB> float kernel(const Args& args);\n"
-# Half of it code, half data, of a pattern that no file system keeps as a hole.
+# One half of a blob is code and the other data, in a pattern that no file system stores as a hole.
 BLOB = """
 #include "api.hpp"
 asm(".pushsection .text\\n.fill {words}, 8, 0x9e3779b97f4a7c15\\n.popsection\\n"
@@ -92,7 +97,8 @@ c++ -shared -o libk.so dispatch.o {objects}
 
 
 class Bench:
-    """A lazy library whose blobs are all in the cache, and the program that calls or loads one of them."""
+    """Holds a lazy library whose blobs are all in the cache, and a program that calls or loads one
+    of them."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -116,7 +122,7 @@ class Bench:
             self.silently(self.words("fill", kb, True))
             self.entries[kb] = next((work / "cache").glob(f"v1/*/*/k{kb}-*.so"))
         time.sleep(SETTLED)
-        self.env["LAZYCK_DISABLE_JIT"] = "1"  # from here on a miss is an error
+        self.env["LAZYCK_DISABLE_JIT"] = "1"  # from here on a cache miss is an error
         for kb in blobs:
             self.silently(self.words("fill", kb, True))
             assert self.note(kb).exists()
@@ -125,7 +131,7 @@ class Bench:
         subprocess.run(words, cwd=self.work, env=self.env, check=True, capture_output=True)
 
     def note(self, kb: int) -> Path:
-        """What says that the entry was found whole."""
+        """Return the path of the note that says that the entry was found whole."""
         return self.entries[kb].with_name(self.entries[kb].name + ".seen")
 
     def words(self, way: str, kb: int, is_called: bool) -> list[str]:
@@ -133,7 +139,8 @@ class Bench:
         return [str(self.program), way, str(int(is_called)), *both[0], *both[1]]
 
     def run(self, way: str, kb: int, is_called: bool = True, below: tuple[str, ...] = ()) -> tuple[str, str]:
-        """What one process says, started by the command `below` if any."""
+        """Return the output and error output of one process, started by the command `below` if
+        there is one."""
         if way == "unread":
             self.note(kb).unlink(missing_ok=True)
         words = [*below, *self.words(way, kb, is_called)]
@@ -144,14 +151,14 @@ class Bench:
         return done.stdout, done.stderr
 
     def instructions(self, way: str, kb: int, is_called: bool) -> int:
-        """Of the process in user space, as callgrind counts them."""
+        """Return the instructions of the process in user space, as callgrind counts them."""
         valgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
         found = re.search(r"Collected\s*:\s*(\d+)", self.run(way, kb, is_called, valgrind)[1])
         assert found
         return int(found[1])
 
     def system_calls(self, way: str, kb: int, is_called: bool) -> int:
-        """Of the process. It may start no other one."""
+        """Return the number of system calls of the process. Exit if it starts another process."""
         log = self.work / "strace"
         self.run(way, kb, is_called, ("strace", "-f", "-qq", "-o", str(log)))
         names = re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE)
@@ -162,7 +169,7 @@ class Bench:
 
 
 def table(title: str, figures: dict[int, dict[str, list[float]]]) -> str:
-    """By size and way, with the ratios."""
+    """Return a table of the figures by size and way, with the ratios."""
     lines = [f"\n{title}\n", f"| entry | {' | '.join(RUNS)} | {' | '.join(f'{way} : bare' for way in WAYS)} |"]
     lines.append("|---" * (1 + len(RUNS) + len(WAYS)) + "|")
     for kb, row in figures.items():
@@ -174,7 +181,8 @@ def table(title: str, figures: dict[int, dict[str, list[float]]]) -> str:
 
 
 def measure(quick: bool) -> list[Row]:
-    """A blob's first call after another's, and a process's first lazy call, for an entry of 1 MB; prints the others."""
+    """Measure a blob's first call after another's, and a process's first lazy call, for an entry of
+    1 MB. Print the figures of the other sizes."""
     calls = 20 if quick else 100
     with tempfile.TemporaryDirectory(prefix="lazyck-hit-") as name:
         bench = Bench(Path(name))

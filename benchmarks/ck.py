@@ -1,10 +1,12 @@
-"""CK's fused attention out of flash-attn, forward and backward: lazyck's share of the build, and the sizes.
+"""Build CK's fused attention from flash-attn, forward and backward; measure lazyck's share and
+sizes.
 
-    python benchmarks/ck.py [--quick]        (needs hipcc and what `examples/ck_fmha` names; a quarter of an hour)
+    python benchmarks/ck.py [--quick]
 
-`examples/ck_fmha/ck_fmha.py` does the work; what the same library would take ahead of time is extrapolated from a
-random sample of its blobs, spread over kinds of kernels and head dims. CPU seconds of all processes: another load on
-the machine does not change them much.
+Needs hipcc and what `examples/ck_fmha` names, and takes a quarter of an hour.
+`examples/ck_fmha/ck_fmha.py` does the work. The cost of an ahead-of-time build is extrapolated from
+a random sample of its blobs, spread over kinds of kernels and head dims. CPU seconds are those of
+all processes, so that other programs on the machine change them little.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ WHY_SIZE = (
 
 
 def missing() -> str:
-    """The packages that are not here."""
+    """Return a message that names the missing packages, or an empty string if there are none."""
     sys.path.insert(0, str(EXAMPLE))
     import rocm_home
 
@@ -46,16 +48,18 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU and wall seconds."""
+    """Holds CPU and wall seconds."""
 
     cpu: float
     wall: float
 
 
 def first_calls(library: Path, tmp: Path, quick: bool) -> tuple[dict[str, list[Cost]], Cost]:
-    """What compiling some blobs of the library takes as a first call does it, and what making a preamble takes.
+    """Compile some blobs of the library as a first call does; return the costs by way, and that of
+    making one preamble.
 
-    "plain": one step after the other; "first": with a second job; "later": that, and with a preamble at hand.
+    The ways are "plain" (one step after the other), "first" (with a second job) and "later" (with a
+    second job and a preamble at hand).
     """
     rt = tool(dict(os.environ))
     words = ["--from", str(library), "--arch", "gfx942"]
@@ -81,7 +85,7 @@ def first_calls(library: Path, tmp: Path, quick: bool) -> tuple[dict[str, list[C
 
 
 def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]:
-    """What a first call of a blob takes, against clang's own order without a preamble."""
+    """Return the rows of a blob's first call, against clang's own order without a preamble."""
 
     def row(name: str, claim: str, way: str, what: str, most: float, more: str = "") -> Row:
         mine, plain = ([getattr(cost, what) for cost in spent[w]] for w in (way, "plain"))
@@ -98,8 +102,12 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
 
 
 def sibling_rows(build: Path, home: Path) -> list[Row]:
-    """The first call of a backward kernel, which wants three blobs, with no profile: with two jobs, against one. The
-    preamble that is made meanwhile is for later calls: it is left out where CPU is counted."""
+    """Return the rows of the first call of a backward kernel, which needs three blobs, without a
+    profile.
+
+    Two jobs are compared with one. The preamble that is made meanwhile is for later calls, so it is
+    left out where CPU is counted.
+    """
     sys.path.insert(0, str(EXAMPLE))
     from calls import stand_in_environment
     from ck_fmha import ARCH
@@ -125,7 +133,7 @@ def sibling_rows(build: Path, home: Path) -> list[Row]:
 
 
 def cost_of(argv: list[str], env: dict[str, str]) -> Cost:
-    """What a process takes with all that it starts."""
+    """Return the cost of a process together with all processes that it starts."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(argv, env=env, check=True, stdout=subprocess.DEVNULL)
     after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begin
@@ -133,7 +141,7 @@ def cost_of(argv: list[str], env: dict[str, str]) -> Cost:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Both libraries; --quick: the few files of one direction."""
+    """Measure both libraries, or with `quick` the few files of one direction."""
     with tempfile.TemporaryDirectory(prefix="lazyck-ck-") as name:
         found = Path(name) / "figures.json"
         words = ["--work", name, "--json", str(found), "--samples", str(2 if quick else SAMPLES)]

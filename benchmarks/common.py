@@ -1,4 +1,5 @@
-"""What the benchmarks share: a claim with its figure, ways measured in turns, small lazy projects."""
+"""Provide what the benchmarks share: claims with figures, measuring in turns, small lazy
+projects."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and what was measured: `value` in `unit`, which is to be at most `target` (`is_floor`: at least).
+    """Holds a claim and its measurement. `value`, in `unit`, must be at most `target` (with
+    `is_floor`: at least).
 
-    `against` is what it is compared with, in the same run; `detail` the medians and spreads behind it. `why` says what
-    the limit is where a target is missed on principle.
+    `against` names what it is compared with in the same run. `detail` gives the medians and spreads
+    behind it. `why` gives the reason if a target is missed on principle.
     """
 
     name: str
@@ -38,13 +40,14 @@ class Row:
 
     @property
     def is_met(self) -> bool:
-        """Whether the figure is on the right side of its target."""
+        """Return whether the figure is on the right side of its target."""
         return self.value >= self.target if self.is_floor else self.value <= self.target
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`measure(quick)` gives the rows; `missing()` what is not here to run it, or ""."""
+    """Describes a benchmark: `measure(quick)` returns its rows. `missing()` says what this machine
+    lacks to run it, or returns an empty string."""
 
     name: str
     measure: Callable[[bool], list[Row]]
@@ -52,7 +55,7 @@ class Benchmark:
 
 
 def main(benchmark: Benchmark) -> None:
-    """The command line of one benchmark alone."""
+    """Run a benchmark as a program of its own."""
     quick = "--quick" in sys.argv[1:]
     if reason := benchmark.missing():
         sys.exit(f"{benchmark.name}: {reason}")
@@ -62,7 +65,7 @@ def main(benchmark: Benchmark) -> None:
 
 
 def render(rows: Sequence[Row]) -> str:
-    """A table in Markdown."""
+    """Return the rows as a table in Markdown."""
     lines = ["| claim | measured | target | against | details |", "|---|---|---|---|---|"]
     for r in rows:
         sign = "≥" if r.is_floor else "≤"
@@ -74,13 +77,13 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Return the number with three significant digits."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def in_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """What each way gives, `rounds` times, in turns and in an order that changes: what else the machine does meets all
-    of them alike."""
+    """Return the figures of each way, measured `rounds` times in turns and in a changing order, so
+    that other load on the machine affects all of them alike."""
     order = random.Random(7)
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -92,7 +95,7 @@ def in_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, 
 
 
 def spread(values: Sequence[float], scale: float = 1.0, unit: str = "") -> str:
-    """The median, and the quartiles in brackets."""
+    """Return the median, with the quartiles in brackets."""
     middle = statistics.median(values) * scale
     if len(values) < 3:
         return f"{number(middle)}{unit}"
@@ -101,12 +104,12 @@ def spread(values: Sequence[float], scale: float = 1.0, unit: str = "") -> str:
 
 
 def ratio(taken: Mapping[str, Sequence[float]], one: str, other: str) -> float:
-    """Of the medians."""
+    """Return the ratio of the medians."""
     return statistics.median(taken[one]) / statistics.median(taken[other])
 
 
 def seconds(argv: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> float:
-    """Wall time of a command that must succeed; its output is thrown away."""
+    """Return the wall seconds of a command that must succeed; discard its output."""
     begun = time.perf_counter()
     done = subprocess.run([str(a) for a in argv], env=env, cwd=cwd, capture_output=True, text=True)
     spent = time.perf_counter() - begun
@@ -116,7 +119,7 @@ def seconds(argv: Sequence[str | Path], env: Mapping[str, str] | None = None, cw
 
 
 def missing_tools(*tools: str) -> Callable[[], str]:
-    """For `Benchmark.missing`: the tools that PATH lacks."""
+    """Return a function for `Benchmark.missing` that names the tools that PATH lacks."""
 
     def missing() -> str:
         absent = [t for t in tools if not shutil.which(t)]
@@ -127,45 +130,45 @@ def missing_tools(*tools: str) -> Callable[[], str]:
 
 @dataclass(frozen=True)
 class LazyProject:
-    """A project in a directory of its own, with a cache of its own."""
+    """Holds a project in a directory of its own, with a cache of its own."""
 
     work: Path
 
     @property
     def cache(self) -> Path:
-        """Its cache."""
+        """Return the directory of its cache."""
         return self.work / "cache"
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of its commands and programs."""
+        """Return the environment of its commands and programs."""
         path = f"{REPOSITORY}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else str(REPOSITORY)
         return {**os.environ, "LAZYCK_CACHE_DIR": str(self.cache), "PYTHONPATH": path, "LAZYCK_LOG": "error"}
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Write files, below `work`."""
+        """Write files below `work`."""
         for name, text in texts.items():
             path = self.work / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
     def lazyck(self, *words: str | Path, env: Mapping[str, str] | None = None) -> float:
-        """Run a lazyck command; its wall seconds."""
+        """Run a lazyck command; return its wall seconds."""
         return seconds([sys.executable, "-m", "lazyck", *words], {**self.env, **(env or {})}, self.work)
 
     def build(self, *command: str, toolchain: str = "host", env: Mapping[str, str] | None = None) -> float:
-        """`lazyck build full`; its wall seconds."""
+        """Run `lazyck build full`; return its wall seconds."""
         return self.lazyck(
             "build", "full", "--toolchain", toolchain, "--tmp-dir", self.work / "t", "--", *command, env=env
         )
 
     def summary(self) -> dict[str, Any]:
-        """What lazyck noted of its one link."""
+        """Return lazyck's summary of the project's one link."""
         (path,) = (self.work / "t").glob("libs/*/summary.json")
         return dict(json.loads(path.read_text()))
 
     def entries(self) -> list[Path]:
-        """The entries of the cache."""
+        """Return the entries of the cache."""
         return sorted(self.cache.glob("v1/*/*/*.so"))
 
 
@@ -173,7 +176,7 @@ KERNELS = "struct Args { float x; };\ntemplate <int N> float kernel(const Args& 
 
 
 def kernel_blobs(count: int, functions: int, body: str = "return args.x * {n};") -> dict[str, str]:
-    """Files of `count` blobs with `functions` explicit specializations each."""
+    """Return the files of `count` blobs with `functions` explicit specializations each."""
     texts = {"api.hpp": KERNELS}
     for i in range(count):
         numbers = range(i * functions, (i + 1) * functions)
@@ -185,7 +188,7 @@ def kernel_blobs(count: int, functions: int, body: str = "return args.x * {n};")
 
 
 def kernel_table(total: int) -> str:
-    """A dispatcher that calls any of `total` kernels by number."""
+    """Return a dispatcher that calls any of `total` kernels by number."""
     names = ",\n".join(f"kernel<{n}>" for n in range(total))
     return (
         '#include "api.hpp"\nusing Kernel = float (*)(const Args&);\nstatic const Kernel k_table[] = {\n'
@@ -194,12 +197,12 @@ def kernel_table(total: int) -> str:
     )
 
 
-# One that calls only the first: the others' stubs are there all the same.
+# This dispatcher calls only the first kernel; the stubs of the others are there all the same.
 ONE_CALL = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<0>(Args{x}); }\n'
 
 
 def ninja_build(count: int, flags: str = "-O1 -fPIC") -> str:
-    """A ninja file that makes libk.so of the dispatcher and of `count` blobs."""
+    """Return a ninja file that makes libk.so from the dispatcher and `count` blobs."""
     objects = " ".join(f"o/k{i}.o" for i in range(count))
     rules = [
         "rule cxx\n  command = c++ " + flags + " -I. -c $in -o $out",

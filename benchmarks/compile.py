@@ -1,8 +1,9 @@
-"""A first call that compiles, next to the same commands from a shell; and one for a build of three archs, next to one.
+"""Compare a first call that compiles with the same commands from a shell, and a first call of a
+build for three archs with nvcc for one.
 
     python benchmarks/compile.py [--quick]        (needs a C++ compiler; nvcc for the second)
 
-The commands are those that the entry's log names, run again in a directory of their own.
+The commands are those in the entry's log, run again in a directory of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from common import NINJA, Benchmark, LazyProject, Row, in_turns, main, missing_t
 
 HEADER = "struct Args { float x; };\ntemplate <int N> float kernel(const Args& args);\n"
 DISPATCH = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<1>(Args{x}); }\n'
-# Takes a compiler about as long as an ordinary file does.
+# A compiler takes about as long for this as for an ordinary file.
 BLOB = """
 #include "api.hpp"
 #include <functional>
@@ -66,7 +67,7 @@ def link_caller(project: LazyProject) -> None:
 
 
 def first_call(project: LazyProject, **env: str) -> float:
-    """Seconds of a process's first call, with an empty cache."""
+    """Return the seconds of a process's first call, with an empty cache."""
     shutil.rmtree(project.cache, ignore_errors=True)
     argv = [str(project.work / "caller")]
     done = subprocess.run(argv, env={**project.env, **env}, capture_output=True, text=True, check=True)
@@ -74,14 +75,14 @@ def first_call(project: LazyProject, **env: str) -> float:
 
 
 def commands(project: LazyProject) -> str:
-    """What the entry's log says was run."""
+    """Return the commands that the entry's log records."""
     (entry,) = project.entries()
     lines = entry.with_suffix(".log").read_text().splitlines()
     return " && ".join(line[2:] for line in lines if line.startswith("$ "))
 
 
 def measure(quick: bool) -> list[Row]:
-    """The host's compiler, and nvcc if it is there."""
+    """Measure with the host's compiler, and with nvcc if it is installed."""
     rounds = 5 if quick else 21
     rows = []
     with tempfile.TemporaryDirectory(prefix="lazyck-compile-") as name:
@@ -114,7 +115,8 @@ def measure(quick: bool) -> list[Row]:
 
 
 def archs(rounds: int) -> Row:
-    """A first call of a library that was built for three archs, next to nvcc for one and for all."""
+    """Measure a first call of a library built for three archs, against nvcc for one arch and for
+    all."""
     with tempfile.TemporaryDirectory(prefix="lazyck-archs-") as name:
         project = LazyProject(Path(name))
         options = " ".join(f"-gencode arch=compute_{a},code=sm_{a}" for a in ARCHS)

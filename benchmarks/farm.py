@@ -1,10 +1,11 @@
-"""A build farm on this machine: a plan, then real runs on 2, 4 and 8 workers, and one in which a worker is killed.
+"""Run a build farm on this machine: plans, builds by 2, 4 and 8 workers, one with a worker killed.
 
 python benchmarks/farm.py                            compiles that sleep: what the farm itself costs
-python benchmarks/farm.py --manifest LIB --take 16   blobs of a library of yours, by its own compiler
+python benchmarks/farm.py --manifest LIB --take 16   blobs of your own library, with its compiler
 
-Needs lazyck[farm]. The workers are processes with a cache of their own; the shared cache is a directory. Efficiency is
-the compiles' time as it was on one worker over that of all workers: of real compiles it ends at the machine's cores.
+Needs lazyck[farm]. The workers are processes, each with a cache of its own; the shared cache is a
+directory. Efficiency is the time of the compiles on one worker divided by the time of all workers.
+With real compiles it drops when there are more workers than cores.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ exec {cxx} "$@"
 
 @dataclass(frozen=True)
 class Run:
-    """`planned` and `seconds` are of the whole, `work` of all compiles together."""
+    """Holds the figures of one run: `planned` and `seconds` for the whole, `work` for all compiles
+    together."""
 
     name: str
     workers: int
@@ -49,7 +51,7 @@ class Run:
 
 
 def sleeping_library(work: Path, count: int) -> tuple[Path, dict[str, str]]:
-    """A library of so many blobs, whose compiles sleep between half a second and four."""
+    """Build a library of `count` blobs whose compiles sleep half a second to four seconds each."""
     tools = work / "bin"
     tools.mkdir()
     (tools / "c++").write_text(COMPILER.replace("{cxx}", str(shutil.which("g++"))))
@@ -64,7 +66,7 @@ def sleeping_library(work: Path, count: int) -> tuple[Path, dict[str, str]]:
 
 
 class Farm:
-    """A scheduler and workers."""
+    """Runs a scheduler and its workers."""
 
     def __init__(self, work: Path, workers: int, env: dict[str, str]) -> None:
         self.work = work
@@ -93,14 +95,14 @@ class Farm:
         sys.exit((self.work / f"{name}.log").read_text())
 
     def stop(self) -> None:
-        """All of it."""
+        """Kill the scheduler and all workers."""
         for process in self.processes:
             process.kill()
             process.wait()
 
 
 def lazyck(*words: str | Path, env: dict[str, str]) -> dict[str, Any]:
-    """A command that prints JSON; with what it said as `stderr`."""
+    """Run a command that prints JSON; return that, with its error output as `stderr`."""
     own = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
     argv = [sys.executable, "-m", "lazyck", *map(str, words)]
     done = subprocess.run(argv, env=own, capture_output=True, text=True)
@@ -112,7 +114,7 @@ def lazyck(*words: str | Path, env: dict[str, str]) -> dict[str, Any]:
 def measure(
     work: Path, library: Path, blobs: list[str], workers: int, env: dict[str, str], costs: Path, kill_after: float = 0
 ) -> Run:
-    """One build, from nothing."""
+    """Run one build with an empty cache."""
     here = work / f"run{workers}{'-killed' if kill_after else ''}"
     (here / "remote").mkdir(parents=True, mode=0o700)
     (here / "cache").mkdir(mode=0o700)
@@ -136,7 +138,7 @@ def measure(
 
 
 def table(runs: list[Run]) -> str:
-    """In Markdown."""
+    """Return the runs as a table in Markdown."""
     lines = [
         "| workers | compiles, one after the other | planned | measured | efficiency | tried again | failed |",
         "|---|---|---|---|---|---|---|",
@@ -164,7 +166,7 @@ def main() -> None:
         base = {**env, "LAZYCK_CACHE_DIR": str(work / "first")}
         listed = [r["name"] for r in json.loads(run_list(library, base))]
         blobs = listed[:: max(1, len(listed) // args.take)][: args.take]
-        # what the compiles take when nothing else runs
+        # This records what the compiles take when nothing else runs.
         lazyck("prebuild", "build", "--jobs", "1", "--manifest", library, "--json", *blobs, env=base)
         costs = work / "first" / ".costs"
         runs = [measure(work, library, blobs, n, env, costs) for n in counts]
@@ -176,7 +178,7 @@ def main() -> None:
 
 
 def run_list(library: Path, env: dict[str, str]) -> str:
-    """`lazyck prebuild list` as JSON."""
+    """Return the output of `lazyck prebuild list` as JSON."""
     argv = [sys.executable, "-m", "lazyck", "prebuild", "list", "--manifest", str(library), "--format", "json"]
     own = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
     return subprocess.run(argv, env=own, capture_output=True, text=True, check=True).stdout

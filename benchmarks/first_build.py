@@ -1,9 +1,10 @@
-"""What the first lazy library costs that a user builds: the compile of lazyck's runtime, or, with the wheel of the
-machine, the check that what it brings fits; a build after that; and what a library has of the runtime.
+"""Measure what the first lazy library that a user builds costs, and a build after it.
 
     python benchmarks/first_build.py [--quick]        (needs a C++ compiler)
 
-CPU seconds are those of all processes. The runtime is compiled into an empty directory each time, as on a fresh home.
+A first build compiles lazyck's runtime, or, with the machine's wheel, checks that the objects in
+the wheel fit. The size of the runtime in a library is measured too. CPU seconds are those of all
+processes. The runtime is compiled into an empty directory each time, as in a fresh home directory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BUILD = f"{COMPILE} dispatch.cpp -o d.o && {COMPILE} blob/k0.cpp -o k0.o && c++ 
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """CPU seconds of the processes that `work` starts and waits for."""
+    """Return the CPU seconds of the processes that `work` starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -36,7 +37,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def runtime_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
-    """The compile of the runtime, together and one by one."""
+    """Measure the compile of the runtime, all sources together and each by itself."""
     apart = work / "src"
     shutil.copytree(SOURCES, apart, dirs_exist_ok=True)
     walls = []
@@ -65,7 +66,7 @@ def runtime_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
 
 
 def wheel_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
-    """The same with what the machine's wheel brings, which g++ has made."""
+    """Measure a first build with the objects of the machine's wheel, which g++ has made."""
     ready = work / "ready"
     shipped.write(work / "shipped", ["g++"], objects_for_wheels(ready, ["g++"]))
     shipped.DIRECTORY = work / "shipped"
@@ -93,7 +94,8 @@ def wheel_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
 
 
 def later_rows(project: LazyProject, rounds: int) -> list[Row]:
-    """A build when the runtime is there, next to the project's own commands; what the library has of the runtime."""
+    """Measure a build after the first against the project's own commands, and the runtime's size in
+    a library."""
     project.write({**kernel_blobs(1, 1), "dispatch.cpp": ONE_CALL})
 
     def lazily() -> float:
@@ -137,7 +139,7 @@ def later_rows(project: LazyProject, rounds: int) -> list[Row]:
 
 
 def measure(quick: bool) -> list[Row]:
-    """CPU seconds and bytes."""
+    """Measure CPU seconds and bytes."""
     rounds = 1 if quick else 5
     rows = []
     with tempfile.TemporaryDirectory(prefix="lazyck-first-") as name:

@@ -1,11 +1,12 @@
-"""A cold start of 16 hosts × 8 ranks that share a remote, in network namespaces: plain, and with what can go wrong.
+"""Cold-start 16 hosts × 8 ranks that share a remote, in network namespaces, plain and with faults.
 
 python benchmarks/fleet.py [--hosts 16] [--ranks 8] [--scenario NAME …] [--json FILE] [--table FILE]
 
-Needs root, iproute2, nginx, redis-server, and lazyck[bench]. Every host has a cache and a home of its own. Its ranks
-are processes that call the same blobs, one after the other. A compile takes a fixed time (`--seconds`, of sleep): real
-ones of 128 processes do not fit on a small machine. All else is real: the lazy library, its runtime, `lazyck-remote`,
-the network, the servers.
+Needs root, iproute2, nginx, redis-server, and lazyck[bench]. Every host has a cache and a home of
+its own. Its ranks are processes that call the same blobs, one after the other. A compile takes a
+fixed time (`--seconds`) of sleep, because real compiles of 128 processes do not fit on a small
+machine. Everything else is real: the lazy library, its runtime, `lazyck-remote`, the network, the
+servers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from fleet_remotes import Remote
 
 @dataclass(frozen=True)
 class Scenario:
-    """`trouble(remote, hosts)` happens while the ranks run; `is_warm`: the remote has it all already."""
+    """Describes a scenario. `trouble(remote, hosts)` runs while the ranks do; with `is_warm` the
+    remote has all entries from the beginning."""
 
     name: str
     says: str
@@ -43,7 +45,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`errors` are ranks that failed or got a wrong result; `bytes` what the remote received and sent."""
+    """Holds the figures of one scenario: `errors` counts ranks that failed or got a wrong result,
+    `bytes` what the remote received and sent."""
 
     name: str
     policy: str
@@ -60,7 +63,7 @@ class Outcome:
 
 
 def cut_half(remote: Remote, hosts: Sequence[Host]) -> None:
-    """Half of the hosts are alone from the third second to the thirteenth."""
+    """Cut half of the hosts off from the third second to the thirteenth."""
     half = hosts[: len(hosts) // 2]
     time.sleep(3)
     for host in half:
@@ -71,7 +74,7 @@ def cut_half(remote: Remote, hosts: Sequence[Host]) -> None:
 
 
 def restart(remote: Remote, hosts: Sequence[Host]) -> None:
-    """The server is killed in the third second and comes again in the eighth."""
+    """Kill the server in the third second and start it again in the eighth."""
     time.sleep(3)
     remote.kill()
     time.sleep(5)
@@ -96,7 +99,7 @@ SCENARIOS = (
 
 
 def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outcome:
-    """One cold start."""
+    """Run one cold start."""
     where = o.work / scenario.name
     where.mkdir()
     with fleet_net.network(o.hosts) as (server, *hosts):
@@ -110,7 +113,7 @@ def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outc
             if scenario.is_warm:
                 for process in start_ranks(o, program, hosts[:1], where / "before", env):
                     process.wait()
-                time.sleep(2)  # uploads go on after the ranks
+                time.sleep(2)  # uploads go on after the ranks have ended
             before = (server.traffic(), remote.requests() if remote else 0)
             running = start_ranks(o, program, hosts, where / "run", env)
             if scenario.trouble and remote:
@@ -129,7 +132,7 @@ def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outc
 def read(
     o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int, figures: Figures
 ) -> Outcome:
-    """What the ranks have left."""
+    """Return the outcome from the files that the ranks have left."""
     times, errors, text = [], 0, ""
     for host in hosts:
         for rank in range(o.ranks):
@@ -154,7 +157,7 @@ def read(
 
 
 def table(outcomes: Sequence[Outcome], o: Options) -> str:
-    """In Markdown."""
+    """Return the outcomes as a table in Markdown."""
     says = {s.name: s.says for s in SCENARIOS}
     lines = [
         "| remote | compiles | half of the ranks | last rank | requests | bytes | errors seen by callers |",

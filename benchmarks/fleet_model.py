@@ -1,11 +1,14 @@
-"""A model, in SimPy, of many hosts that start at once and need the same blobs: what each policy costs.
+"""Model, in SimPy, many hosts that start at once and need the same blobs, to see what each policy
+costs.
 
-A host is one process: its ranks call the same blobs in the same order, the first of them to come obtains a blob, and
-the others wait for it on the host's own lock. What ranks add is when the first and the last of a host come.
+A host is one process. Its ranks call the same blobs in the same order: the first of them obtains a
+blob, and the others wait for it on the host's own lock. So the ranks only decide when the first and
+the last of a host start.
 
-The remote is a queue that answers so many requests a second in the order in which they come, and a link of so many
-bytes a second each way, which all transfers share alike (none faster than a host's own). Whoever waits longer than
-`timeout` for an answer takes the remote to be down for `down` seconds, and compiles.
+The remote is a queue that answers so many requests a second in the order of their arrival, and a
+link of so many bytes a second each way. All transfers share the link equally, and none is faster
+than a host's own link. A host that waits longer than `timeout` for an answer takes the remote to be
+down for `down` seconds, and compiles.
 """
 
 from __future__ import annotations
@@ -25,21 +28,22 @@ Steps = Generator[simpy.Event, Any, Any]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Seconds, bytes, and requests a second. `atomic`: the remote creates a lease in one request, as Redis does."""
+    """Holds seconds, bytes, and requests a second. With `atomic` the remote creates a lease in one
+    request, as Redis does."""
 
     blobs: Sequence[float]  # seconds of each blob's compile
-    size: float = 140e3  # of an entry
+    size: float = 140e3  # bytes of an entry
     ranks: int = 8
-    parallel: int = 1  # blobs that a host is after at a time: 1 by first calls, LAZYCK_JOBS by LAZYCK_PREFETCH
-    streams: int = 8  # of `lazyck cache pull`
-    start: float = 2.0  # within this all ranks start
-    noise: float = 0.1  # by which compiles of the same blob differ
-    look: float = 0.1  # of starting the helper
-    cores: int = 0  # that all hosts share, where they are one machine; 0: each host has enough of its own
-    compile_cpu: float = 0.0  # of each compile on shared cores, beside its seconds
-    request_cpu: float = 0.0  # of each request on shared cores
+    parallel: int = 1  # blobs that a host obtains at a time: 1 for first calls, LAZYCK_JOBS with LAZYCK_PREFETCH
+    streams: int = 8  # parallel transfers of `lazyck cache pull`
+    start: float = 2.0  # all ranks start within this time
+    noise: float = 0.1  # share by which compiles of the same blob differ
+    look: float = 0.1  # to start the helper
+    cores: int = 0  # cores that all hosts share where they are one machine; 0: each host has enough of its own
+    compile_cpu: float = 0.0  # CPU seconds of each compile on shared cores, besides its seconds
+    request_cpu: float = 0.0  # CPU seconds of each request on shared cores
     round_trip: float = 1e-3
-    requests: float = 20e3  # that the remote answers in a second
+    requests: float = 20e3  # requests that the remote answers in a second
     link: float = 1.25e9
     host_link: float = 1.25e9
     timeout: float = 10.0
@@ -47,18 +51,19 @@ class Parameters:
     down: float = 60.0
     first_poll: float = 0.2
     last_poll: float = 2.0
-    jitter: float = 0.25  # share of the compile by which a start is delayed, at most
+    jitter: float = 0.25  # largest delay of a start, as a share of the compile
     atomic: bool = False
     seed: int = 7
 
 
 @dataclass
 class Remote:
-    """What it has, and what was asked of it: counts for each second."""
+    """Holds the entries and leases of the remote, and counts for each second what was asked of
+    it."""
 
     env: simpy.Environment
     p: Parameters
-    has: dict[int, float] = field(default_factory=dict)  # blob → since when
+    has: dict[int, float] = field(default_factory=dict)  # blob → the time from which on it is there
     leases: dict[int, int] = field(default_factory=dict)  # blob → host
     requests: dict[int, int] = field(default_factory=dict)
     bytes: dict[int, float] = field(default_factory=dict)
@@ -69,7 +74,7 @@ class Remote:
         self.up_link = Link(self.env, self.p, self.bytes)
 
     def ask(self, count: int = 1) -> float:
-        """Queue requests, one after the other; the seconds until the last answer."""
+        """Queue requests, one after the other; return the seconds until the last answer."""
         now: float = self.env.now
         self.requests[int(now)] = self.requests.get(int(now), 0) + count
         self.free_at = max(self.free_at, now) + count / self.p.requests
@@ -77,20 +82,21 @@ class Remote:
 
 
 class Link:
-    """Bytes in one direction, shared alike: `self._given` is what each transfer under way has had since the beginning,
-    so that a transfer ends when that has grown by its size."""
+    """Shares the bytes of one direction equally. `self._given` is what each transfer under way has
+    received since the beginning, so that a transfer ends when `self._given` has grown by its
+    size."""
 
     def __init__(self, env: simpy.Environment, p: Parameters, counts: dict[int, float]) -> None:
         self._env, self._p, self._counts = env, p, counts
         self._given = 0.0
         self._at = 0.0
         self._ends: list[tuple[float, int, simpy.Event]] = []
-        self._left: set[int] = set()  # given up
+        self._left: set[int] = set()  # transfers that were given up
         self._number = 0
         self._turn = 0
 
     def transfer(self, size: float) -> tuple[int, simpy.Event]:
-        """Begin one: its number, and what happens when it is over."""
+        """Begin a transfer; return its number and the event of its end."""
         self._advance()
         self._number += 1
         done = self._env.event()
@@ -99,7 +105,7 @@ class Link:
         return self._number, done
 
     def give_up(self, number: int) -> None:
-        """The transfer does not go on."""
+        """Stop a transfer."""
         self._advance()
         self._left.add(number)
         self._arm()
@@ -124,7 +130,7 @@ class Link:
         self._at = now
 
     def _arm(self) -> None:
-        """See to it that the next end is noticed; earlier arrangements are void."""
+        """Schedule the next end of a transfer; earlier schedules become void."""
         while self._ends and self._ends[0][1] in self._left:
             self._left.discard(heapq.heappop(self._ends)[1])
         self._turn += 1
@@ -137,7 +143,7 @@ class Link:
         if turn != self._turn:
             return
         self._advance()
-        first = True  # whose end this is: rounding may have it a little short
+        first = True  # the transfer whose end this is; rounding may leave it a little short
         while self._ends and (first or self._ends[0][0] <= self._given + 1e-6):
             first = False
             _, number, done = heapq.heappop(self._ends)
@@ -150,7 +156,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one run: seconds of ranks until they have all blobs, and the load on the remote."""
+    """Holds the result of one run: seconds of ranks until they have all blobs, and the load on the
+    remote."""
 
     policy: str
     hosts: int
@@ -165,7 +172,7 @@ class Result:
 
 
 class Fleet:
-    """All hosts under one policy."""
+    """Simulates all hosts under one policy."""
 
     def __init__(self, policy: str, hosts: int, p: Parameters) -> None:
         self.env = simpy.Environment()
@@ -175,12 +182,12 @@ class Fleet:
         self.random = random.Random(p.seed)
         self.compiles = 0
         self.skipped = 0
-        self.ready: list[float] = []  # of each rank
+        self.ready: list[float] = []  # the time at which each rank has all blobs
         if policy == "pulled before":
             self.remote.has = dict.fromkeys(range(len(p.blobs)), 0.0)
 
     def run(self) -> Result:
-        """To the end of the last rank."""
+        """Run until the last rank has all blobs."""
         for _ in range(self.hosts):
             starts = sorted(self.random.uniform(0, self.p.start) for _ in range(self.p.ranks))
             self.env.process(self._host(starts))
@@ -238,7 +245,7 @@ class _Host:
             yield from self.work(self.p.look)
 
     def work(self, seconds: float) -> Steps:
-        """On the cores that all hosts share."""
+        """Work for so many seconds on the cores that all hosts share."""
         if self.fleet.cores is not None and seconds:
             with self.fleet.cores.request() as turn:
                 yield turn
@@ -250,7 +257,7 @@ class _Host:
         yield self.env.timeout(seconds)
 
     def ask(self, count: int = 1) -> Steps:
-        """Requests; whether they were answered in time."""
+        """Send requests; return whether they were answered in time."""
         if self.env.now < self.down_until:
             return False
         yield from self.work(count * self.p.request_cpu)
@@ -267,7 +274,7 @@ class _Host:
         self.down_until = self.env.now + self.p.down * self.random.uniform(0.5, 1.5)
 
     def fetch(self, blob: int) -> Steps:
-        """The record, then the contents; whether they came."""
+        """Fetch the record, then the contents; return whether they came."""
         if not (yield from self.ask()) or self.remote.has.get(blob, self.env.now) >= self.env.now:
             return False
         return (yield from self.download(blob))
@@ -284,7 +291,7 @@ class _Host:
         return False
 
     def push(self, blob: int) -> Steps:
-        if not (yield from self.ask(3)):  # is there a record, are there contents? here they are
+        if not (yield from self.ask(3)):  # two checks (record, contents), and the upload of the contents
             return
         _, done = self.remote.up_link.transfer(self.p.size)
         yield done
@@ -294,12 +301,12 @@ class _Host:
                 yield from self.release(blob)
 
     def wait_for_others(self, blob: int) -> Steps:
-        """Whether somebody else made it; else the lease is this host's, or the remote does not answer. As
-        lazyck/remote/turn.py does it."""
+        """Return whether another host made the blob. If not, this host has the lease, or the remote
+        does not answer. The steps are those of lazyck/remote/turn.py."""
         began = self.env.now
         is_first = True
         while True:
-            if not (yield from self.ask()):  # who has the lease?
+            if not (yield from self.ask()):  # ask who has the lease
                 return False
             is_free = blob not in self.remote.leases
             if not is_first and (yield from self.fetch(blob)):
@@ -317,18 +324,18 @@ class _Host:
             yield self.env.timeout(pause * self.random.uniform(0.5, 1.5))
 
     def take(self, blob: int) -> Steps:
-        """Whether the lease, which nobody had a moment ago, is this host's now."""
+        """Return whether this host now has the lease, which was free a moment ago."""
         leases = self.remote.leases
         if not (yield from self.ask()):
             return False
         if not self.p.atomic or blob not in leases:
-            leases[blob] = id(self)  # without conditions the last one to write has it
+            leases[blob] = id(self)  # without conditional writes the last one to write has the lease
         if not self.p.atomic:
             yield self.env.timeout(self.random.uniform(0.15, 0.25) + 2 * self.p.round_trip)
             yield from self.ask()
         return leases.get(blob) == id(self)
 
     def release(self, blob: int) -> Steps:
-        yield from self.ask(2)  # is it still mine? then away with it
+        yield from self.ask(2)  # check that the lease is still this host's, then delete it
         if self.remote.leases.get(blob) == id(self):
             del self.remote.leases[blob]

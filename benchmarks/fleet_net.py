@@ -1,4 +1,4 @@
-"""Hosts that are network namespaces of this machine: each has an address of its own on one bridge.
+"""Make hosts from network namespaces of this machine: each has an address of its own on one bridge.
 
 Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2.
 """
@@ -18,7 +18,7 @@ _BRIDGE = f"{_PREFIX}br"
 
 
 def missing() -> str:
-    """What is not here to make namespaces, or ""."""
+    """Return what this machine lacks to make namespaces, or an empty string if nothing."""
     if not shutil.which("ip"):
         return "needs ip (Debian: iproute2)"
     name = f"{_PREFIX}try"
@@ -31,25 +31,25 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Host:
-    """A namespace, with one interface `eth0` and an address."""
+    """Describes a namespace, with one interface `eth0` and an address."""
 
     name: str
     address: str
 
     def argv(self, words: Sequence[str]) -> list[str]:
-        """A command line that runs within it."""
+        """Return the command line that runs `words` within the namespace."""
         return ["ip", "netns", "exec", self.name, *words]
 
     def cut(self) -> None:
-        """Take its cable out: no packet reaches it or leaves it."""
+        """Disconnect the host: no packet reaches it or leaves it."""
         _ip("link", "set", f"{self.name}v", "down")
 
     def join(self) -> None:
-        """And put it in again."""
+        """Connect the host again."""
         _ip("link", "set", f"{self.name}v", "up")
 
     def traffic(self) -> tuple[int, int]:
-        """Bytes that it has received and sent."""
+        """Return the bytes that the host has received and sent."""
         text = subprocess.run(self.argv(["cat", "/proc/net/dev"]), capture_output=True, text=True, check=True).stdout
         found = re.search(r"eth0:\s*(.*)", text)
         assert found
@@ -59,7 +59,8 @@ class Host:
 
 @contextmanager
 def network(count: int) -> Iterator[list[Host]]:
-    """A remote's host, the first, and so many others. What is left of them goes in the end."""
+    """Make one host for the remote, which comes first, and `count` others. Remove them all at the
+    end."""
     hosts = [Host(f"{_PREFIX}h{i}", f"10.77.{i // 250}.{i % 250 + 1}") for i in range(count + 1)]
     try:
         _ip("link", "add", _BRIDGE, "type", "bridge")

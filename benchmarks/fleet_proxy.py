@@ -1,4 +1,4 @@
-"""An HTTP server that passes requests on and mistreats every second answer to a GET.
+"""Pass HTTP requests on to a server, and spoil every second answer to a GET.
 
 python benchmarks/fleet_proxy.py garbage|truncated|errors|stalls PORT TO_PORT
 """
@@ -17,7 +17,7 @@ _count = itertools.count()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     protocol_version = "HTTP/1.1"
     how = ""
@@ -56,11 +56,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class Server(ThreadingHTTPServer):
-    """With room for a fleet that comes at once."""
+    """Has a queue long enough for a fleet that connects at once."""
 
     daemon_threads = True
     request_queue_size = 1024

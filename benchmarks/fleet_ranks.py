@@ -1,4 +1,5 @@
-"""What the hosts of a fleet run: a lazy library whose compiles are a sleep, and ranks that call it."""
+"""Provide what the hosts of a fleet run: a lazy library whose compiles sleep, and ranks that call
+it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from fleet_net import Host
 from lazyck.remote import EntryName, Remote
 
 ENTRY = "libk/x86_64-none/k0-0123456789abcdef.so"
-# Where a compile is a sleep: it must not be one while the library is built.
+# This compiler sleeps only where FLEET_SECONDS is set: the build of the library must not sleep.
 COMPILER = """#!/bin/sh
 if [ -n "$FLEET_SECONDS" ]; then
     case " $* " in *" -c "*) echo "$FLEET_HOST" >> "$FLEET_LOG"; sleep "$FLEET_SECONDS";; esac
@@ -53,7 +54,7 @@ int main(int argc, char** argv) {  // the moment of the start, how many kernels 
 
 @dataclass(frozen=True)
 class Options:
-    """Of all runs."""
+    """Holds what all runs have in common."""
 
     hosts: int
     ranks: int
@@ -64,8 +65,8 @@ class Options:
 
 @dataclass(frozen=True)
 class Figures:
-    """When nothing else runs: core seconds until a helper's first answer, CPU seconds of a request of its, and seconds
-    of a compile beside its sleep."""
+    """Holds costs measured when nothing else runs: core seconds until a helper's first answer, CPU
+    seconds of one of the helper's requests, and seconds of a compile besides its sleep."""
 
     helper: float
     request: float
@@ -73,7 +74,7 @@ class Figures:
 
 
 def build(o: Options) -> Path:
-    """The lazy library and the program of a rank; the program."""
+    """Build the lazy library and the program of a rank; return the path of the program."""
     tools = o.work / "bin"
     tools.mkdir()
     compiler = tools / "c++"
@@ -96,7 +97,7 @@ def build(o: Options) -> Path:
 
 @contextmanager
 def empty_server(o: Options) -> Iterator[tuple[Path, str]]:
-    """A server that has nothing: its directory and its URL."""
+    """Start a server that has no entries; give its directory and its URL."""
     empty = o.work / "empty"
     empty.mkdir(exist_ok=True)
     argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(empty), "0"]
@@ -111,8 +112,12 @@ def empty_server(o: Options) -> Iterator[tuple[Path, str]]:
 
 
 def time_helper(o: Options) -> float:
-    """Seconds of one core from the start of `lazyck-remote` to its word that a server has not got an entry: so many
-    start at once as there are hosts, since each alone would have the other cores for its own short processes."""
+    """Return the seconds of one core from the start of `lazyck-remote` until it says that a server
+    does not have an entry.
+
+    As many helpers start at once as there are hosts, since a single one would have the other cores
+    for its own short processes.
+    """
     taken = []
     with empty_server(o) as (empty, url):
         argv = [str(o.work / "bin" / "lazyck-remote"), "entry", "--key", "0" * 32, "--name", ENTRY]
@@ -134,7 +139,8 @@ def time_helper(o: Options) -> float:
 
 
 def time_request(o: Options) -> float:
-    """CPU seconds that a helper spends on asking for an entry that is not there, when it has asked before."""
+    """Return the CPU seconds that a helper spends on asking for a missing entry, after its first
+    request."""
     count = 300
     with empty_server(o) as (_, url):
         remote = Remote.from_environment({"LAZYCK_REMOTE": f"{url}|trusted"}, remembers=False)
@@ -148,7 +154,7 @@ def time_request(o: Options) -> float:
 
 
 def time_compile(o: Options) -> float:
-    """Seconds of a real compile and link, beside the sleep."""
+    """Return the seconds of a real compile and link, which come on top of the sleep."""
     cache = {**os.environ, "LAZYCK_CACHE_DIR": str(o.work / "cache"), "LAZYCK_LOG": "error"}
     begin = time.perf_counter()
     rank = o.work / "project" / "rank"
@@ -157,7 +163,7 @@ def time_compile(o: Options) -> float:
 
 
 def start_ranks(o: Options, program: Path, hosts: Sequence[Host], where: Path, env: dict[str, str]) -> list[Any]:
-    """All at once; one shell for each host."""
+    """Start all ranks at once, with one shell for each host."""
     begin = f"{time.time():.3f}"
     script = 'i=0; while [ $i -lt $1 ]; do "$2" "$3" "$4" > "rank$i" 2> "log$i" & i=$((i+1)); done; wait'
     running = []

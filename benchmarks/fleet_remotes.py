@@ -1,5 +1,6 @@
-"""Real remotes in a namespace of their own: nginx by examples/deploy/nginx.conf, Redis, moto's S3, and nginx behind a
-proxy that mistreats what it answers.
+"""Run real remotes, each in a namespace: nginx, Redis, moto's S3, and nginx behind a faulty proxy.
+
+Nginx runs with examples/deploy/nginx.conf.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from common import REPOSITORY
 from fleet_net import Host
 
 PORT = 8080
-_INNER = 8081  # of nginx, when the one that mistreats stands before it
+_INNER = 8081  # nginx's port where the faulty proxy has PORT
 
 
 @dataclass
 class Remote:
-    """A server: `url` is what LAZYCK_REMOTE says, `env` what its clients need beside it."""
+    """Describes a server: `url` is the value of LAZYCK_REMOTE, `env` has the other variables that
+    its clients need."""
 
     host: Host
     directory: Path
@@ -30,18 +32,18 @@ class Remote:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Have it answer."""
+        """Start the server; return when it answers."""
         raise NotImplementedError
 
     def kill(self) -> None:
-        """As a crash does."""
+        """Kill the server, as a crash does."""
         for process in self.processes:
             process.kill()
             process.wait()
         self.processes.clear()
 
     def requests(self) -> int:
-        """How many it has had."""
+        """Return how many requests the server has had."""
         raise NotImplementedError
 
     def _spawn(self, *words: str, env: dict[str, str] | None = None) -> None:
@@ -59,13 +61,13 @@ class Remote:
 
 
 class Nginx(Remote):
-    """The configuration that operators start from, in another place."""
+    """Runs the configuration that operators start from, with its paths replaced."""
 
     port = PORT
 
     @property
     def storage(self) -> Path:
-        """Where its objects are."""
+        """Return the directory of its objects."""
         return self.directory
 
     def start(self) -> None:
@@ -87,7 +89,7 @@ class Nginx(Remote):
         return f"log_format short '$request_method $status $body_bytes_sent'; access_log {self.directory}/access short;"
 
     def kill(self) -> None:
-        # the workers are the master's children: killed alone it would leave them
+        # The workers are the master's children. Killing the master alone would leave them running.
         pid = self.directory / "lazyck-nginx.pid"
         children = subprocess.run(["pgrep", "-P", pid.read_text().strip()], capture_output=True, text=True).stdout
         super().kill()
@@ -100,7 +102,7 @@ class Nginx(Remote):
 
 
 class FullNginx(Nginx):
-    """On a file system that has room for two or three entries."""
+    """Has a file system with room for two or three entries."""
 
     @property
     def storage(self) -> Path:
@@ -117,7 +119,8 @@ class FullNginx(Nginx):
 
 
 class BadNginx(Nginx):
-    """Nginx behind a proxy that mistreats every second answer: `how` is garbage, truncated, errors or stalls."""
+    """Runs nginx behind a proxy that spoils every second answer: `how` is garbage, truncated,
+    errors or stalls."""
 
     port = _INNER
     how = "garbage"
@@ -130,27 +133,28 @@ class BadNginx(Nginx):
 
 
 class TruncatedNginx(BadNginx):
-    """Answers end before they should."""
+    """Cuts answers short."""
 
     how = "truncated"
 
 
 class FailingNginx(BadNginx):
-    """Status 500."""
+    """Answers with status 500."""
 
     how = "errors"
 
 
 class StallingNginx(BadNginx):
-    """Nothing comes for 30 seconds."""
+    """Sends nothing for 30 seconds."""
 
     how = "stalls"
 
 
 class Redis(Remote):
-    """Without persistence. Commands of a connection's beginning count as requests here."""
+    """Runs Redis without persistence. The commands at the beginning of a connection count as
+    requests here."""
 
-    before: int = 0  # what it was asked before it was killed
+    before: int = 0  # requests before it was killed
 
     def start(self) -> None:
         self.url = f"redis://{self.host.address}:{PORT}/0"
@@ -170,7 +174,7 @@ class Redis(Remote):
 
 
 class S3(Remote):
-    """Moto's server of S3's interface: one process of Python, which is slow."""
+    """Runs moto's S3 server, which is one Python process and slow."""
 
     def start(self) -> None:
         address = f"http://{self.host.address}:{PORT}"

@@ -1,15 +1,19 @@
-"""500 to 10,000 hosts that start at once and need the same 30 blobs: time to warm and load on the remote, by policy.
+"""Simulate 500 to 10,000 hosts that start at once and need the same 30 blobs, by policy.
 
-python benchmarks/fleet_simulation.py [--quick] [--hosts 500,1000,…] [--picture docs/scale.svg] [--table FILE]
-python benchmarks/fleet_simulation.py --compare fleet.json     (what benchmarks/fleet.py --json has written)
+python benchmarks/fleet_simulation.py [--quick] [--hosts 500,1000,…] [--picture FILE] [--table FILE]
+python benchmarks/fleet_simulation.py --compare fleet.json  (written by benchmarks/fleet.py --json)
 
-A simulation (SimPy; benchmarks/fleet_model.py has the model), not a measurement. Its defaults are measured:
+This is a simulation (in SimPy; benchmarks/fleet_model.py has the model), not a measurement. It
+reports the time until all ranks are warm and the load on the remote. `--picture` draws
+docs/scale.svg. The defaults are measured:
 
-- compiles: 15 to 60 s, as CK's attention kernels take for one arch on one core, at even steps (examples/ck_fmha)
+- compiles: 15 to 60 s, as CK's attention kernels take for one arch on one core, at even steps
+  (examples/ck_fmha)
 - size: 140 kB, an entry of CK's forward attention
 - look: starting the helper, 0.1 s of a core
-- requests: one nginx on one core answered 54,000 GETs a second over connections that stay, 17,000 over new ones (wrk)
-- link: 10 Gbit/s, and the same for each host
+- requests: one nginx on one core answered 54,000 GETs a second over kept connections, 17,000 over
+  new ones (wrk)
+- link: 10 Gbit/s, for the remote and for each host
 - polls, time limits: as lazyck/remote has them
 """
 
@@ -29,12 +33,13 @@ COLORS = ("#888888", "#c1543c", "#c99a2e", "#2a7f62", "#3b6ea8")
 
 
 def even_steps(count: int, first: float, last: float) -> list[float]:
-    """So many seconds from the longest to the shortest: prefetching begins with what takes longest."""
+    """Return `count` times in seconds, in even steps from the longest to the shortest: prefetching
+    begins with what takes longest."""
     return [last - (last - first) * i / max(1, count - 1) for i in range(count)]
 
 
 def simulate(hosts: Sequence[int], p: Parameters) -> list[Result]:
-    """Every policy for every number of hosts."""
+    """Simulate every policy for every number of hosts."""
     results = []
     for count in hosts:
         for policy in POLICIES:
@@ -43,7 +48,7 @@ def simulate(hosts: Sequence[int], p: Parameters) -> list[Result]:
 
 
 def amount(count: float) -> str:
-    """`950`, `12.3k`, `1.5M`."""
+    """Return a number such as `950`, `12.3k` or `1.5M`."""
     for unit in ("", "k", "M", "G"):
         if abs(count) < 999.5:
             return f"{count:.0f}{unit}" if not unit or count >= 99.95 else f"{count:.1f}{unit}"
@@ -52,7 +57,7 @@ def amount(count: float) -> str:
 
 
 def table(results: Sequence[Result], title: str) -> str:
-    """In Markdown."""
+    """Return the results as a table in Markdown."""
     lines = [
         f"| hosts | {title} | half of the ranks warm | last rank | compiles | given up | requests/s at most |"
         " bytes/s at most | bytes |",
@@ -67,7 +72,8 @@ def table(results: Sequence[Result], title: str) -> str:
 
 
 def draw(groups: Sequence[tuple[str, Sequence[Result]]], path: Path) -> None:
-    """Time of the last rank, compiles and requests over the number of hosts: one row for each way of calling."""
+    """Draw the last rank's time, compiles and requests over the number of hosts, with one row for
+    each way of calling."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -98,7 +104,7 @@ def draw(groups: Sequence[tuple[str, Sequence[Result]]], path: Path) -> None:
 
 
 def compare(path: Path, p: Parameters) -> str:
-    """A real run beside the model with the run's parameters."""
+    """Return a table of real runs beside the model with each run's parameters."""
     runs: list[dict[str, Any]] = json.loads(path.read_text())
     lines = [
         "| run | policy | | last rank | half of the ranks | compiles | requests | bytes |",

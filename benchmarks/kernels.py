@@ -1,16 +1,19 @@
-"""One kernel against its whole file: CPU, wall and peak memory of the two, and their machine code, byte for byte.
+"""Compare one kernel with its whole file: CPU, wall and peak memory, and their machine code.
 
-    python benchmarks/kernels.py --work DIR [--hip DIR] [--kernels N] [--rounds N] [--only NAME]... [--all NAME]...
-        [--json FILE]
+    python benchmarks/kernels.py --work DIR [--hip DIR] [--kernels N] [--rounds N] [--only NAME]...
+        [--all NAME]... [--json FILE]
 
-Sources of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, as their own builds compile them (sm_90; images not
-compressed), are compiled whole, as the host unit of a blob, and by so many of their kernels alone, in turns; once a
-round host unit and a kernel side by side, as where a profile names the kernel. `--all` takes every kernel of the cases
-whose name contains NAME. Needs nvcc; all but llama.cpp's want torch's headers, which this Python must have.
+The sources are those of llama.cpp, GPTQModel (Marlin), NATTEN and FlashAttention, with the commands
+of their own builds (sm_90; images not compressed). Each is compiled in turns: whole, as the host
+unit of a blob, and by some of its kernels alone. In each round the host unit and a kernel are
+compiled side by side, as where a profile names the kernel. The machine code is compared byte for
+byte. `--all` takes every kernel of the cases whose name contains NAME. This needs nvcc; all but
+llama.cpp's sources need torch's headers, which this Python must have.
 
-With `--hip DIR` they are llama.cpp's for HIP and Composable Kernel's, for gfx942, by Debian's clang 19. `DIR/include`
-has the headers of HIP 6.1 or newer and of hipBLAS and rocBLAS (Debian 12's HIP is older; Debian sid has them in
-libamdhip64-dev, libhsa-runtime-dev, libhipblas-dev, libhipblas-common-dev, librocblas-dev, librocsolver-dev).
+With `--hip DIR` the sources are llama.cpp's for HIP and Composable Kernel's, for gfx942, with
+Debian's clang 19. `DIR/include` has the headers of HIP 6.1 or newer, of hipBLAS and of rocBLAS.
+Debian 12's HIP is older; Debian sid has these headers in libamdhip64-dev, libhsa-runtime-dev,
+libhipblas-dev, libhipblas-common-dev, librocblas-dev and librocsolver-dev.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ NATTEN = Source(
 
 @dataclass(frozen=True)
 class Case:
-    """A source and the command that its build compiles it with, but for the source and the output."""
+    """Describes a source and the command that its build compiles it with, without the source and
+    the output."""
 
     name: str
     directory: Path
@@ -69,7 +73,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU and wall seconds, and the peak of the largest process in MB."""
+    """Holds CPU and wall seconds, and the peak memory of the largest process in MB."""
 
     cpu: float
     wall: float
@@ -78,7 +82,8 @@ class Cost:
 
 @dataclass
 class Found:
-    """What was measured of a case: costs of each round, and of kernels how their machine code compares."""
+    """Holds what was measured of a case: the costs of each round, and how the machine code of its
+    kernels compares."""
 
     name: str
     kernels: int = 0
@@ -91,16 +96,16 @@ class Found:
 
 
 def ggml_source(work: Path) -> Path:
-    """llama.cpp's kernels."""
+    """Return the directory of llama.cpp's kernels."""
     return fetch(LLAMA_CPP, work) / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-cuda"
 
 
 def cuda_cases(work: Path) -> Iterator[Case]:
-    """What is compared of CUDA."""
+    """Yield the cases for CUDA."""
     cuda = by_name("cuda").find(dict(os.environ))
     if cuda is None:
         sys.exit("no nvcc found")
-    # nvcc compresses large images by itself
+    # nvcc compresses large images by default, and machine_code.py cannot read compressed ones.
     nvcc = (cuda.compiler[0], "-gencode", f"arch=compute_{ARCH},code=sm_{ARCH}", "-no-compress")
     more = cuda_headers.headers(work, cuda.home)
     ggml = ggml_source(work)
@@ -147,7 +152,7 @@ def cuda_cases(work: Path) -> Iterator[Case]:
 
 
 def hip_cases(work: Path, hip: Path) -> Iterator[Case]:
-    """What is compared of HIP; `hip` has the headers that Debian's lacks."""
+    """Yield the cases for HIP; `hip` has the headers that Debian's HIP lacks."""
     if missing := rocm_home.missing_packages():
         sys.exit(missing)
     home = rocm_home.make(work / "rocm")
@@ -172,13 +177,13 @@ def hip_cases(work: Path, hip: Path) -> Iterator[Case]:
 
 
 def why_whole(unit: Path) -> str:
-    """Why a unit has no code of its own; "" where it has."""
+    """Return the reason why a unit has no code of its own, or an empty string if it has."""
     _, mark, rest = unit.read_bytes().partition(abi.WHOLE_SOURCE_MARK.encode())
     return f", for {rest.partition(bytes(1))[0].decode(errors='replace')}" if mark else ""
 
 
 def run(argv: Sequence[str | Path], cwd: Path) -> Cost:
-    """The cost of a command. Ends the program where it fails."""
+    """Run a command and return its cost. Exit if it fails."""
     begun = time.monotonic()
     process = subprocess.Popen([*map(str, argv)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -190,7 +195,8 @@ def run(argv: Sequence[str | Path], cwd: Path) -> Cost:
 
 
 def side_by_side(argvs: Sequence[Sequence[str | Path]], cwd: Path) -> float:
-    """The wall seconds until all of the commands, begun together, have ended. Ends the program where one fails."""
+    """Start the commands together; return the wall seconds until all of them have ended. Exit if
+    one fails."""
     begun = time.monotonic()
     processes = [
         subprocess.Popen([*map(str, argv)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -202,7 +208,7 @@ def side_by_side(argvs: Sequence[Sequence[str | Path]], cwd: Path) -> float:
 
 
 def table(made: Path, objcopy: str = "objcopy") -> list[str]:
-    """The lines of a host unit's kernels."""
+    """Return the lines of a host unit's table of kernels."""
     copied = made.with_suffix(".table")
     flags = f"{abi.KERNELS_SECTION}=alloc"
     argv = [
@@ -235,7 +241,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
         make_host: list[str | Path] = [program, f"{lead}entry", "x", *compiles]
         found.host.append(run(make_host, case.directory))
         if number == 0:
-            run([program, f"{lead}host", "x", *compiles], case.directory)  # which has its table in a section
+            run([program, f"{lead}host", "x", *compiles], case.directory)  # this one has its table in a section
             lines = table(host)
             found.kernels = len(lines)
             step = max(1, len(lines) // max(1, options.kernels))
@@ -249,7 +255,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
             make_kernel: list[str | Path] = [program, f"{lead}kernel", line, case.source, unit, "--", *command, "x.o"]
             found.one.append(run(make_kernel, case.directory))
             if line == chosen[0]:
-                # as a first call compiles them that a profile has announced
+                # A first call compiles both at once where a profile has announced the kernel.
                 found.both.append(side_by_side([make_host, make_kernel], case.directory))
             if number == 0:
                 symbol = plain_name(line.partition("\t")[0])
@@ -263,7 +269,7 @@ def measure(case: Case, program: Path, out: Path, options: argparse.Namespace) -
 
 
 def report(found: Found) -> None:
-    """A row of a table in Markdown."""
+    """Print a row of a table in Markdown."""
 
     def median(costs: Sequence[Cost], what: str) -> float:
         return statistics.median(getattr(c, what) for c in costs) if costs else 0.0

@@ -1,9 +1,9 @@
-"""A cache of 50,000 entries: a first call out of it, `cache stats`, and trimming 10,000 of them while calls go on.
+"""Measure a cache of 50,000 entries: a first call, `cache stats`, and a trim while calls go on.
 
-python benchmarks/large_cache.py [--quick]        (needs a C++ compiler)
+    python benchmarks/large_cache.py [--quick]        (needs a C++ compiler)
 
-The entries are copies of a real one, of real names in as many directories as 50 libraries have; the library that is
-called has its own among them.
+The entries are copies of a real one, with real names, in as many directories as 50 libraries have.
+The called library has its own entry among them. The trim removes 10,000 entries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ CALLER_OF_FIRST = CALLER.replace("run(float)", "run(int, float)").replace("run(2
 
 
 def fill(project: LazyProject, count: int) -> None:
-    """Copies of the one entry, as other libraries' entries; the older, the higher their number."""
+    """Copy the one entry as other libraries' entries: the higher their number, the older they
+    are."""
     (entry,) = project.entries()
     leaf = entry.parent
     per_library = count // LIBRARIES
@@ -56,7 +57,7 @@ def fill(project: LazyProject, count: int) -> None:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Look-up, stats, trim."""
+    """Measure a look-up, `cache stats` and `cache trim`."""
     count = 5_000 if quick else 50_000
     with tempfile.TemporaryDirectory(prefix="lazyck-large-") as name:
         project = LazyProject(Path(name))
@@ -74,7 +75,7 @@ def measure(quick: bool) -> list[Row]:
         for _ in range(2):
             call()
             call(small)
-            time.sleep(3)  # a note of a whole entry is written once the entry has settled
+            time.sleep(3)  # the note that an entry is whole is only written once the entry has settled
         call()
         call(small)
         fill(project, count)

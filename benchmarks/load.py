@@ -1,6 +1,8 @@
-"""Loading a lazy library of 20,000 slots, next to loading one without any: dlopen in a fresh process, in turns.
+"""Measure loading a lazy library of 20,000 slots against loading one without any.
 
-python benchmarks/load.py [--quick]        (needs a C++ compiler)
+    python benchmarks/load.py [--quick]        (needs a C++ compiler)
+
+Each dlopen happens in a fresh process; both libraries take turns.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ int main(int, char** argv) {
 
 
 def measure(quick: bool) -> list[Row]:
-    """The difference of the medians."""
+    """Measure the difference of the medians."""
     with tempfile.TemporaryDirectory(prefix="lazyck-load-") as name:
         project = LazyProject(Path(name))
         texts = kernel_blobs(SLOTS // 20, 20)

@@ -1,5 +1,5 @@
-"""The machine code of kernels in objects and libraries, for NVIDIA's and AMD's devices, and how two of a kernel
-differ."""
+"""Read the machine code of kernels from objects and libraries for NVIDIA's and AMD's devices, and
+compare two versions of a kernel."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ _ELF = bytes.fromhex("7f454c460201")
 _NVIDIA, _AMD = 190, 224  # ELF machines
 _SHT_SYMTAB, _SHT_RELA, _SHT_REL, _SHT_DYNSYM = 2, 4, 9, 11
 _STT_FUNC = 2
-# Bytes with which each block's shared memory begins since sm_90. A kernel's section counts them, if there is one: where
-# the kernel has shared memory, or any kernel of the file an array of it without a size.
+# Since sm_90 each block's shared memory begins with this many reserved bytes. The section of a
+# kernel's shared memory counts them. It exists if the kernel has shared memory, or if any kernel of
+# the file has a shared array without a size.
 _RESERVED = 1024
 _REGISTER_COUNT = 0x2F
 _DESCRIPTOR = ".kd"
-_UNIQUE = re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)")  # and the length of the name that it begins
-_ENTRY_OFFSET = slice(16, 24)  # in a descriptor: where the code begins, from there
+_UNIQUE = re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)")  # the length and the beginning of an unnamed namespace's name
+_ENTRY_OFFSET = slice(16, 24)  # the field of a descriptor with the distance from there to the code
 
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's machine code, the size of the pieces in which addresses stand, the numbers of those that have one, and
-    what a launch is told besides: registers, constants, sizes of memory."""
+    """Holds a kernel's machine code.
+
+    `step` is the size of the pieces in which addresses stand, `places` has the numbers of those
+    pieces that have one. `needs` has what else a launch is told: registers, constants, sizes of
+    memory.
+    """
 
     text: bytes
     step: int
@@ -39,7 +44,7 @@ class _Section:
     kind: int
     address: int
     size: int
-    content: bytes  # as much of it as the image has
+    content: bytes  # at most the part that the image contains
     link: int
     info: int
 
@@ -54,7 +59,7 @@ class _Symbol:
 
 
 def kernels(path: Path) -> dict[str, Code]:
-    """Each kernel's code by its `plain_name`, of all images in a file."""
+    """Return each kernel's code by its `plain_name`, from all images in a file."""
     found: dict[str, Code] = {}
     for image in _images(path.read_bytes()):
         machine = struct.unpack_from("<H", image, 18)[0]
@@ -64,7 +69,8 @@ def kernels(path: Path) -> dict[str, Code]:
 
 
 def plain_name(symbol: str) -> str:
-    """A mangled name without what makes unnamed namespaces of different sources different."""
+    """Return a mangled name without the parts that make unnamed namespaces of different sources
+    differ."""
     plain, at = "", 0
     while found := _UNIQUE.search(symbol, at):
         plain += symbol[at : found.start()] + "(unnamed)"
@@ -73,8 +79,12 @@ def plain_name(symbol: str) -> str:
 
 
 def difference(unit: Code, whole: Code) -> str:
-    """ "" for the same bytes; "addresses" where instructions differ in nothing but where strings and variables lie, or
-    in where constant bank 4 has these addresses; else "other"."""
+    """Return how two versions of a kernel differ: an empty string if their bytes are equal,
+    "addresses" or "other".
+
+    "addresses" means that instructions differ only in where strings and variables lie, or in where
+    constant bank 4 has these addresses.
+    """
     if unit.needs != whole.needs or len(unit.text) != len(whole.text):
         return "other"
     if unit.text == whole.text:
@@ -153,7 +163,8 @@ def _of_nvidia(sections: Sequence[_Section]) -> dict[str, Code]:
 
 
 def _registers(notes: bytes) -> dict[int, int]:
-    """How many registers each kernel takes, by its symbol's number: of what `.nv.info` says of all kernels."""
+    """Return how many registers each kernel takes, by its symbol's number, from `.nv.info`, which
+    covers all kernels."""
     found = {}
     at = 0
     while at + 4 <= len(notes):
@@ -186,8 +197,8 @@ def _of_amd(sections: Sequence[_Section]) -> dict[str, Code]:
 
 
 def _distances(text: bytes) -> Iterator[int]:
-    """The numbers of the words that hold the distance to something in the image: literals of the sums of addresses
-    that follow `s_getpc_b64`."""
+    """Yield the numbers of the words that hold the distance to something in the image: the literals
+    of the sums of addresses that follow `s_getpc_b64`."""
     words = struct.unpack(f"<{len(text) // 4}I", text[: len(text) // 4 * 4])
     for i, word in enumerate(words):
         if word & 0xFF80FF00 != 0xBE801C00:

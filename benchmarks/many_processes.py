@@ -1,10 +1,11 @@
-"""Processes that all call one blob at once, none cached, against one process alone: in turns, the medians' ratio.
+"""Compare processes that all call one uncached blob at once with one process alone.
 
     python benchmarks/many_processes.py [--quick]        (needs a C++ compiler)
 
-The blob instantiates as many templates as take the compiler about four seconds. Each round begins with an empty cache
-and ends with status 1 unless every result is right and the compiler was started once for the compile and once for the
-link.
+Both take turns; the ratio is that of the medians. The blob instantiates as many templates as take
+the compiler about four seconds. Each round begins with an empty cache. It ends the program with
+status 1 unless every result is right and the compiler was started exactly twice: for the compile
+and for the link.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from common import REPOSITORY, Benchmark, Row, in_turns, main, ratio, spread
 TARGET = 1.2
 HEADER = "template <int D> int kernel(int x);\n"
 DISPATCH = '#include "api.hpp"\nextern "C" int run(int x) { return kernel<64>(x) + 1; }\n'
-# Each type instantiates the containers anew.
+# Each type instantiates the containers again.
 BLOB = """
 #include "api.hpp"
 #include <algorithm>
@@ -63,7 +64,8 @@ c++ -shared -o libk.so dispatch.o k64.o
 
 
 class Bench:
-    """A lazy library of one blob, a program that calls it, and a compiler that notes its starts."""
+    """Holds a lazy library of one blob, a program that calls it, and a compiler that records its
+    starts."""
 
     def __init__(self, work: Path, seconds: float) -> None:
         self.work = work
@@ -88,7 +90,7 @@ class Bench:
         subprocess.run(link, cwd=work, check=True)
 
     def write_blob(self, seconds: float) -> int:
-        """The blob, as deep as takes the compiler about `seconds`."""
+        """Write the blob with a depth that takes the compiler about `seconds`; return the depth."""
         blob = self.work / "blob/k64.cpp"
         depths, spent = (4, 24), []
         for depth in depths:
@@ -103,7 +105,8 @@ class Bench:
         return depth
 
     def round(self, processes: int) -> tuple[float, float]:
-        """Wall time until the last of `processes` ended, and from the entry's last change to the last result."""
+        """Return the wall time until the last of `processes` ended, and the time from the entry's
+        last change to the last result."""
         shutil.rmtree(self.cache, ignore_errors=True)
         self.starts.unlink(missing_ok=True)
         begun = time.perf_counter()
@@ -121,7 +124,8 @@ class Bench:
         return spent, max(float(a[1]) for a in answers) - entries[0].stat().st_ctime_ns / 1e9
 
     def each(self, processes: int) -> float:
-        """Wall time of as many compiles of the blob side by side, as without a lock they all would."""
+        """Return the wall time of as many compiles of the blob side by side: without a lock, all
+        processes would compile."""
         entry = next(self.cache.glob("v1/*/*/*.so"))
         steps = [line[2:] for line in entry.with_suffix(".log").read_text().splitlines() if line.startswith("$ ")]
         directories = [self.work / f"each{i}" for i in range(processes)]
@@ -135,11 +139,11 @@ class Bench:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Wall time of eight processes."""
+    """Measure the wall time of eight processes."""
     count = 8
     with tempfile.TemporaryDirectory(prefix="lazyck-many-") as name:
         bench = Bench(Path(name), 1.5 if quick else 4)
-        bench.round(1)  # the compiler's own files come into memory
+        bench.round(1)  # brings the compiler's own files into memory
         late = []
 
         def wall(processes: int) -> float:

@@ -1,8 +1,9 @@
-"""Memory of a process that has resolved 100 blobs, next to one that has called the same kernels built ahead of time.
+"""Compare the memory of a process that has resolved 100 blobs with that of an ahead-of-time build.
 
 python benchmarks/memory.py [--quick]        (needs a C++ compiler)
 
-Private and proportional pages (PSS) of the whole process, as the kernel counts them.
+The other process has called the same kernels. The kernel counts private and proportional pages
+(PSS) of the whole process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BLOBS = 100
 
 
 def measure(quick: bool) -> list[Row]:
-    """KB per blob."""
+    """Measure KB per blob."""
     with tempfile.TemporaryDirectory(prefix="lazyck-memory-") as name:
         project = LazyProject(Path(name))
         project.write({**kernel_blobs(BLOBS, 1), "dispatch.cpp": kernel_table(BLOBS), "caller.cpp": CALL_MANY})

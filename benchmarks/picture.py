@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: each figure as a share of its target, drawn by matplotlib."""
+"""Draw the picture of docs/performance.md with matplotlib: each figure as a share of its target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from common import Row, number
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """One bar a claim: left of the line is better than the target."""
+    """Draw one bar per claim; a bar that ends left of the line is better than its target."""
     import matplotlib
 
     matplotlib.use("svg")

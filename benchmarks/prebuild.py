@@ -1,8 +1,8 @@
-"""`lazyck prebuild build` next to bare ninja and `xargs -P` on the same commands; and when all is cached already.
+"""Compare `lazyck prebuild build` with bare ninja and `xargs -P`; measure it when all is cached.
 
 python benchmarks/prebuild.py [--quick]        (needs a C++ compiler)
 
-The bare runs get the very commands that the entries' logs name.
+The bare runs get exactly the commands in the entries' logs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from common import (
     spread,
 )
 
-# A second or so of compile, a tenth of what a blob of CK takes: what is around the compiler must not decide.
+# This compiles for about a second, a tenth of what a blob of CK takes. The work around the compiler
+# must not decide the result.
 BODY = 'return std::regex_match(std::to_string(args.x), std::regex("[0-9]+")) * args.x * {n};'
 
 
 def measure(quick: bool) -> list[Row]:
-    """Throughput, and the cost of a blob that is there."""
+    """Measure the throughput, and the cost of a blob that is cached."""
     count = 8 if quick else 24
     with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as name:
         project = LazyProject(Path(name))
@@ -87,7 +88,8 @@ def measure(quick: bool) -> list[Row]:
 
 
 def cached_cost(count: int) -> tuple[float, str]:
-    """Milliseconds per blob of a prebuild with nothing to do: of so many blobs less that of one."""
+    """Return the milliseconds per blob of a prebuild with nothing to do: the difference between
+    `count` blobs and one."""
     with tempfile.TemporaryDirectory(prefix="lazyck-cached-") as name:
         project = LazyProject(Path(name))
         project.write({**kernel_blobs(count, 1), "dispatch.cpp": kernel_table(count)})

@@ -1,9 +1,10 @@
-"""The probe and the link after it: 15,063 blobs of 60,252 symbols, how both grow, and what a symbol costs in bytes.
+"""Measure the probe of 15,063 blobs with 60,252 symbols, the link after it, and how both grow.
 
 python benchmarks/probe.py [--quick]        (needs a C++ compiler; minutes without --quick)
 
-The project's own compiles (one dispatcher) are not in the figures: they are what `lazyck build full` notes of its link.
-The host-only compile of each blob is extrapolated from a sample of them.
+The bytes that a symbol costs are measured too. The project's own compiles (one dispatcher) are not
+in the figures, which come from the summary of the link in `lazyck build full`. The host-only
+compile of each blob is extrapolated from a sample.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any
 from common import NINJA, ONE_CALL, Benchmark, LazyProject, Row, kernel_blobs, main, ninja_build, number
 
 FUNCTIONS = 4
-AITER = 15_063  # blobs of four functions: 60,252 symbols; 93 more have none of their own in the design's figures
+# These are blobs of four functions: 60,252 symbols. In the design's figures 93 more blobs have no
+# symbols of their own.
+AITER = 15_063
 SIZES = (1_000, 5_000, AITER, 60_000)
 SAMPLE = 12
 
 
 def build(project: LazyProject, count: int) -> dict[str, Any]:
-    """Build `count` blobs lazily; what lazyck noted."""
+    """Build `count` blobs lazily; return lazyck's summary."""
     project.write({**kernel_blobs(count, FUNCTIONS), "dispatch.cpp": ONE_CALL})
     project.write({"build.ninja": ninja_build(count, "-O0 -fPIC")})
     project.build(*NINJA)
@@ -33,7 +36,8 @@ def build(project: LazyProject, count: int) -> dict[str, Any]:
 
 
 def compile_each(project: LazyProject, count: int) -> float:
-    """Seconds that compiling each blob for the host would take, from a sample."""
+    """Return the seconds that compiling each blob for the host would take, extrapolated from a
+    sample."""
     chosen = random.Random(5).sample(range(count), SAMPLE)
     begun = time.perf_counter()
     for i in chosen:
@@ -43,13 +47,13 @@ def compile_each(project: LazyProject, count: int) -> float:
 
 
 def sections(library: Path) -> int:
-    """Bytes of what each symbol adds to a library: stubs, slots, names and their tables."""
+    """Return the bytes that each symbol adds to a library: stubs, slots, names and their tables."""
     text = subprocess.run(["size", "-A", str(library)], capture_output=True, text=True, check=True).stdout
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("."))
 
 
 def measure(quick: bool) -> list[Row]:
-    """The figures at the size of aiter's backward, and the growth."""
+    """Measure the figures at the size of aiter's backward library, and the growth."""
     sizes = SIZES[:2] if quick else SIZES
     found: dict[int, dict[str, Any]] = {}
     bytes_of: dict[int, int] = {}

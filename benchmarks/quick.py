@@ -1,8 +1,9 @@
-"""`lazyck build quick` next to `build full`, of as many blobs as aiter's backward has; and both when nothing changed.
+"""Compare `lazyck build quick` with `build full`; measure both when nothing has changed.
 
 python benchmarks/quick.py [--quick]        (needs a C++ compiler)
 
-What changes for `quick` is one source of the runtime; each change is a new one, since objects are kept by content.
+There are as many blobs as aiter's backward library has. For `quick` one source of the runtime
+changes. Each change is new, since objects are kept by content.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SOURCES = REPOSITORY / "lazyck" / "runtime" / "src"
 
 
 def measure(quick: bool) -> list[Row]:
-    """Wall seconds."""
+    """Measure wall seconds."""
     with tempfile.TemporaryDirectory(prefix="lazyck-quick-") as name:
         project = LazyProject(Path(name))
         blobs = 1_000 if quick else 15_063

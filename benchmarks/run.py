@@ -1,11 +1,12 @@
-"""Run all benchmarks, compare them with the recorded figures, and rewrite the table of docs/performance.md.
+"""Run all benchmarks, compare them with the record, and rewrite the table of docs/performance.md.
 
     python benchmarks/run.py [--quick] [--only NAME]... [--write]
 
---quick takes seconds instead of minutes for each, with fewer rounds: good for seeing that everything runs. --write
-puts the figures into docs/performance.md, docs/performance.svg and benchmarks/baseline.json, with --only in place of
-those that these benchmarks gave before; without it they are compared with that record. Status 1 when a figure misses
-its target and no reason is known.
+--quick takes seconds instead of minutes for each, with fewer rounds, to see that everything runs.
+--write puts the figures into docs/performance.md, docs/performance.svg and
+benchmarks/baseline.json. With --only it replaces only the figures of these benchmarks. Without
+--write the figures are compared with the record in baseline.json. The status is 1 when a figure
+misses its target and no reason is known.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def benchmark(name: str) -> Benchmark:
-    """The one that the module `name` defines."""
+    """Return the benchmark that the module `name` defines."""
     found = importlib.import_module(name).BENCHMARK
     assert isinstance(found, Benchmark)
     return found
 
 
 def machine() -> str:
-    """What the figures were made on."""
+    """Return a description of the machine that the figures were measured on."""
     cpu = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),
@@ -69,7 +70,7 @@ def machine() -> str:
 
 
 def compare(rows: list[Row], recorded: dict[str, float]) -> str:
-    """How the figures stand to those of the last record."""
+    """Return how the figures compare with those of the last record."""
     lines = []
     for r in rows:
         before = recorded.get(r.name)
@@ -79,7 +80,8 @@ def compare(rows: list[Row], recorded: dict[str, float]) -> str:
 
 
 def write_page(rows: list[Row], again: list[str]) -> None:
-    """Put the table into the page, between its marks; `again` are the benchmarks that alone were run."""
+    """Put the table into the page, between its marks; `again` names the benchmarks if only some
+    were run."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -94,7 +96,7 @@ def write_page(rows: list[Row], again: list[str]) -> None:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the command line that the module's docstring describes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", choices=NAMES)

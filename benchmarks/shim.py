@@ -1,7 +1,9 @@
-"""What an intercepted blob costs, next to starting /bin/true: both in one run, in turns, the medians' ratio printed;
-without headers, and with a depfile that names several hundred.
+"""Compare an intercepted blob with starting /bin/true, without headers and with a large depfile.
 
 python benchmarks/shim.py [--quick]
+
+Both run in turns in one run, and the medians' ratio is printed. The depfile names several hundred
+headers.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ HEADERS = 400
 
 
 def seconds(argv: list[str], env: dict[str, str]) -> float:
-    """Wall time of one start, by posix_spawn: as little of our own as possible."""
+    """Return the wall time of one start by posix_spawn, which adds as little of our own as
+    possible."""
     begun = time.perf_counter()
     _, status = os.waitpid(os.posix_spawn(argv[0], argv, env), 0)
     spent = time.perf_counter() - begun
@@ -34,7 +37,8 @@ def seconds(argv: list[str], env: dict[str, str]) -> float:
 
 
 def bear_seconds(bear: str, tmp: Path, env: dict[str, str], calls: int) -> float:
-    """Wall time that Bear adds to each start of a program: of a build of so many and of none, with it and without."""
+    """Return the wall time that Bear adds to each start of a program: a build of `calls` starts and
+    one of none are timed with Bear and without it."""
     shell = str(shutil.which("sh"))
     spent = {}
     for count in (0, calls):
@@ -45,7 +49,8 @@ def bear_seconds(bear: str, tmp: Path, env: dict[str, str], calls: int) -> float
 
 
 def write_headers(where: Path, count: int) -> list[str]:
-    """`count` headers in forty directories, of which a blob's first leads to all; the options that name them."""
+    """Write `count` headers in forty directories; return the options that name these. The first
+    header of a blob leads to all the others."""
     names = [f"d{i % 40}/include/h{i}.h" for i in range(count)]
     body = "// kernels\n" * 100
     for i, name in enumerate(names):
@@ -55,7 +60,7 @@ def write_headers(where: Path, count: int) -> list[str]:
     return [f"-I{where}/d{i}/include" for i in range(40)]
 
 
-# What a shim of Python has to do before it can look at its argv.
+# A shim written in Python has to do this much before it can look at its argv.
 PYTHON_SHIM = """#!{python}
 import argparse, json, pathlib, shlex, sys
 pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_text(json.dumps(sys.argv))
@@ -63,7 +68,8 @@ pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_text(json.dumps(sys.argv)
 
 
 def measure(quick: bool) -> list[Row]:
-    """An intercepted blob without headers and with many, a shim in Python, hits of ccache and sccache, and Bear."""
+    """Measure an intercepted blob without headers and with many, a shim in Python, hits of ccache
+    and sccache, and Bear."""
     calls = 100 if quick else 1000
     with tempfile.TemporaryDirectory(prefix="lazyck-shim-") as name:
         tmp = Path(name)
@@ -92,13 +98,14 @@ def measure(quick: bool) -> list[Row]:
             env |= {"SCCACHE_DIR": str(tmp / "sccache"), "SCCACHE_SERVER_PORT": "4297"}
             env.pop("SCCACHE_RECACHE", None)  # with it nothing is a hit
         for argv in commands.values():
-            seconds(argv, env)  # the first reads the headers, and fills ccache
+            seconds(argv, env)  # the first call reads the headers, and fills ccache
         seconds(commands["deep"], env)
         listed = (tmp / "k.d").read_text().count(".h")
         ways = {what: lambda argv=argv: seconds(argv, env) for what, argv in commands.items()}
         ours = ("true", "plain", "deep")
         taken = in_turns({what: ways[what] for what in ours}, calls)
-        # by themselves: they would have the caches full of what is theirs
+        # These run apart from the others, since they would fill the machine's caches with their own
+        # data.
         taken |= in_turns({what: way for what, way in ways.items() if what not in ours}, calls // 10)
         if sccache:
             subprocess.run([sccache, "--stop-server"], env=env, check=True, capture_output=True)

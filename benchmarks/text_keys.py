@@ -1,12 +1,16 @@
-"""What text keys save between two releases: kernels whose source key is another and whose text is the same.
+"""Measure what text keys save between two releases: same kernel text, different source key.
 
-    python benchmarks/text_keys.py --work DIR [--only NAME]... [--sources N] [--kernels N] [--torch OLD NEW]
+    python benchmarks/text_keys.py --work DIR [--only NAME]... [--sources N] [--kernels N]
+        [--torch OLD NEW]
 
-The pairs are releases on PyPI of llama.cpp (by way of llama-cpp-python) and of FlashAttention, and with `--torch`, two
-directories with torch's headers, FlashAttention with one and the other. Of each source, of which at most `--sources`
-are taken, the table says whether all that its compile reads is the same (its source key is, then, and nothing is
-compiled), of how many of its first `--kernels` kernels the text is, and CPU seconds of these kernels: all that
-compiling them takes, and the reading that tells. Needs nvcc, and torch's headers for FlashAttention. As a part of
+The pairs are releases on PyPI of llama.cpp (in llama-cpp-python) and of FlashAttention. With
+`--torch`, two directories with torch's headers, FlashAttention is also compared between the two. At
+most `--sources` sources are taken.
+
+For each source the table says whether everything that its compile reads is the same; then its
+source key is the same, and nothing is compiled. It says for how many of the first `--kernels`
+kernels the text is the same. It gives CPU seconds of these kernels: all of their compiles, and what
+text keys save of them. This needs nvcc, and torch's headers for FlashAttention. As a part of
 benchmarks/run.py it compares six sources of llama.cpp.
 """
 
@@ -66,7 +70,7 @@ FLASH_SOURCES = ("flash_fwd_hdim64_fp16_sm80.cu", "flash_bwd_hdim64_fp16_sm80.cu
 
 @dataclass(frozen=True)
 class Pair:
-    """One source in two releases."""
+    """Holds one source in two releases."""
 
     project: str
     before: Case
@@ -75,7 +79,7 @@ class Pair:
 
 @dataclass
 class Row:
-    """What was found of a pair; CPU seconds."""
+    """Holds what was found of a pair; times are CPU seconds."""
 
     is_same_source: bool
     kernels: int = 0
@@ -85,7 +89,7 @@ class Row:
 
 
 def pairs(work: Path, sources: int, torch: Sequence[Path] | None) -> Iterator[Pair]:
-    """What is compared."""
+    """Yield the pairs that are compared."""
     cuda = by_name("cuda").find(dict(os.environ))
     if cuda is None:
         sys.exit("no nvcc found")
@@ -122,7 +126,8 @@ def pairs(work: Path, sources: int, torch: Sequence[Path] | None) -> Iterator[Pa
 
 
 def ask(case: Case, program: Path, line: str, out: Path, answer: bytes) -> tuple[str, float]:
-    """(digest of the kernel's text, CPU seconds): with the answer `y`, only what it takes to find that out."""
+    """Return (digest of the kernel's text, CPU seconds). With the answer `y`, the seconds are only
+    those to find the digest."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     unit = out / "unit.so"
     argv = [program, "kernel", line, case.source, unit, "--", *case.command, "-c", case.source, "-o", "x.o"]
@@ -143,7 +148,7 @@ def ask(case: Case, program: Path, line: str, out: Path, answer: bytes) -> tuple
 
 
 def host_unit(case: Case, program: Path, out: Path) -> tuple[dict[str, str], str]:
-    """(lines of the table by kernel, digest of all files that were read, by what they are called below the project)."""
+    """Return (lines of the table by kernel, digest of the contents of all files that were read)."""
     made = out / "host.o"
     compiles: list[str | Path] = [case.source, made, "--", *case.command, "-c", case.source, "-o", "x.o"]
     run_command([program, "host", "x", *compiles], case.directory)
@@ -154,7 +159,7 @@ def host_unit(case: Case, program: Path, out: Path) -> tuple[dict[str, str], str
 
 
 def measure(pair: Pair, program: Path, out: Path, most: int) -> Row:
-    """Find out of one source."""
+    """Compare one source of a pair; take at most `most` kernels."""
     before, contents_before = host_unit(pair.before, program, out)
     after, contents_after = host_unit(pair.after, program, out)
     row = Row(contents_before == contents_after)
@@ -169,7 +174,7 @@ def measure(pair: Pair, program: Path, out: Path, most: int) -> Row:
 
 
 def sum_of(rows: Sequence[Row]) -> Row:
-    """All that was found, but for whether sources are the same."""
+    """Return the sums of all rows; whether sources are the same is not summed up."""
     total = Row(False)
     for row in rows:
         for field in dataclasses.fields(Row)[1:]:
@@ -178,7 +183,7 @@ def sum_of(rows: Sequence[Row]) -> Row:
 
 
 def show(name: str, rows: Sequence[Row]) -> None:
-    """A row of the table in Markdown, which sums up."""
+    """Print a row of the table in Markdown that sums up `rows`."""
     total = sum_of(rows)
     same = sum(r.is_same_source for r in rows)
     print(
@@ -215,7 +220,8 @@ def main() -> None:
 
 
 def claims(quick: bool) -> list[Claim]:
-    """How many of llama.cpp's kernels a release leaves as they are, and what that saves of their CPU."""
+    """Measure how many of llama.cpp's kernels a release leaves unchanged, and what that saves of
+    their CPU time."""
     with tempfile.TemporaryDirectory(prefix="lazyck-texts-") as name:
         work = Path(name)
         program, out = build_program(work / "programs", ("c++",)), work / "out"

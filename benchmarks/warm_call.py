@@ -1,11 +1,12 @@
-"""A warm call through a stub: instructions and time, next to a direct call into the same code built ahead of time and
-to a dispatcher that keeps its kernels in a map behind `std::call_once`.
+"""Measure a warm call through a stub: its instructions and time, against two other ways to call.
 
     python benchmarks/warm_call.py [--quick]        (needs valgrind and a C++ compiler)
 
-Libraries of the same sources; a program calls each a given number of times. Instructions are callgrind's: the
-difference between two numbers of calls, divided by that difference, is what one call costs, so start-up cancels out.
-Times are of runs in turns.
+One is a direct call into the same code built ahead of time; the other a dispatcher that keeps its
+kernels in a map behind `std::call_once`. The libraries have the same sources, and a program calls
+each a given number of times. Callgrind counts the instructions of two runs. Their difference,
+divided by the difference in calls, is the cost of one call, so start-up cancels out. Times are
+those of runs in turns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from common import KERNELS, Benchmark, LazyProject, Row, in_turns, main, missing
 CALLS = (1_000, 101_000)
 BLOB = '#include "api.hpp"\ntemplate <> float kernel<64>(const Args& args) { return args.x * 2; }\n'
 DISPATCH = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<64>(Args{x}) + 1; }\n'
-# What a kernel library does that compiles its variants itself: a table by name, which grows as variants are called.
+# A kernel library that compiles its variants itself does this: it has a table by name, which grows
+# as variants are called.
 MAP_DISPATCH = """
 #include "api.hpp"
 #include <mutex>
@@ -84,12 +86,12 @@ def prepare(project: LazyProject) -> None:
         link = ["c++", "-O1", "caller.cpp", "-o", str(out / "caller"), f"-L{out}", "-lk", f"-Wl,-rpath,{out}"]
         subprocess.run(link, cwd=project.work, check=True)
         subprocess.run([str(out / "caller"), "1"], env=project.env, check=True, capture_output=True)
-    time.sleep(3)  # until the entry has settled each process reads all of it
+    time.sleep(3)  # until the entry has settled, each process reads all of it
     subprocess.run([str(project.work / "lazy" / "caller"), "1"], env=project.env, check=True, capture_output=True)
 
 
 def measure(quick: bool) -> list[Row]:
-    """Instructions and time."""
+    """Measure instructions and time."""
     with tempfile.TemporaryDirectory(prefix="lazyck-warm-") as name:
         project = LazyProject(Path(name))
         prepare(project)

@@ -1,11 +1,13 @@
-"""The launch of a kernel that is ready, in a library built by kernel: its instructions, next to the same launch ahead
-of time.
+"""Count the instructions of launching a ready kernel in a library built by kernel, against the same
+launch ahead of time.
 
-    python benchmarks/warm_launch.py                          (needs nvcc, valgrind and a C++ compiler, but no GPU)
+    python benchmarks/warm_launch.py
 
-The CUDA runtime is NVIDIA's own, shared and static, so all of the host's code is what runs on a GPU's machine. Without
-a driver the runtime ends each launch itself (status 35) before the driver's part, which is the larger one. So the
-figure is what lazyck adds; its share of a launch on a GPU is what the stage `steady` of scripts/gpu measures.
+Needs nvcc, valgrind and a C++ compiler, but no GPU. The CUDA runtime is NVIDIA's own, shared and
+static, so all of the host's code is what runs on a machine with a GPU. Without a driver the runtime
+ends each launch itself (status 35) before the driver's part, which is the larger one. So the figure
+is what lazyck adds; its share of a launch on a GPU is measured by the stage `steady` of
+scripts/gpu.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from lazyck.toolchains import by_name
 
 CALLS = (1_000, 11_000)
 NO_DRIVER = 35  # cudaErrorInsufficientDriver
-# how a program launches: `<<<>>>`, which nvcc 13 makes a call of a kernel that it asked for once, and the runtime's own
-# function, which is what `<<<>>>` is with nvcc 12 and HIP
+# A program launches in one of two ways. The stub of nvcc 13 (`<<<>>>`) asks for the kernel once and
+# launches that. With nvcc 12 and HIP `<<<>>>` becomes a call of the runtime's own function.
 LAUNCHES = {
     "stub": "scale<<<1, 32>>>(nullptr, 2);",
     "function": "cudaLaunchKernel((const void*)scale, 1, 32, arguments, 0, nullptr);",
@@ -62,12 +64,13 @@ nvcc -shared $OUT/kernel.o -o $OUT/libk.so -cudart $CUDART
 
 
 def env_of(project: LazyProject) -> dict[str, str]:
-    """The environment of a caller: the toolkit's runtime, and the arch, which no device says."""
+    """Return the environment of a caller: the toolkit's runtime, and the arch, since there is no
+    device to ask."""
     return {**project.env, "LAZYCK_ARCHS": "80", "LD_LIBRARY_PATH": str(toolkit() / "lib64")}
 
 
 def toolkit() -> Path:
-    """Where this machine's CUDA is."""
+    """Return the directory of this machine's CUDA toolkit."""
     found = by_name("cuda").find(dict(os.environ))
     assert found is not None
     return Path(found.home)
@@ -90,12 +93,12 @@ def prepare(project: LazyProject, cudart: str, launch: str) -> None:
         subprocess.run(link, cwd=project.work, check=True)
         subprocess.run([out / "caller", "1"], env=env_of(project), check=True, capture_output=True)
     assert project.entries(), "the kernel was not compiled by itself"
-    time.sleep(3)  # until the entry has settled each process reads all of it
+    time.sleep(3)  # until the entry has settled, each process reads all of it
     subprocess.run([project.work / "lazy" / "caller", "1"], env=env_of(project), check=True, capture_output=True)
 
 
 def instructions(project: LazyProject, way: str) -> float:
-    """How many a launch takes."""
+    """Return how many instructions a launch takes."""
     taken = []
     for calls in CALLS:
         words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"{way}/caller", str(calls)]
@@ -108,7 +111,7 @@ def instructions(project: LazyProject, way: str) -> float:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Instructions of a launch with each runtime."""
+    """Measure the instructions of a launch with each runtime."""
     rows = []
     for cudart, launch in itertools.product(("shared", "static"), LAUNCHES):
         with tempfile.TemporaryDirectory(prefix="lazyck-launch-") as name:

@@ -1,4 +1,5 @@
-"""Headers that torch's and other projects' want beside nvcc's own, where the toolkit was installed without them."""
+"""Find headers that torch's and other projects' headers need besides nvcc's own, where the toolkit
+lacks them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ WHEELS = ("cublas", "cusparse", "cusolver", "curand", "cufft", "nvjitlink", "nvt
 
 
 def headers(work: Path, cuda_home: str) -> Path:
-    """A directory of the headers that the toolkit at `cuda_home` lacks: empty, if it has them; that of NVIDIA's wheels
-    that this Python has, as a torch with CUDA brings them along; or one below `work`, of wheels that are fetched."""
+    """Return a directory of the headers that the toolkit at `cuda_home` lacks.
+
+    It is empty if the toolkit has them. Else it is that of NVIDIA's wheels in this Python, as a
+    torch with CUDA brings them along, or one below `work`, made from wheels that are fetched.
+    """
     into = work / "headers"
     if not into.is_dir() and not Path(cuda_home, "include", "cusparse.h").is_file():
         for directory in sys.path:

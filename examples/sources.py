@@ -1,4 +1,5 @@
-"""Source archives from PyPI, pinned by checksum, and how to run lazyck on them: what examples share."""
+"""Fetch source archives from PyPI, pinned by checksum, and run lazyck on them: what examples
+share."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Source:
-    """A source archive: its PyPI name and version, its file, the checksum of that."""
+    """Describes a source archive: its PyPI name and version, its file name, the checksum of the
+    file."""
 
     requirement: str
     archive: str
@@ -48,12 +50,12 @@ GSPLAT = Source(
 
 
 def fetch(source: Source, work: Path) -> Path:
-    """The unpacked archive below `work`, fetched unless the archive is there already. Ends the program if it is another
-    one."""
+    """Return the unpacked archive below `work`; fetch it unless it is there already. End the
+    program if its checksum differs."""
     archive = work / source.archive
     work.mkdir(parents=True, exist_ok=True)
     if not archive.is_file():
-        # pip would run the project's set-up to find out its dependencies; unearth only downloads
+        # pip would run the project's setup to find its dependencies; unearth only downloads.
         venv = make_venv(work / "fetch-venv", ["unearth"])
         argv = [str(venv / "bin" / "unearth"), "-d", str(work), "--no-binary", source.requirement]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
@@ -63,7 +65,7 @@ def fetch(source: Source, work: Path) -> Path:
     unpacked = work / source.archive.removesuffix(".tar.gz")
     if not unpacked.is_dir():
         with tarfile.open(archive) as tar:
-            # the checksum says what is in it; older Pythons have no filters
+            # The checksum vouches for the contents; older Pythons have no filters.
             if hasattr(tarfile, "data_filter"):
                 tar.extractall(work, filter="data")
             else:
@@ -72,7 +74,7 @@ def fetch(source: Source, work: Path) -> Path:
 
 
 def make_venv(directory: Path, requirements: Sequence[str]) -> Path:
-    """A virtual environment with `requirements`, made once."""
+    """Make a virtual environment with `requirements`, once; return its directory."""
     stamp = directory / "requirements"
     wanted = "\n".join(requirements)
     if not stamp.is_file() or stamp.read_text() != wanted:
@@ -85,13 +87,13 @@ def make_venv(directory: Path, requirements: Sequence[str]) -> Path:
 
 
 def cpu_of_children() -> float:
-    """CPU seconds of every process that this one started and waited for."""
+    """Return the CPU seconds of every process that this one started and waited for."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def lazyck(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> None:
-    """Run this checkout's lazyck; ends the program with its status if that is not 0."""
+    """Run this checkout's lazyck; end the program with its status if that is not 0."""
     paths = os.pathsep.join([str(REPOSITORY), *filter(None, [env.get("PYTHONPATH", "")])])
     argv = [sys.executable, "-m", "lazyck", *map(str, words)]
     print("$", *argv[2:], flush=True)
@@ -101,27 +103,27 @@ def lazyck(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> None:
 
 
 def check(tmp: Path, sample: int, *, cwd: Path, env: Mapping[str, str]) -> None:
-    """Compare the libraries of a tmp dir with those of an ahead-of-time build, by `sample` blobs of each; ends the
-    program if they differ."""
+    """Compare the libraries of a tmp dir with those of an ahead-of-time build, by `sample` blobs of
+    each; end the program if they differ."""
     lazyck("check", "--tmp-dir", tmp, "--sample", str(sample), cwd=cwd, env=env)
 
 
 def summaries(tmp: Path) -> dict[str, dict[str, object]]:
-    """What lazyck says of each library of a tmp dir, by the library's name."""
+    """Return lazyck's summary of each library of a tmp dir, by the library's name."""
     found = [json.loads(p.read_text()) for p in sorted(tmp.glob("libs/*/summary.json"))]
     return {s["library"]: s for s in found}
 
 
 def events(cache: Path) -> list[dict[str, object]]:
-    """What the history of a cache says."""
+    """Return the events in the history of a cache."""
     return [json.loads(line) for path in cache.glob(".history/*") for line in path.read_text().splitlines()]
 
 
 def unused(of: Sequence[Mapping[str, object]]) -> set[tuple[str, str]]:
-    """The blobs of which these events have a compile and no load, each with its arch."""
+    """Return the blobs that these events compile and do not load, each with its arch."""
 
     def named(kind: str) -> set[tuple[str, str]]:
-        # a host unit is loaded under its blob's name
+        # A host unit is loaded under its blob's name.
         return {(str(e["blob"]).removesuffix(".host"), str(e["arch"])) for e in of if e["kind"] == kind}
 
     return named("compile") - named("load")

@@ -1,9 +1,9 @@
-"""The table of docs/projects.md: one row per project, each from the JSON file that an example's `--row FILE` writes.
+"""Put rows into the table of docs/projects.md, one per project, from an example's `--row FILE`.
 
     python examples/table.py docs/projects.md ROW.json...
 
-A row replaces the one of the same project; others stay as they are. A row file holds one object with the keys of
-`COLUMNS`, all of them, as text or numbers.
+A row replaces that of the same project; other rows stay as they are. A row file holds one object
+with exactly the keys of `COLUMNS`, as text or numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAD = ["| " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * len(COLUMNS)]
 
 
 def read_row(path: Path) -> dict[str, str]:
-    """The cells of one row file; ends the program for a file with missing or further keys."""
+    """Return the cells of one row file; end the program for a file with missing or unknown keys."""
     row = json.loads(path.read_text())
     if set(row) != set(COLUMNS):
         sys.exit(f"{path}: keys {sorted(set(row) ^ set(COLUMNS))} are missing or unknown")
@@ -38,7 +38,7 @@ def read_row(path: Path) -> dict[str, str]:
 
 
 def with_rows(text: str, rows: list[dict[str, str]]) -> str:
-    """`text` with `rows` in its table, which begins with the line `HEAD[0]`."""
+    """Return `text` with `rows` in its table, which begins with the line `HEAD[0]`."""
     lines = text.splitlines()
     if HEAD[0] not in lines:
         sys.exit(f"no table that begins with {HEAD[0]!r}")

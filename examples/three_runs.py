@@ -1,13 +1,19 @@
-"""Warm-up, record and replay on real libraries: the same program run cold, recorded and replayed, with its times.
+"""Warm up, record and replay real libraries: run a program cold, recorded and replayed, and time
+it.
 
     python examples/three_runs.py [--work DIR] [--ck] [--table FILE]
 
-Builds the attention example (and with --ck Composable Kernel's fused attention out of flash-attn, some four minutes
-more), each by its own script unless DIR has it already. Then each program runs three times:
+This builds the attention example, and with --ck Composable Kernel's fused attention from flash-attn
+(some four minutes more), each by its own script unless DIR has it already. Then each program runs
+three times:
+
     cold      an empty cache; LAZYCK_RECORD writes a profile
-    recorded  an empty cache, as on a new machine; LAZYCK_PREFETCH makes the profile's blobs ready from the first call
-    replayed  the cache of that; LAZYCK_PREFETCH and LAZYCK_DISABLE_JIT=1: a compile would be an error
-Fails when a run fails, or when the third compiles anything.
+    recorded  an empty cache, as on a new machine; LAZYCK_PREFETCH makes the profile's blobs ready
+              from the first call on
+    replayed  the cache of "recorded"; LAZYCK_PREFETCH and LAZYCK_DISABLE_JIT=1: a compile would be
+              an error
+
+It fails when a run fails, or when the third run compiles anything.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ RUNS = ("cold", "recorded", "replayed")
 
 @dataclass(frozen=True)
 class Program:
-    """Something to run: its argv, and the environment without lazyck's own variables."""
+    """Describes a program to run: its argv, and the environment without lazyck's own variables."""
 
     name: str
     argv: tuple[str, ...]
@@ -39,8 +45,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: wall seconds, and what the cache's history says: compiles, their seconds, loads, and how many of the
-    compiles nothing was loaded of: a first call compiles what it takes to be wanted next, and may be wrong."""
+    """Holds the figures of one run: wall seconds, and from the cache's history the compiles, their
+    seconds, the loads, and how many compiled blobs were not loaded. A first call compiles what it
+    expects to be needed next, and may be wrong."""
 
     program: str
     run: str
@@ -81,7 +88,7 @@ def run_three(program: Program, work: Path) -> list[Run]:
 
 
 def render(runs: Sequence[Run]) -> str:
-    """A table in Markdown."""
+    """Return the runs as a table in Markdown."""
     lines = [
         "| program | run | wall, s | blobs compiled | in, s | blobs loaded | compiled, not loaded |",
         "|---" * 7 + "|",
@@ -95,7 +102,7 @@ def render(runs: Sequence[Run]) -> str:
 
 
 def attention(work: Path) -> list[Program]:
-    """The attention example, built by its demo."""
+    """Return the attention example, built by its demo."""
     library = work / "install" / "libattention.so"
     if not library.exists():
         subprocess.run([sys.executable, HERE / "attention" / "demo.py", "--work", work], check=True)
@@ -108,7 +115,7 @@ def attention(work: Path) -> list[Program]:
 
 
 def composable_kernel(work: Path) -> list[Program]:
-    """CK's drivers, built by its script."""
+    """Return CK's drivers, built by its script."""
     sys.path.insert(0, str(HERE / "ck_fmha"))
     import calls
     import ck_fmha

@@ -1,12 +1,12 @@
-# Sourced by scripts/demo, scripts/test and scripts/lint: makes .venv and installs what is missing.
-# Packages come through apt when we are root; otherwise a message names them.
+# The other scripts source this file. It makes .venv and installs what is missing: as root with apt;
+# otherwise a message names the packages.
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
 venv=${LAZYCK_VENV:-$repo/.venv}
 
 say() { printf 'lazyck: %s\n' "$*" >&2; }
 
-# need COMMAND PACKAGE...: install PACKAGEs unless COMMAND succeeds
+# need COMMAND PACKAGE...: installs PACKAGEs unless COMMAND succeeds.
 need() {
     probe=$1
     shift
@@ -24,7 +24,8 @@ need() {
     fi
 }
 
-# like need, but the distribution may lack the packages: the tests that want them are skipped, saying so
+# want COMMAND PACKAGE...: does what need does, but goes on without packages that the distribution
+# lacks. The tests that need them are skipped with a message.
 want() {
     if ! need "$@"; then
         shift
@@ -32,7 +33,7 @@ want() {
     fi
 }
 
-# like want, for packages that would start a server, which is kept from it
+# want_server COMMAND PACKAGE...: does what want does, but lets no package start a server.
 want_server() {
     policy=/usr/sbin/policy-rc.d
     if [ "$(id -u)" = 0 ] && [ -d "${policy%/*}" ] && [ ! -e "$policy" ]; then

@@ -1,9 +1,13 @@
-"""What the site of the documentation has beyond docs/*.md, as hooks of mkdocs.
+"""Generate the parts of the documentation's site that are not in docs/*.md, as hooks of mkdocs.
 
-- `<!-- generated: command build full -->` in a page becomes the usage and options of that command, out of its parser.
-- `<!-- generated: c interface -->` becomes the functions and types of lazyck.h, with their comments.
-- `<!-- generated: eager reasons -->` becomes the table of why sources are eager, and what to change.
-- Files of the repository that pages link to (`../SECURITY.md`) become pages or files below `repository/`.
+- `<!-- generated: command build full -->` in a page becomes the usage and options of that command,
+  from its parser.
+- `<!-- generated: c interface -->` becomes the functions and types of lazyck.h, with their
+  comments.
+- `<!-- generated: eager reasons -->` becomes the table of why sources are eager, and what to
+  change.
+- Files of the repository that pages link to (`../SECURITY.md`) become pages or files below
+  `repository/`.
 - A page that would have the browser fetch anything from elsewhere is an error.
 """
 
@@ -29,15 +33,16 @@ _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 _FETCHED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]*", re.IGNORECASE)
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def commands(
     command: click.Command = cli, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Each command with the words that name it, groups too; the first is `lazyck` itself, without words.
+    """Yield each command and group with the words that name it; the first is `lazyck` itself,
+    without words.
 
-    Hidden ones, which are lazyck's own business, are left out.
+    Hidden commands, which are for lazyck's own use, are left out.
     """
     yield path, command
     if isinstance(command, click.Group):
@@ -49,7 +54,8 @@ def commands(
 
 
 def render_command(path: tuple[str, ...]) -> str:
-    """Usage, purpose and options of a command, as Markdown. Raises `KeyError` for words that name none."""
+    """Return usage, purpose and options of a command, as Markdown. Raises `KeyError` for words that
+    name none."""
     command = dict(commands())[path]
     context = click.Context(command, info_name=" ".join(("lazyck", *path)))
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
@@ -63,17 +69,19 @@ def render_command(path: tuple[str, ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text of a help as Markdown: what stands between backticks stays, nothing else means anything."""
+    """Return a help text as Markdown: text between backticks stays as it is, all other markup is
+    escaped."""
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(p if p.startswith("`") else re.sub(r"([\\*_<>\[\]|])", r"\\\1", p) for p in pieces)
 
 
-# -- the C interface --------------------------------------------------------------------------------------------------
+# -- the C interface -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """Some lines of lazyck.h that belong together, with the comment before them; `names` is empty for a section."""
+    """Holds lines of lazyck.h that belong together, with the comment before them; `names` is empty
+    for a section."""
 
     names: tuple[str, ...]
     comment: str
@@ -81,7 +89,7 @@ class Declaration:
 
 
 def read_header(text: str) -> list[Declaration]:
-    """The declarations of lazyck.h: blank lines divide them."""
+    """Return the declarations of lazyck.h, which blank lines divide."""
     start, end = (m.end() for m in re.finditer(r"#ifdef __cplusplus\n", text))
     found = []
     for chunk in re.split(r"\n{2,}", text[start:end]):
@@ -97,7 +105,7 @@ def read_header(text: str) -> list[Declaration]:
 
 
 def render_header(text: str) -> str:
-    """The declarations of lazyck.h, as Markdown."""
+    """Return the declarations of lazyck.h, as Markdown."""
     opening = re.match(r"/\*(.*?)\*/", text, re.DOTALL)
     paragraphs = re.split(r"\n \*\n", opening[1]) if opening else []
     parts = [_c_comment(re.sub(r"\n? \* ?", " ", p).strip()) for p in paragraphs]
@@ -119,7 +127,7 @@ def _c_comment(text: str) -> str:
 
 
 def expand(markdown: str) -> str:
-    """The page with its marks replaced. Raises `ValueError` for a mark that means nothing."""
+    """Return the page with its marks replaced. Raises `ValueError` for an unknown mark."""
 
     def text_for(match: re.Match[str]) -> str:
         kind, *words = match[1].split()
@@ -135,27 +143,28 @@ def expand(markdown: str) -> str:
     return MARK.sub(text_for, markdown)
 
 
-# -- files of the repository ------------------------------------------------------------------------------------------
+# -- files of the repository -----------------------------------------------------------------------
 
 
 def linked(text: str, place: str) -> list[str]:
-    """Where the links of a Markdown file of the repository at `place` lead, as paths in the repository."""
+    """Return the targets of the links in a Markdown file of the repository at `place`, as paths in
+    the repository."""
     targets = (os.path.normpath(os.path.join(os.path.dirname(place), m[2])) for m in _LINK.finditer(text))
     return [t for t in targets if not t.startswith("..") and (REPOSITORY / t).is_file()]
 
 
 def uri_of(place: str) -> str:
-    """Where a file of the repository is on the site."""
+    """Return the place of a repository's file on the site."""
     return place.removeprefix("docs/") if place.startswith("docs/") else f"repository/{place}"
 
 
 def place_of(uri: str) -> str:
-    """Which file of the repository is there on the site."""
+    """Return the repository's file at this place of the site."""
     return uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
 
 
 def lead(text: str, uri: str) -> str:
-    """The page with its links to files of the repository as links on the site."""
+    """Return the page with its links to files of the repository turned into links on the site."""
     here = os.path.dirname(place_of(uri))
 
     def target(match: re.Match[str]) -> str:
@@ -167,11 +176,11 @@ def lead(text: str, uri: str) -> str:
     return _LINK.sub(target, text)
 
 
-# -- hooks of mkdocs --------------------------------------------------------------------------------------------------
+# -- hooks of mkdocs -------------------------------------------------------------------------------
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add what pages link to outside of docs/, and what that links to."""
+    """Add the files outside of docs/ that pages link to, and those that they link to in turn."""
     from mkdocs.structure.files import File, InclusionLevel
 
     waiting = [place_of(f.src_uri) for f in files.documentation_pages()] + ["CHANGELOG.md"]
@@ -190,12 +199,12 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Replace marks, and lead links to where things are."""
+    """Replace the marks, and adapt the links to the site."""
     return lead(expand(markdown), page.file.src_uri)
 
 
 def on_post_build(*, config: Any) -> None:
-    """Nothing is fetched when the pages are read."""
+    """Check that a page fetches nothing from elsewhere when it is read. Raises `SystemExit`."""
     for page in Path(config.site_dir).rglob("*.html"):
         if found := _FETCHED.search(page.read_text()):
             raise SystemExit(f"{page}: would be fetched: {found[0]}")

@@ -1,11 +1,12 @@
-"""Make the wheels of a release: the pure one, and for each machine one that brings the runtime compiled.
+"""Make the wheels of a release: the pure one, and for each machine one with the compiled runtime.
 
     python scripts/wheels.py OUT [--compiler CXX]... [--store DIR]
 
-A machine's wheel is for those who have that machine, a C library no older than this system's, and a compiler whose C++
-library is no older than the one of its --compiler (g++ and, where it is installed, aarch64-linux-gnu-g++): make it on
-the oldest system that is to be served. Where what it brings does not fit, lazyck compiles as with the pure wheel, which
-all others get.
+A machine's wheel serves those who have that machine, a C library no older than this system's, and a
+compiler whose C++ library is no older than that of the wheel's --compiler (g++ and, where it is
+installed, aarch64-linux-gnu-g++). So make it on the oldest system that it is to serve. Where the
+wheel's objects do not fit, lazyck compiles the runtime as with the pure wheel, which all others
+get.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def run(*words: str | Path) -> None:
 
 
 def pure_wheel(out: Path) -> Path:
-    """Make the wheel for all machines, of a copy of the sources: setuptools takes along what lies about in theirs."""
+    """Make the wheel for all machines from a copy of the sources, since setuptools picks up stray
+    files in the original directory."""
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(REPOSITORY / name, work)
@@ -49,7 +51,7 @@ def pure_wheel(out: Path) -> Path:
 
 
 def wheel_of_machine(pure: Path, out: Path, compiler: Sequence[str], store: Path) -> Path:
-    """Make that of the machine which `compiler` makes code for."""
+    """Make the wheel of the machine that `compiler` makes code for."""
     objects = objects_for_wheels(store / OBJECTS, compiler)
     objects[units.OBJECT] = (units.object_key(), units.build_object(store, compiler))
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
@@ -66,7 +68,7 @@ def wheel_of_machine(pure: Path, out: Path, compiler: Sequence[str], store: Path
 
 
 def main() -> None:
-    """Make them, and print their names."""
+    """Make the wheels, and print their names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="directory for the wheels")
     parser.add_argument("--compiler", action="append", help=f"a C++ compiler [{', '.join(COMPILERS)}]; repeatable")

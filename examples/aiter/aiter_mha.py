@@ -1,10 +1,12 @@
-"""aiter's fused attention, lazily: aiter's own build of its forward and backward library, called, sampled, tabulated.
+"""Build aiter's fused attention lazily with aiter's own build; call it, sample it, tabulate it.
 
     python examples/aiter/aiter_mha.py --work DIR [--only fwd|bwd] [--samples N] [--row FILE]
 
-aiter's `jit/core.py` drives, from the `amd-aiter` source archive of PyPI or from `--aiter-dir`. Needs the packages that
-`rocm_home.missing_packages` names, and what aiter's build imports (`pip install packaging pandas psutil setuptools`);
-needs no GPU: a stand-in for the HIP runtime answers for the device and records the launches.
+aiter's `jit/core.py` drives the build of the forward and backward library, from the `amd-aiter`
+source archive of PyPI or from `--aiter-dir`. This needs the packages that
+`rocm_home.missing_packages` names, and what aiter's build imports (`pip install packaging pandas
+psutil setuptools`). It needs no GPU: a stand-in for the HIP runtime answers for the device and
+records the launches.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ MENDED = """\
 
 @dataclass(frozen=True)
 class Built:
-    """One library of a lazy build: `seconds` until it was there, and lazyck's own summary."""
+    """Holds one library of a lazy build: the `seconds` until it was linked, and lazyck's own
+    summary."""
 
     api: str
     library: Path
@@ -77,11 +80,12 @@ def say(text: str) -> None:
     print(f"aiter_mha: {text}", flush=True)
 
 
-# -- sources -------------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 
 def copy_sources(given: Path | None, work: Path) -> Path:
-    """A copy of aiter that its build may write into, with the one header mended that Debian's HIP needs mended."""
+    """Make a copy of aiter that its build may write into; patch the one header that Debian's HIP
+    cannot compile."""
     original = given or sources.fetch(SOURCE, work)
     copy = work / "aiter"
     shutil.rmtree(copy, ignore_errors=True)
@@ -90,7 +94,8 @@ def copy_sources(given: Path | None, work: Path) -> Path:
     shutil.rmtree(copy / "aiter" / "jit" / "build", ignore_errors=True)
     header = composable_kernel(copy) / "include" / "ck_tile" / "core" / "utility" / "bit_cast.hpp"
     text = header.read_text()
-    # In Debian's HIP 5.2 headers uint2 and its like are not trivially copyable, as __builtin_bit_cast demands.
+    # In Debian's HIP 5.2 headers uint2 and similar types are not trivially copyable, but
+    # __builtin_bit_cast requires that.
     if BIT_CAST not in text:
         sys.exit(f"{header}: not the text that this script knows how to mend")
     header.write_text(text.replace(BIT_CAST, MENDED))
@@ -99,7 +104,8 @@ def copy_sources(given: Path | None, work: Path) -> Path:
 
 
 def meta(root: Path) -> Path:
-    """Where `csrc` and `3rdparty` are: a checkout has them at its top, the source archive in `aiter_meta`."""
+    """Return the directory of `csrc` and `3rdparty`: the top of a checkout, or `aiter_meta` in the
+    source archive."""
     return root if (root / "csrc").is_dir() else root / "aiter_meta"
 
 
@@ -107,17 +113,19 @@ def composable_kernel(root: Path) -> Path:
     return meta(root) / "3rdparty" / "composable_kernel"
 
 
-# -- building ------------------------------------------------------------------------------------------
+# -- building --------------------------------------------------------------------------------------
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of aiter's build: it asks the `hipcc` on PATH for its options, and compiles with ROCM_PATH's."""
+    """Return the environment of aiter's build: it asks the `hipcc` on PATH for its options, and
+    compiles with ROCM_PATH's."""
     path = os.pathsep.join([str(home / "bin"), os.environ["PATH"]])
     return {**os.environ, "ROCM_PATH": str(home), "PATH": path}
 
 
 def build_lazily(root: Path, work: Path, home: Path, apis: list[str]) -> dict[str, Built]:
-    """`lazyck build full --aiter-dir`, or for one of the libraries the command that it would run for that one."""
+    """Run `lazyck build full --aiter-dir`, or for a single library the command that it would run
+    for that one."""
     tmp, install = work / "lazyck", work / "install"
     for old in (tmp, install, work / "cache"):
         shutil.rmtree(old, ignore_errors=True)
@@ -142,11 +150,12 @@ def build_lazily(root: Path, work: Path, home: Path, apis: list[str]) -> dict[st
     return built
 
 
-# -- checks --------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def check(built: Built) -> None:
-    """Every function that a dispatcher leaves undefined has its stub, and after the link none is undefined."""
+    """Check that every function that a dispatcher leaves undefined has its stub, and that none is
+    undefined after the link. Exit if not."""
     objects = [str(built.objects / f"{name}.cuda.o") for name in DISPATCHERS[built.api]]
     undefined = {s for s in symbols("-u", *objects) if "fmha_" in s} - symbols("--defined-only", *objects)
     argv = [sys.executable, "-m", "lazyck", "inspect", str(built.library), "--json"]
@@ -160,20 +169,20 @@ def check(built: Built) -> None:
     )
     if undefined - stubs or missing:
         sys.exit(f"{built.library}: without a stub: {sorted(undefined - stubs)[:3]}; undefined: {missing[:3]}")
-    # what later versions of aiter read out of a library before they import it
+    # Later versions of aiter read these names from a library before they import it.
     archs = set(re.findall(rb"amdhsa--(gfx[0-9a-z]+)", built.library.read_bytes()))
     if archs - {ARCH.encode()}:
         sys.exit(f"{built.library}: aiter would take it for one of {archs}")
 
 
 def symbols(*words: str) -> set[str]:
-    """The names that `nm` lists."""
+    """Return the names that `nm` lists."""
     out = subprocess.run(["nm", *words], capture_output=True, text=True, check=True).stdout
     return {line.split()[-1] for line in out.splitlines() if line.strip() and not line.endswith(":")}
 
 
 def compile_driver(root: Path, work: Path, home: Path, built: Built) -> Path:
-    """The small program that calls aiter's C++ interface."""
+    """Compile the small program that calls aiter's C++ interface."""
     ck, exe = composable_kernel(root), work / f"driver_{built.api}"
     includes = (
         HERE.parent / "ck_fmha", meta(root) / "csrc" / "include", meta(root) / "3rdparty" / "ck_helper",
@@ -189,7 +198,7 @@ def compile_driver(root: Path, work: Path, home: Path, built: Built) -> Path:
 
 
 def call_twice(built: Built, exe: Path, work: Path, home: Path, hdim: str) -> list[calls.Call]:
-    """One variant in two processes: the first compiles it, the second must find it."""
+    """Call one variant in two processes: the first compiles it, the second must find it."""
     done = []
     for which in ("first", "second"):
         name = f"{built.api} d{hdim}, {which} process"
@@ -206,7 +215,8 @@ def call_twice(built: Built, exe: Path, work: Path, home: Path, hdim: str) -> li
 
 
 def sample_ahead_of_time(built: Built, work: Path, home: Path, count: int) -> tuple[sampling.Sample, int]:
-    """Compile `count` blobs with the command that aiter's ninja file has for them; how many could not be compiled."""
+    """Compile `count` blobs with the commands in aiter's ninja file; return the sample, and how
+    many could not be compiled."""
     failed: list[Path] = []
     argv = [sys.executable, "-m", "ninja", "-C", str(built.objects), "-t", "commands"]
     listed = subprocess.run(argv, capture_output=True, text=True)
@@ -233,11 +243,11 @@ def sample_ahead_of_time(built: Built, work: Path, home: Path, count: int) -> tu
     return sampling.take(sorted(commands), count, compile_one), len(failed)
 
 
-# -- the row -------------------------------------------------------------------------------------------
+# -- the row ---------------------------------------------------------------------------------------
 
 
 def row(built: Built, called: list[calls.Call], sample: sampling.Sample, failed: int) -> dict[str, object]:
-    """The library's row of docs/projects.md."""
+    """Return the library's row of docs/projects.md."""
     s = built.summary
     own = sum(float(s[f"{step}_seconds"]) for step in ("probe", "bundle", "link"))
     ahead = "not sampled"

@@ -1,5 +1,5 @@
-// Calls aiter's backward attention once, through the C++ interface that libmha_bwd.so exports: batch mode, fp16,
-// causal, head dim from argv[1].
+// Calls aiter's backward attention once, through the C++ interface that libmha_bwd.so exports:
+// batch mode, fp16, causal, head dim from argv[1].
 #include "driver.hpp"
 #include "mha_bwd.h"
 

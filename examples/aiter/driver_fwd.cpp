@@ -1,5 +1,6 @@
-// Calls aiter's forward attention once, through the C++ interface that libmha_fwd.so exports: batch mode, fp16, causal,
-// head dim from argv[1]. argv[2], when given, must be "splitkv": then aiter's split-kv interface is called.
+// Calls aiter's forward attention once, through the C++ interface that libmha_fwd.so exports: batch
+// mode, fp16, causal, head dim from argv[1]. argv[2], if given, must be "splitkv", which calls
+// aiter's split-kv interface.
 #include <cstring>
 
 #include "driver.hpp"

@@ -1,12 +1,13 @@
-"""A small Python binding of libattention.
+"""Bind libattention for Python, by ctypes.
 
     library = attention.load("build/libattention.so")
     out, lse = library.forward(q, k, v, mask="causal")
     dq, dk, dv = library.backward(q, k, v, out, lse, dout, mask="causal")
 
-Tensors are C-contiguous arrays of float32, float16, or uint16 (bfloat16 bits): [batch, seqlen, heads, head_dim], or
-with seqstart_q and seqstart_k given, packed sequences [total, heads, head_dim]. Anything with the buffer protocol will
-do; results are NumPy arrays where NumPy is installed, else memoryviews.
+Tensors are C-contiguous arrays of float32, float16, or uint16 (bfloat16 bits). Their shape is
+[batch, seqlen, heads, head_dim]; with seqstart_q and seqstart_k given, they are packed sequences
+[total, heads, head_dim]. Any object with the buffer protocol will do. Results are NumPy arrays
+where NumPy is installed, else memoryviews.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-# A NumPy array or a memoryview: NumPy is not needed to import this module, so neither are its types.
+# A tensor is a NumPy array or a memoryview. This module can be imported without NumPy, so NumPy's
+# types cannot be named here.
 Tensor = Any
 
 DATA_TYPES = {"fp32": 0, "fp16": 1, "bf16": 2}
@@ -29,7 +31,7 @@ MASKS = {"none": 0, "causal": 1, "window": 2}
 
 
 class AttentionError(Exception):
-    """A call failed; `status` is the C API's attention_status."""
+    """Tells that a call failed; `status` is the C API's attention_status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,11 +39,11 @@ class AttentionError(Exception):
 
 
 class InvalidArgumentError(AttentionError):
-    """ATTENTION_INVALID_ARGUMENT"""
+    """Stands for ATTENTION_INVALID_ARGUMENT."""
 
 
 class VariantNotBuiltError(AttentionError):
-    """ATTENTION_VARIANT_NOT_BUILT"""
+    """Stands for ATTENTION_VARIANT_NOT_BUILT."""
 
 
 ERRORS = {1: InvalidArgumentError, 2: VariantNotBuiltError}
@@ -52,7 +54,7 @@ def _fields(kind: Any, names: str) -> list[Any]:
 
 
 class Arguments(ctypes.Structure):
-    """attention_args of attention.h."""
+    """Mirrors attention_args of attention.h."""
 
     _fields_ = (
         _fields(ctypes.c_size_t, "struct_size")
@@ -65,7 +67,7 @@ class Arguments(ctypes.Structure):
 
 
 class DeviceMemory:
-    """The device buffers of one call, freed together."""
+    """Holds the device buffers of one call, which are freed together."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -103,19 +105,19 @@ class DeviceMemory:
 
 
 class Library:
-    """A loaded libattention."""
+    """Wraps a loaded libattention."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._library = ctypes.CDLL(os.fspath(path))
         self._library.attention_last_error.restype = ctypes.c_char_p
         self._library.attention_version.restype = ctypes.c_char_p
         self._library.attention_backward_workspace_size.restype = ctypes.c_size_t
-        # ctypes would cut sizes to an int.
+        # Without these types ctypes would cut sizes to an int.
         for name in ("attention_copy_to_device", "attention_copy_to_host"):
             getattr(self._library, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
     def call(self, function: str, *arguments: object) -> None:
-        """Call a function of the C API that returns a status; raise what it reports."""
+        """Call a function of the C API that returns a status; raise the error that it reports."""
         status = int(getattr(self._library, function)(*arguments))
         if status != 0:
             message = self._library.attention_last_error().decode()
@@ -131,14 +133,16 @@ class Library:
         return count.value
 
     def backward_name(self, head_dim: int, data_type: str, **options: Any) -> str:
-        """The name of the variant that `backward` would run for these options; data_type is a key of DATA_TYPES."""
+        """Return the name of the variant that `backward` would run for these options; data_type is
+        a key of DATA_TYPES."""
         arguments = _arguments(head_dim, data_type, **options)
         name = ctypes.create_string_buffer(200)
         self.call("attention_backward_name", ctypes.byref(arguments), name, ctypes.c_size_t(len(name)))
         return name.value.decode()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Attention of q over k and v; returns out and lse. Options: the keywords of _arguments."""
+        """Compute attention of q over k and v; return out and lse. The options are the keywords of
+        _arguments."""
         with DeviceMemory(self) as memory:
             q_view = _view(q)
             arguments = _tensor_arguments(memory, q, k, v, options)
@@ -153,7 +157,8 @@ class Library:
     def backward(
         self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dout: Tensor, **options: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients dq, dk, dv, given what forward returned and the gradient of its output."""
+        """Return the gradients dq, dk, dv, given what forward returned and the gradient of its
+        output."""
         with DeviceMemory(self) as memory:
             q_view, k_view = _view(q), _view(k)
             arguments = _tensor_arguments(memory, q, k, v, options)
@@ -177,7 +182,7 @@ def load(path: str | os.PathLike[str]) -> Library:
 
 
 def _view(tensor: Tensor) -> Any:
-    """Shape, format and size of a tensor."""
+    """Return a view that has the shape, format and size of a tensor."""
     return memoryview(tensor)
 
 
@@ -192,8 +197,12 @@ def _arguments(
     seqstart_q: Sequence[int] | None = None,
     seqstart_k: Sequence[int] | None = None,
 ) -> Arguments:
-    """The values that choose a variant. mask is "none", "causal" or "window"; window counts the keys visible left and
-    right of the diagonal, -1 for all; scale 0 stands for 1/sqrt(head_dim); seqstart_* are the sequences' offsets."""
+    """Return the arguments that choose a variant.
+
+    mask is "none", "causal" or "window". window counts the keys visible left and right of the
+    diagonal; -1 means all. scale 0 stands for 1/sqrt(head_dim). seqstart_* are the offsets of the
+    sequences.
+    """
     if mask not in MASKS:
         raise ValueError(f"mask is {mask!r}, not one of {', '.join(MASKS)}")
     if data_type not in DATA_TYPES:
@@ -210,7 +219,7 @@ def _arguments(
 
 
 def _tensor_arguments(memory: DeviceMemory, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Arguments:
-    """The arguments for these inputs, which are uploaded."""
+    """Upload the inputs and return the arguments for them."""
     views = [_view(tensor) for tensor in (q, k, v)]
     q_shape, k_shape, v_shape = (view.shape for view in views)
     formats = {view.format for view in views}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Generate the sources and a build.ninja that compiles them into libattention.so.
 
-The compiler is looked up when ninja runs, not now: $ROCM_PATH/bin/hipcc, or with --backend cuda
-$CUDA_HOME/bin/nvcc (nvcc from PATH if CUDA_HOME is not set).
+The compiler is looked up when ninja runs, not when this script does: it is $ROCM_PATH/bin/hipcc, or
+with --backend cuda $CUDA_HOME/bin/nvcc (nvcc from PATH if CUDA_HOME is not set).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ LIBRARY = "libattention.so"
 
 @dataclass(frozen=True)
 class Backend:
-    """How one GPU compiler is spelled. The shell of ninja's commands expands the variables."""
+    """Describes how one GPU compiler is called. The shell that runs ninja's commands expands the
+    variables."""
 
     compiler: str
     compile_flags: tuple[str, ...]
@@ -62,12 +63,12 @@ BACKENDS = {
 
 
 def ninja_value(text: str) -> str:
-    """Text as the value of a ninja variable."""
+    """Return the text as the value of a ninja variable."""
     return text.replace("$", "$$")
 
 
 def ninja_path(path: Path | str) -> str:
-    """A path in a ninja build statement."""
+    """Return the path as it stands in a ninja build statement."""
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
@@ -112,7 +113,8 @@ def main(argv: list[str] | None = None) -> int:
 
     backend = BACKENDS[options.backend]
     archs = [arch for arch in (options.gpu_archs or backend.default_archs).split(",") if arch]
-    # Absolute paths, as CMake writes them: they mean the same in any directory and in any tool that reads the commands.
+    # Paths are absolute, as CMake writes them: they mean the same in any directory and in any tool
+    # that reads the commands.
     build_dir = options.build_dir.resolve()
     sources = write_sources(build_dir, variants)
     sources.append(HERE / "src" / "attention.cpp")

@@ -1,8 +1,9 @@
-"""The main job on the embedded ROCm: build the attention library lazily, call a few variants, call them again.
+"""Build the attention library lazily on the embedded ROCm, call a few variants, call them again.
 
-    python demo.py [--work DIR] [--keep]
+    python demo.py [--work DIR]
 
-Needs no GPU: `scripts/fake_rocm_home` compiles HIP with the host's C++ compiler and runs kernels on the CPU.
+This needs no GPU: `scripts/fake_rocm_home` compiles HIP with the host's C++ compiler and runs
+kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def show(text: str) -> None:
 
 
 def run(argv: list[str | Path], env: dict[str, str]) -> float:
-    """Run a command, shown, and return its seconds; ends the demo when it fails."""
+    """Show and run a command; return its seconds. End the demo when it fails."""
     print("$ " + " ".join(Path(w).name if isinstance(w, Path) else w for w in argv), flush=True)
     begun = time.monotonic()
     status = subprocess.run([str(w) for w in argv], env=env).returncode
@@ -35,7 +36,7 @@ def run(argv: list[str | Path], env: dict[str, str]) -> float:
 
 
 def call_variants(library: str) -> None:
-    """Three variants, forward and backward, compared with NumPy's answer."""
+    """Call three variants forward and one of them backward; compare the results with NumPy's."""
     sys.path.insert(0, str(HERE))
     import attention
     import numpy as np

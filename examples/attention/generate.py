@@ -18,7 +18,8 @@ MASKS = {"nomask": "none", "causal": "causal", "window": "window"}
 BIASES = {"nobias": "none", "alibi": "alibi"}
 DIRECTIONS = ("fwd", "bwd")
 
-# Query and key rows per block: what fits into 48 KB of shared memory as floats, with 64 threads per block.
+# Query and key rows per block. As floats they fit into 48 KB of shared memory, with 64 threads per
+# block.
 TILES = {
     "fwd": {32: (32, 32), 64: (32, 32), 96: (16, 32), 128: (16, 32), 256: (16, 16)},
     "bwd": {32: (32, 32), 64: (32, 32), 96: (16, 16), 128: (16, 16), 256: (8, 8)},
@@ -61,7 +62,7 @@ std::string attn_bwd_get_name_<trait_0>()
 }}
 """
 
-# Every dispatching function is the same chain of ifs around another call.
+# Every dispatching function is this chain of ifs, each around another call.
 CHAIN = """
 {signature}
 {{
@@ -86,7 +87,7 @@ BACKWARD_NAME_CALL = "return attn_bwd_get_name_<trait_>();"
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel variant: one blob, one branch of a dispatcher."""
+    """Describes one kernel variant: one blob, one branch of a dispatcher."""
 
     direction: str
     head_dim: int
@@ -100,7 +101,7 @@ class Variant:
         return f"attn_{self.direction}_d{self.head_dim}_{self.data_type}_{self.mode}_{self.mask}_{self.bias}"
 
     def fields(self) -> dict[str, str]:
-        """The values that the templates above name."""
+        """Return the values that the templates above name."""
         rows_q, rows_k = TILES[self.direction][self.head_dim]
         return {
             "banner": BANNER,
@@ -118,7 +119,8 @@ class Variant:
 
 
 def select_variants(direction: str = "all", patterns: Iterable[str] = ()) -> list[Variant]:
-    """All variants of a direction ("fwd", "bwd" or "all") whose name matches one of the glob patterns, if any."""
+    """Return all variants of a direction ("fwd", "bwd" or "all") whose name matches one of the glob
+    patterns, if any."""
     globs = tuple(patterns) or ("*",)
     directions = DIRECTIONS if direction == "all" else (direction,)
     axes = itertools.product(directions, HEAD_DIMS, DATA_TYPES, MODES, MASKS, BIASES)
@@ -140,7 +142,7 @@ def render_chain(signature: str, call: str, otherwise: str, variants: Iterable[V
 
 
 def render_dispatcher(direction: str, variants: list[Variant]) -> str:
-    """The file that knows every variant of one direction which is part of the library."""
+    """Return the source that calls every variant of one direction that is part of the library."""
     run = (
         f"float attn_{direction}([[maybe_unused]] const attn_problem& t, [[maybe_unused]] attn_{direction}_args a,\n"
         "               [[maybe_unused]] const stream_config& s)"
@@ -157,7 +159,7 @@ def render_dispatcher(direction: str, variants: list[Variant]) -> str:
 
 
 def render_sources(variants: list[Variant]) -> dict[str, str]:
-    """Path below the output directory -> text, of every generated file."""
+    """Return the text of every generated file by its path below the output directory."""
     sources = {f"blob/{variant.name}.cpp": render_blob(variant) for variant in variants}
     for direction in DIRECTIONS:
         chosen = [variant for variant in variants if variant.direction == direction]
@@ -166,7 +168,8 @@ def render_sources(variants: list[Variant]) -> dict[str, str]:
 
 
 def write_if_different(path: Path, text: str) -> bool:
-    """Leave an up-to-date file alone, so that ninja does not compile it again."""
+    """Write a file, but leave an up-to-date one alone, so that ninja does not compile it again.
+    Return whether it was written."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,8 @@
-"""Problems for every variant of the attention example, and what NumPy makes of them: what its test on the stand-in for
-ROCm and the proof on a GPU (`scripts/gpu`) compare with. Needs NumPy."""
+"""Pose a problem for every variant of the attention example, with NumPy's answer.
+
+The test on the stand-in for ROCm and the proof on a GPU (`scripts/gpu`) compare with this answer.
+It needs NumPy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from generate import DATA_TYPES, HEAD_DIMS, MODES
 
 @dataclass(frozen=True)
 class Case:
-    """One variant, and the shapes to call it with; a sequence is (rows, keys)."""
+    """Describes one variant, and the shapes to call it with; a sequence is (rows, keys)."""
 
     head_dim: int
     data_type: str
@@ -35,13 +38,14 @@ class Case:
         return self.variant
 
 
-# Rounding of the inputs is in the reference too: what is left is that of the outputs.
+# The reference rounds its inputs too, so that only the rounding of the outputs remains.
 TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 3e-2}
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The inputs of a case: as the library takes them, and their exact values, one sequence each."""
+    """Holds the inputs of a case as the library takes them, and their exact values for each
+    sequence."""
 
     arrays: dict[str, Any]
     exact: list[dict[str, Any]]
@@ -64,7 +68,7 @@ def offsets(lengths: list[int]) -> list[int]:
 
 
 def split(case: Case, array: Any, lengths: list[int]) -> list[Any]:
-    """The sequences of a tensor in the library's layout."""
+    """Split a tensor in the library's layout into its sequences."""
     return np.split(array, offsets(lengths)[1:-1]) if case.mode == "group" else list(array)
 
 
@@ -93,7 +97,7 @@ def make_problem(case: Case) -> Problem:
 
 @dataclass(frozen=True)
 class Answer:
-    """One array that a call gave, beside what is expected."""
+    """Holds one array that a call returned, beside the expected one."""
 
     name: str
     actual: Any
@@ -101,8 +105,8 @@ class Answer:
     tolerance: float
 
     def error(self) -> float:
-        """The largest difference in units of what is allowed: right if at most 1. Infinite where one is not finite and
-        the other is something else."""
+        """Return the largest difference in units of the allowed one: an answer is right if this is
+        at most 1. It is infinite where a value is not finite and the other value differs."""
         actual, expected = np.asarray(self.actual, np.float64), np.asarray(self.expected, np.float64)
         if actual.shape != expected.shape:
             return math.inf
@@ -114,7 +118,8 @@ class Answer:
 
 
 def forward(library: Any, case: Case, problem: Problem) -> Iterator[Answer]:
-    """Call the forward variant of `case`: outputs and logarithms of the sums, sequence by sequence."""
+    """Call the forward variant of `case`; yield outputs and logarithms of the sums, sequence by
+    sequence."""
     out, lse = library.forward(*(problem.arrays[name] for name in "qkv"), **problem.options)
     rows = [one["q"].shape[0] for one in problem.exact]
     outs = split(case, to_exact(out, case.data_type), rows)
@@ -126,7 +131,8 @@ def forward(library: Any, case: Case, problem: Problem) -> Iterator[Answer]:
 
 
 def backward(library: Any, case: Case, problem: Problem) -> Iterator[Answer]:
-    """Call the forward and the backward variant of `case`: the gradients, sequence by sequence."""
+    """Call the forward and the backward variant of `case`; yield the gradients, sequence by
+    sequence."""
     inputs = [problem.arrays[name] for name in "qkv"]
     out, lse = library.forward(*inputs, **problem.options)
     gradients = library.backward(*inputs, out, lse, problem.arrays["dout"], **problem.options)
@@ -142,8 +148,8 @@ def backward(library: Any, case: Case, problem: Problem) -> Iterator[Answer]:
 
 
 def every_case() -> Iterator[Case]:
-    """One for each pair of variants, forward and backward, that the example has, with small shapes whose edges lie
-    beside those of tiles."""
+    """Yield a case for each pair of variants, forward and backward, of the example. Shapes are
+    small, with edges close to those of tiles."""
     for head_dim, data_type, mode, mask, bias in itertools.product(
         HEAD_DIMS, DATA_TYPES, MODES, ("nomask", "causal", "window"), ("nobias", "alibi")
     ):

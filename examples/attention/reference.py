@@ -1,4 +1,5 @@
-"""Attention in NumPy, in double precision and with whole score matrices: what the kernels are compared with."""
+"""Compute attention in NumPy, in double precision and with whole score matrices, to compare kernels
+with."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rule:
-    """Scale, mask and bias. Window: visible keys left and right of the diagonal, None for no limit."""
+    """Holds scale, mask and bias. The window counts visible keys left and right of the diagonal;
+    None means no limit."""
 
     scale: float
     left: int | None = None
@@ -20,7 +22,7 @@ class Rule:
     alibi_slopes: Array | None = None  # one per query head
 
     def scores(self, q: Array, k: Array, head: int) -> Array:
-        """Masked scores of one head; rows and keys are aligned at their ends."""
+        """Return the masked scores of one head; rows and keys are aligned at their ends."""
         rows, keys = q.shape[0], k.shape[0]
         distance = np.arange(keys)[None, :] - (np.arange(rows)[:, None] + keys - rows)
         scores: Array = self.scale * (q @ k.T)
@@ -36,7 +38,7 @@ class Rule:
 
 
 def _log_sum_exp(scores: Array) -> Array:
-    """-inf for a row that sees no key."""
+    """Return the logarithms of the sums, which are -inf for a row that sees no key."""
     largest = np.max(scores, axis=1, initial=-np.inf)
     base = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):
@@ -50,7 +52,8 @@ def _probabilities(scores: Array) -> Array:
 
 
 def forward(q: Array, k: Array, v: Array, rule: Rule) -> tuple[Array, Array]:
-    """One sequence: q [rows, heads, d], k and v [keys, heads_k, d] -> out like q, lse [heads, rows]."""
+    """Compute one sequence: q is [rows, heads, d], k and v are [keys, heads_k, d]. Return out, with
+    the shape of q, and lse, [heads, rows]."""
     group = q.shape[1] // k.shape[1]
     out = np.zeros_like(q)
     lse = np.zeros((q.shape[1], q.shape[0]))
@@ -62,7 +65,7 @@ def forward(q: Array, k: Array, v: Array, rule: Rule) -> tuple[Array, Array]:
 
 
 def backward(q: Array, k: Array, v: Array, dout: Array, rule: Rule) -> tuple[Array, Array, Array]:
-    """One sequence: the gradients dq, dk, dv."""
+    """Return the gradients dq, dk, dv of one sequence."""
     group = q.shape[1] // k.shape[1]
     dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
     for head in range(q.shape[1]):
@@ -77,7 +80,7 @@ def backward(q: Array, k: Array, v: Array, dout: Array, rule: Rule) -> tuple[Arr
 
 
 def to_bfloat16(values: npt.NDArray[np.floating]) -> npt.NDArray[np.uint16]:
-    """Floats as bfloat16 bits, rounded to nearest even."""
+    """Return the bits of floats as bfloat16, rounded to nearest even."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 

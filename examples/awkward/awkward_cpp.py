@@ -1,10 +1,11 @@
-"""awkward-cpp, the kernels of Awkward Array, lazily: built by its own `pip wheel` (scikit-build-core, CMake, ninja),
-tested by its own tests.
+"""Build awkward-cpp, the kernels of Awkward Array, lazily with its own `pip wheel`, and run its
+tests.
 
     python examples/awkward/awkward_cpp.py --work DIR [--row FILE]
 
-Its 146 kernel files, one function with a few instantiations each, become blobs; no dispatcher calls them, Python
-does, by ctypes. The same wheel is built ahead of time too; both must pass the same tests.
+`pip wheel` runs scikit-build-core, CMake and ninja. The 146 kernel files, each one function with a
+few instantiations, become blobs. No dispatcher calls them: Python does, by ctypes. The same wheel
+is built ahead of time too; both must pass the same tests.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ print(f"{time.perf_counter() - begun:.4f}", list(out))
 
 @dataclass(frozen=True)
 class Built:
-    """A wheel, unpacked into `site`, and what making it took."""
+    """Holds a wheel, unpacked into `site`, and the cost of making it."""
 
     site: Path
     wall: float
@@ -51,7 +52,7 @@ class Built:
 
 
 def wheel_command(venv: Path, into: Path) -> list[str]:
-    """The project's own way to build itself."""
+    """Return the command by which the project builds itself."""
     return [str(venv / "bin" / "pip"), "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(into), "."]
 
 
@@ -78,12 +79,12 @@ def build(work: Path, venv: Path, unpacked: Path, *, lazily: bool) -> Built:
 
 
 def environment(built: Built, cache: Path) -> dict[str, str]:
-    """In which the wheel's package is found."""
+    """Return the environment in which the wheel's package is found."""
     return {**os.environ, "PYTHONPATH": str(built.site), "LAZYCK_CACHE_DIR": str(cache)}
 
 
 def call(venv: Path, built: Built, cache: Path) -> tuple[float, str]:
-    """Seconds of one call of one kernel in a process of its own, and its result."""
+    """Return the seconds of one call of one kernel in a process of its own, and its result."""
     argv = [str(venv / "bin" / "python"), "-c", CALL]
     done = subprocess.run(argv, env=environment(built, cache), capture_output=True, text=True, check=True)
     seconds, _, result = done.stdout.strip().partition(" ")
@@ -91,7 +92,7 @@ def call(venv: Path, built: Built, cache: Path) -> tuple[float, str]:
 
 
 def run_tests(venv: Path, built: Built, cache: Path, source: Path) -> str:
-    """The closing line of the project's kernel tests. Ends the program if one fails."""
+    """Run the project's kernel tests; return their closing line. End the program if one fails."""
     argv = [
         str(venv / "bin" / "python"),
         "-m",

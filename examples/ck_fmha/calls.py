@@ -1,4 +1,5 @@
-"""Calls into a lazily built library without a GPU: a stand-in HIP runtime answers for the device, records launches."""
+"""Call a lazily built library without a GPU: a stand-in HIP runtime answers for the device and
+records launches."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Call:
-    """What one process did: `kernels` are CK's kernel classes that it launched, sorted, joined by commas."""
+    """Holds what one process did: `kernels` are CK's kernel classes that it launched, sorted,
+    joined by commas."""
 
     name: str
     seconds: float
@@ -27,7 +29,8 @@ class Call:
 
 
 def stand_in_environment(work: Path, home: Path, name: str, arch: str) -> dict[str, str]:
-    """The environment of a call: the stand-in HIP runtime first; launches and compiler calls recorded below `work`."""
+    """Return the environment of a call: the stand-in HIP runtime comes first; launches and compiler
+    calls are recorded below `work`."""
     fake = REPOSITORY / "scripts" / "fake_rocm_home"
     lib = subprocess.run(
         [str(fake / "bin" / "fake-rocm-build")], capture_output=True, text=True, check=True
@@ -44,7 +47,7 @@ def stand_in_environment(work: Path, home: Path, name: str, arch: str) -> dict[s
 
 
 def call(work: Path, home: Path, argv: list[str], name: str, arch: str) -> Call:
-    """Run `argv` in a process of its own and note what it did; the cache is `work`/cache."""
+    """Run `argv` in a process of its own and return what it did; the cache is `work`/cache."""
     env = stand_in_environment(work, home, name, arch)
     for log in ("FAKE_ROCM_LAUNCH_LOG", "CK_HIPCC_LOG"):
         Path(env[log]).unlink(missing_ok=True)
@@ -53,12 +56,12 @@ def call(work: Path, home: Path, argv: list[str], name: str, arch: str) -> Call:
     seconds = time.monotonic() - begun
     launches = read_lines(Path(env["FAKE_ROCM_LAUNCH_LOG"]))
     compiles = read_lines(Path(env["CK_HIPCC_LOG"]))
-    # CK's kernel classes, out of the mangled names: _ZN7ck_tile...13FmhaFwdKernelI...
+    # CK's kernel classes are found in the mangled names: _ZN7ck_tile...13FmhaFwdKernelI...
     kernels = ", ".join(sorted(set(re.findall(r"\d(Fmha[A-Za-z]*Kernel)", "\n".join(launches)))))
     sys.stderr.write(done.stderr)
     return Call(name, seconds, done.returncode, len(compiles), len(launches), kernels, done.stderr)
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file; none where there is none."""
+    """Return the lines of a file, or none if the file does not exist."""
     return path.read_text().splitlines() if path.is_file() else []

@@ -1,9 +1,10 @@
-"""AMD's Composable Kernel fused attention, lazily: fetch, generate, build under lazyck, call, measure, tabulate.
+"""Fetch, generate, build lazily, call, measure and tabulate Composable Kernel's fused attention.
 
-    python examples/ck_fmha/ck_fmha.py --work DIR [--samples N] [--all-dims] [--table FILE] [--json FILE] [--row FILE]
+    python examples/ck_fmha/ck_fmha.py --work DIR [--samples N] [--all-dims] [--table FILE]
+        [--json FILE] [--row FILE]
 
-Every number of the table in the README comes from here. Needs the packages that `rocm_home.missing_packages`
-names; needs no GPU: a stand-in for the HIP runtime answers for the device and records the launches.
+This needs the packages that `rocm_home.missing_packages` names. It needs no GPU: a stand-in for the
+HIP runtime answers for the device and records the launches.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def say(text: str) -> None:
 
 
 def generate(ck: Path, out: Path, directions: list[str], all_dims: bool) -> dict[str, list[Path]]:
-    """Run CK's own generator as flash-attn does; files per direction."""
+    """Run CK's own generator as flash-attn does; return the files of each direction."""
     files = {}
     for direction in directions:
         target = out / "blob" / direction
@@ -69,7 +70,8 @@ def generate(ck: Path, out: Path, directions: list[str], all_dims: bool) -> dict
 
 
 def write_ninja(build: Path, ck: Path, files: dict[str, list[Path]], libraries: list[str]) -> None:
-    """One compile per file and one link per library: nothing in it knows of lazyck."""
+    """Write a ninja file with one compile per file and one link per library; nothing in it knows of
+    lazyck."""
     includes = [ck / "include", ck / "library" / "include", ck / "example" / "ck_tile" / "01_fmha"]
     flags = " ".join([*FLAGS, f"--offload-arch={ARCH}", *(f"-I{i}" for i in includes)])
     lines = [
@@ -79,7 +81,7 @@ def write_ninja(build: Path, ck: Path, files: dict[str, list[Path]], libraries: 
     ]  # fmt: skip
     for library in libraries:
         sources = [f for d in DIRECTIONS[library] for f in files.get(d, [])]
-        sources.sort(key=lambda f: not f.name.endswith("_api.cpp"))  # the long compiles first
+        sources.sort(key=lambda f: not f.name.endswith("_api.cpp"))  # compiles the long ones first
         objects = []
         for source in sources:
             objects.append(f"obj/{source.parent.name}/{source.stem}.o")
@@ -88,24 +90,25 @@ def write_ninja(build: Path, ck: Path, files: dict[str, list[Path]], libraries: 
     (build / "build.ninja").write_text("\n".join(lines) + "\n")
 
 
-# -- building, calling, measuring -------------------------------------------------------------------
+# -- building, calling, measuring ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of code and data, without symbols for debuggers, and as a wheel has them: deflated."""
+    """Holds bytes of code and data, without debug symbols. The `shipped` sizes are those in a
+    wheel: deflated."""
 
     lazy: float = 0.0
     lazy_shipped: float = 0.0
     ahead: float = 0.0
     ahead_shipped: float = 0.0
-    dispatchers: float = 0.0  # which are in both
+    dispatchers: float = 0.0  # the dispatchers are in both
     dispatchers_shipped: float = 0.0
 
 
 @dataclass
 class Measured:
-    """What the table shows."""
+    """Holds what the table shows."""
 
     files: dict[str, int] = field(default_factory=dict)
     wall: float = 0.0
@@ -119,7 +122,7 @@ class Measured:
 
 
 def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
-    """`lazyck build full` around ninja."""
+    """Run `lazyck build full` around ninja."""
     env = {**os.environ, "ROCM_PATH": str(home)}
     argv = [sys.executable, "-m", "lazyck", "build", "full", "--gpu-archs", ARCH, "--toolchain", "rocm"]
     argv += ["--blobs", BLOBS, "--tmp-dir", str(build / "lazyck"), "--install-dir", str(build / "install")]
@@ -142,7 +145,8 @@ def build_lazily(work: Path, build: Path, home: Path, m: Measured) -> None:
 
 
 def check_symbols(build: Path, library: str, m: Measured) -> None:
-    """Every symbol of a blob that a dispatcher leaves undefined has its stub, and after the link none is undefined."""
+    """Check that every symbol of a blob that a dispatcher leaves undefined has its stub, and that
+    none is undefined after the link. Exit if not."""
     dispatchers = [str(p) for p in build.glob("obj/*/*_api.o") if library == ("bwd" if "bwd" in p.name else "fwd")]
     undefined = set(nm(["-u", *dispatchers]))
     linked = str(build / f"libfmha_{library}.so")
@@ -171,7 +175,7 @@ def inspect(library: str) -> Any:
 
 
 def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
-    """The small program that calls one of CK's dispatchers."""
+    """Compile the small program that calls one of CK's dispatchers."""
     exe = build / f"driver_{library}"
     includes = [f"-I{ck / 'include'}", f"-I{ck / 'library' / 'include'}", f"-I{ck / 'example' / 'ck_tile' / '01_fmha'}"]
     hipcc = str(home / "bin" / "hipcc")
@@ -186,7 +190,7 @@ def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
 
 
 def call(build: Path, home: Path, exe: Path, words: list[str], name: str, m: Measured) -> calls.Call:
-    """Call one variant in a process of its own and note what it did."""
+    """Call one variant in a process of its own and record what it did."""
     done = calls.call(build, home, [str(exe), *words], name, ARCH)
     m.calls.append(done)
     say(f"{name}: status {done.status}, {done.compilers} compiler calls, {done.launches} launches of {done.kernels}")
@@ -225,7 +229,8 @@ def sample_ahead_of_time(build: Path, ck: Path, home: Path, blobs: list[Path], c
 
 
 def measure_sizes(build: Path, home: Path, m: Measured) -> Sizes:
-    """The lazy libraries with their bundle, and what the sample says of the same ahead of time."""
+    """Measure the lazy libraries with their bundle, and extrapolate the ahead-of-time sizes from
+    the sample."""
 
     def stripped(library: Path) -> Path:
         out = build / f"{library.stem}.stripped"
@@ -240,7 +245,8 @@ def measure_sizes(build: Path, home: Path, m: Measured) -> Sizes:
     objects = sorted(build.glob("sample*.o"))
     linked = link("sample.so", objects)
     repeated = sampling.shared_size([sampling.loaded_size(o) for o in objects], sampling.loaded_size(linked))
-    # with the names of what they call and of their own templates, which are in both libraries
+    # This includes the names of what the dispatchers call and of their own templates, which are in
+    # both libraries.
     dispatchers = stripped(link("dispatchers.so", build.glob("obj/*/*_api.o")))
     blobs = sampling.extrapolate(m.sample, lambda c: c.size) - repeated * sum(m.sample.classes.values())
     share = sampling.deflated_size([stripped(linked)]) / stripped(linked).stat().st_size
@@ -260,7 +266,7 @@ def measure_sizes(build: Path, home: Path, m: Measured) -> Sizes:
 
 
 def table(m: Measured) -> str:
-    """The table of the README."""
+    """Return a table of all figures."""
     names = sorted(m.libraries, reverse=True)
     libraries = [m.libraries[n] for n in names]
 
@@ -317,7 +323,7 @@ def table(m: Measured) -> str:
 
 
 def project_row(m: Measured, count: int, all_dims: bool) -> dict[str, object]:
-    """The row of docs/projects.md."""
+    """Return the row of docs/projects.md."""
     libraries = list(m.libraries.values())
     first, hit = (max((c.seconds for c in m.calls if word in c.name), default=0.0) for word in ("first", "second"))
     hours = sampling.extrapolate(m.sample) / 3600 if m.sample.count else 0.0
@@ -338,7 +344,7 @@ def project_row(m: Measured, count: int, all_dims: bool) -> dict[str, object]:
 
 
 def figures(m: Measured) -> dict[str, float]:
-    """What `benchmarks/ck.py` tells, in seconds and bytes."""
+    """Return the figures that `benchmarks/ck.py` reports, in seconds and bytes."""
     libraries = list(m.libraries.values())
     return {
         "files": sum(m.files.values()),
@@ -389,7 +395,7 @@ def main() -> None:
     build_lazily(work, build, home, m)
     for library in libraries:
         check_symbols(build, library, m)
-        if args.only:  # the drivers call dispatchers that are not there
+        if args.only:  # the drivers call dispatchers that were not built
             prebuild_one(build, home, library)
             continue
         exe = compile_driver(build, ck, home, library)

@@ -1,5 +1,5 @@
-// What the two drivers share: device memory, the sizes of the one problem that they pose, its tensors in files, and the
-// way a call ends.
+// What the two drivers share: device memory, the sizes of the one problem that they pose, its
+// tensors in files, and the end of a call.
 #pragma once
 #include <hip/hip_runtime.h>
 
@@ -35,8 +35,8 @@ inline void* float_tensor(int hdim, int copies = 1) { return device_buffer(sizeo
 
 inline void* float_per_row(int copies = 1) { return device_buffer(sizeof(float) * copies * rows()); }
 
-// A directory of tensors, as the bytes that they have on the device: what a call is given, and what it leaves. Without
-// one the device's memory is left as it is, and nothing is read back.
+// Loads and saves tensors in files of a directory, with the bytes that they have on the device.
+// Without a directory the device's memory is left as it is, and nothing is read back.
 class Tensors {
  public:
     explicit Tensors(const char* directory) : m_directory(directory == nullptr ? "" : directory) {}
@@ -68,7 +68,8 @@ class Tensors {
     std::string m_directory;
 };
 
-// Shapes and strides that all of CK's attention arguments have: [batch, seqlen, heads, head dim], dense.
+// Sets the shapes and strides that all of CK's attention arguments have: [batch, seqlen, heads,
+// head dim], dense.
 template <typename Args>
 void set_shapes(Args& args, int hdim) {
     args.batch = k_batch;
@@ -97,7 +98,7 @@ Args make_forward_args(int hdim) {
     return args;
 }
 
-// One forward problem: causal, with the logarithms of the sums.
+// Returns one forward problem: causal, with the logarithms of the sums.
 template <typename Args>
 Args forward_args(int hdim) {
     auto args = make_forward_args<Args>(hdim);
@@ -107,7 +108,7 @@ Args forward_args(int hdim) {
     return args;
 }
 
-// The same in four splits, without a mask.
+// Returns a forward problem in four splits, without a mask.
 template <typename Args>
 Args split_kv_args(int hdim) {
     auto args = make_forward_args<Args>(hdim);
@@ -122,7 +123,7 @@ Args split_kv_args(int hdim) {
     return args;
 }
 
-// One backward problem: causal.
+// Returns one backward problem: causal.
 template <typename Args>
 Args backward_args(int hdim) {
     const int row = k_heads * hdim;
@@ -134,7 +135,7 @@ Args backward_args(int hdim) {
     args.dq_ptr = tensor(hdim);
     args.dk_ptr = tensor(hdim);
     args.dv_ptr = tensor(hdim);
-    args.dq_acc_ptr = float_tensor(hdim);  // added to
+    args.dq_acc_ptr = float_tensor(hdim);  // the kernel adds to it
     if (hipMemset(args.dq_acc_ptr, 0, sizeof(float) * elements(hdim)) != hipSuccess) std::exit(2);
     args.d_ptr = float_per_row();
     args.stride_do = args.stride_dq = args.stride_dk = args.stride_dv = args.stride_dq_acc = row;
@@ -152,8 +153,8 @@ Args backward_args(int hdim) {
     return args;
 }
 
-// Calls `variant(head dim, tensors)`, which returns CK's time or a negative number, and gives the process's status: 0,
-// 3 where no kernel fitted, 4 for an exception.
+// Calls `variant(head dim, tensors)`, which returns CK's time or a negative number. Returns the
+// process's status: 0, 3 where no kernel fitted, 4 for an exception.
 template <typename Variant>
 int report(Variant variant, const char* hdim, const char* directory) {
     try {

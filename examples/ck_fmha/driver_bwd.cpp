@@ -1,5 +1,6 @@
-// Calls CK's backward attention dispatcher once, as flash-attn does: batch mode, fp16, causal, head dim from argv[1].
-// argv[2] may be a directory with the tensors q, k, v, o, lse and do, where dq, dk and dv are left.
+// Calls CK's backward attention dispatcher once, as flash-attn does: batch mode, fp16, causal, head
+// dim from argv[1]. argv[2] may be a directory with the tensors q, k, v, o, lse and do; dq, dk and
+// dv are written there.
 #include "driver.hpp"
 #include "fmha_bwd.hpp"
 

@@ -1,6 +1,6 @@
-// Calls CK's forward attention dispatcher once, as flash-attn does: batch mode, fp16, causal, head dim from argv[1].
-// argv[2] may be "splitkv": then the split-kv dispatcher is called (head dim 160 has no such kernel); or a directory
-// with the tensors q, k and v, where o and lse are left.
+// Calls CK's forward attention dispatcher once, as flash-attn does: batch mode, fp16, causal, head
+// dim from argv[1]. argv[2] may be "splitkv" to call the split-kv dispatcher (head dim 160 has no
+// such kernel), or a directory with the tensors q, k and v; o and lse are written there.
 #include <cstring>
 
 #include "driver.hpp"

@@ -1,7 +1,9 @@
-"""A ROCm home over Debian's own packages: `bin/hipcc` is Debian's clang 19 with the options that CK needs.
+"""Make a ROCm home of Debian's packages: its `bin/hipcc` is clang 19 with the options that CK
+needs.
 
-Debian splits ROCm over its ordinary directories and has no `hipcc` for clang 19 and no device library for gfx942;
-this puts links and the missing file (one constant) into one directory that looks like /opt/rocm.
+Debian spreads ROCm over its ordinary directories, and has no `hipcc` for clang 19 and no device
+library for gfx942. This module puts links and the missing file (one constant) into one directory
+that looks like /opt/rocm.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ exec {clang} "$@" -lamdhip64
 
 
 def missing_packages() -> str:
-    """The apt line that installs what is missing, or ""."""
+    """Return the apt command that installs what is missing, or an empty string if nothing is."""
     have = shutil.which(CLANG) and BITCODE.is_dir() and Path("/usr/include/hip/hip_runtime.h").is_file()
     return "" if have else f"apt-get install {PACKAGES}"
 

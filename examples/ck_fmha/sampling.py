@@ -1,4 +1,4 @@
-"""What a library would cost ahead of time, extrapolated from a sample of its blobs."""
+"""Extrapolate the ahead-of-time cost of a library from a sample of its blobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Compiled:
-    """What one blob took: CPU seconds, and bytes of its object that a process would load."""
+    """Holds the cost of one blob: CPU seconds, and the bytes of its object that a process would
+    load."""
 
     seconds: float
     size: int
@@ -22,7 +23,8 @@ class Compiled:
 
 @dataclass
 class Sample:
-    """`classes`: how many blobs each class has; `compiled`: what those of them took that were compiled."""
+    """Holds how many blobs each class has (`classes`), and the costs of those that were compiled
+    (`compiled`)."""
 
     classes: dict[str, int] = field(default_factory=dict)
     compiled: dict[str, list[Compiled]] = field(default_factory=dict)
@@ -33,7 +35,7 @@ class Sample:
 
 
 def loaded_size(objects: Path) -> int:
-    """Bytes of an object file that end up in memory: its allocated sections."""
+    """Return the bytes of an object file that end up in memory: its allocated sections."""
     argv = ["readelf", "--section-headers", "--wide", str(objects)]
     lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
     rows = [line.partition("]")[2].split() for line in lines if line.lstrip().startswith("[")]
@@ -41,19 +43,21 @@ def loaded_size(objects: Path) -> int:
 
 
 def blob_class(file: Path) -> str:
-    """Blobs of one class cost about the same: direction, kind of kernel, head dim."""
+    """Return the class of a blob: direction, kind of kernel, head dim. Blobs of one class cost
+    about the same."""
     kind, _, rest = file.stem.partition("_d")
     dim = re.match(r"[0-9]+", rest)
     return f"{kind} d{dim[0] if dim else rest}"
 
 
 def kind_of(class_name: str) -> str:
-    """The kind of kernel of a class: its name without the head dim."""
+    """Return the kind of kernel of a class: its name without the head dim."""
     return class_name.rpartition(" d")[0]
 
 
 def sampling_order(classes: Mapping[str, int]) -> list[str]:
-    """Classes by the number of their blobs, the largest of each kind of kernel first: kinds differ most in cost."""
+    """Return the classes by the number of their blobs, but first the largest of each kind of
+    kernel: kinds differ most in cost."""
     by_size = sorted(classes, key=lambda c: -classes[c])
     largest: dict[str, str] = {}
     for name in by_size:
@@ -62,12 +66,13 @@ def sampling_order(classes: Mapping[str, int]) -> list[str]:
 
 
 def deflated_size(files: Iterable[Path]) -> int:
-    """Bytes of these files as a wheel has them, each deflated by itself."""
+    """Return the bytes of these files in a wheel, where each is deflated by itself."""
     return sum(len(zlib.compress(path.read_bytes())) for path in files)
 
 
 def shared_size(sizes: Sequence[int], linked: int) -> float:
-    """Bytes that each object repeats of the others: `sizes` of some, which are `linked` bytes in one library."""
+    """Return the bytes that each object repeats from the others. `sizes` are those of some objects,
+    which are `linked` bytes in one library."""
     return max(0.0, (sum(sizes) - linked) / max(1, len(sizes) - 1))
 
 
@@ -86,8 +91,8 @@ def take(blobs: Sequence[Path], count: int, compile_one: Callable[[Path], Compil
 
 
 def extrapolate(sample: Sample, value: Callable[[Compiled], float] = lambda c: c.seconds) -> float:
-    """The sum of `value` over all blobs ahead of time, CPU seconds unless told otherwise: each class by its own
-    samples, else by those of its kind, else by all."""
+    """Return the sum of `value` over all blobs ahead of time, by default CPU seconds. Each class is
+    reckoned by its own samples, else by those of its kind, else by all."""
 
     def mean(some: Sequence[Compiled]) -> float:
         return sum(map(value, some)) / len(some)

@@ -1,11 +1,14 @@
-"""A build farm on Slurm by dask-jobqueue: workers are jobs of their own, and come and go as the queue lets them.
+"""Run a build farm on Slurm by dask-jobqueue: each worker is a job that comes and goes with the
+queue.
 
     pip install 'lazyck[farm]' dask-jobqueue
-    LAZYCK_REMOTE=http://cache:8080 python slurm_farm.py --queue cpu --workers 8 -- --manifest libattention.so --all
+    export LAZYCK_REMOTE=http://cache:8080
+    python slurm_farm.py --queue cpu --workers 8 -- --manifest libattention.so --all
 
-What follows `--` goes to `lazyck prebuild build`. The scheduler runs where this runs: on a login node, or in a small
-job. With --show it prints the script of a worker's job and ends. Others who reach its port run code as you, unless
-dask's configuration has certificates for TLS (docs/scale.md).
+The words after `--` go to `lazyck prebuild build`. The scheduler runs where this script runs: on a
+login node, or in a small job. With --show the script prints the script of a worker's job and ends.
+Others who reach the scheduler's port run code as you, unless dask's configuration has certificates
+for TLS (docs/scale.md).
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the job script of a worker")
     parser.add_argument("build", nargs="*", help="options of lazyck prebuild build")
     args = parser.parse_args()
-    # A job script is kept by Slurm and shown to operators: a URL with a password goes only by the environment, which
-    # sbatch passes on by default.
+    # Slurm keeps a job script and shows it to operators. So a URL with a password goes only by the
+    # environment, which sbatch passes on by default.
     given = {name: os.environ[name] for name in FORWARDED if os.environ.get(name)}
     settings = [f"export {k}={shlex.quote(v)}" for k, v in given.items() if not ("://" in v and set("@?") & set(v))]
     security = Security()
@@ -46,7 +49,8 @@ def main() -> None:
         python=sys.executable,
         security=security if security.tls_ca_file else None,
         job_script_prologue=[*settings, f"export LAZYCK_JOBS={args.cores}"],
-        # the compilers are processes of their own, of which dask's limit for its worker knows nothing
+        # The compilers are processes of their own, which dask's limit for its worker does not
+        # cover.
         worker_extra_args=["--memory-limit", "0"],
     )
     if args.show:

@@ -1,5 +1,6 @@
 #!/bin/bash
-# A build farm on Slurm in one job, without dask-jobqueue: a scheduler on the first node, a worker on each.
+# Runs a build farm on Slurm in one job, without dask-jobqueue: a scheduler on the first node, a
+# worker on each.
 #
 #   LAZYCK_REMOTE=http://cache:8080 sbatch slurm_farm.sh --manifest libattention.so --all
 #
@@ -16,8 +17,8 @@ cores=${SLURM_CPUS_PER_TASK:-2}
 export LAZYCK_JOBS=$cores
 host=$(hostname)
 
-# Whoever reaches the port of a scheduler runs code as you, and other users of the cluster reach it: only those who have
-# this job's own key are let in. The home directory is on all nodes.
+# Whoever reaches the scheduler's port runs code as you, and other users of the cluster can reach
+# it. So only those who have this job's own key are let in. All nodes share the home directory.
 umask 077
 tls=$(mktemp -d "$HOME/.lazyck-farm-XXXXXX")
 openssl req -x509 -newkey rsa:3072 -nodes -days 30 -subj /CN=farm -keyout "$tls/key.pem" -out "$tls/cert.pem" 2>"$tls/log"
@@ -28,7 +29,8 @@ done
 
 dask scheduler --protocol tls --port "$port" --no-dashboard &
 scheduler=$!
-# A thread compiles one blob; the compilers are processes of their own, which dask's limit does not see.
+# A thread compiles one blob. The compilers are processes of their own, which dask's limit does not
+# cover.
 srun dask worker "tls://$host:$port" --nthreads "$cores" --nworkers 1 --memory-limit 0 --no-dashboard &
 workers=$!
 trap 'kill "$workers" "$scheduler" 2>/dev/null; wait; rm -r "$tls"' EXIT

@@ -1,5 +1,6 @@
-// Calls one forward variant of FlashAttention, hdim 64, fp16, not causal, as flash_api.cpp does: by its function, which
-// the extension has a stub for. Loaded into a Python process that has imported the extension.
+// Calls one forward variant of FlashAttention (head dim 64, fp16, not causal) as flash_api.cpp
+// does: by its function, for which the extension has a stub. It is loaded into a Python process
+// that has imported the extension.
 #include <cutlass/numeric_types.h>
 
 #include <chrono>
@@ -9,7 +10,7 @@
 
 #include "flash.h"
 
-// Returns the seconds of the call; `said` is what it threw, or "".
+// Returns the seconds of the call. `said` receives the message of an exception, or an empty string.
 extern "C" double call_forward(char* said, std::size_t size) {
     flash::Flash_fwd_params params = {};
     params.b = params.h = params.h_k = params.h_h_k_ratio = 1;

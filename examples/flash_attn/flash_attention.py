@@ -1,10 +1,11 @@
-"""FlashAttention's CUDA extension, lazily: built by its own setup.py, called, measured.
+"""Build FlashAttention's CUDA extension lazily with its own setup.py; call it and measure it.
 
     python examples/flash_attn/flash_attention.py --work DIR [--samples N] [--row FILE]
 
-Needs nvcc and, in this Python, torch, ninja, packaging, psutil, setuptools and wheel. A torch without CUDA will do: see
-examples/torch_cuda for what stands in for what it lacks. No GPU is needed to build and to reach a kernel's launcher;
-where there is one, and a torch with CUDA, results are compared with torch's own.
+This needs nvcc and, in this Python, torch, ninja, packaging, psutil, setuptools and wheel. A torch
+without CUDA will do: examples/torch_cuda says what replaces what it lacks. No GPU is needed to
+build and to reach a kernel's launcher. With a GPU, and a torch with CUDA, results are compared with
+torch's own.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ SAMPLES = ("flash_bwd_hdim64_fp16_sm80", "flash_fwd_split_hdim64_fp16_sm80", "fl
 
 
 def extrapolate(samples: dict[str, list[float]]) -> float:
-    """Core-hours of all 72: each kind by its own samples, else by all."""
+    """Return the core-hours of all 72 blobs: each kind by its own samples, else by all."""
     everything = [s for values in samples.values() for s in values]
     means = [sum(v) / len(v) for v in (samples.get(kind, everything) for kind in KINDS)]
     return 24 * sum(means) / 3600
 
 
 def main() -> None:
-    """All of it, in order."""
+    """Build, check, call, compare and sample, in this order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for everything (some 300 MB)")
     parser.add_argument("--arch", default="80", help="the one arch to build for [80]")

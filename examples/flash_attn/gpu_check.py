@@ -1,10 +1,10 @@
-"""FlashAttention against torch's own attention, forward and backward, on the GPU at hand.
+"""Compare FlashAttention with torch's own attention, forward and backward, on the GPU at hand.
 
     python gpu_check.py [HEAD_DIM[:causal]...]
 
-Needs a torch with CUDA, a GPU, einops, and flash_attn on PYTHONPATH. Prints one line per case and ends with status 1 if
-one is off. As in FlashAttention's own tests, its error against float32 may be at most twice that of the same
-computation in half precision by plain torch.
+This needs a torch with CUDA, a GPU, einops, and flash_attn on PYTHONPATH. It prints one line per
+case and ends with status 1 if one is wrong. As in FlashAttention's own tests, the error against
+float32 may be at most twice that of plain torch in half precision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flash_attn import flash_attn_func
 
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    """Attention by plain matrix products; tensors are (batch, length, heads, dim)."""
+    """Compute attention by plain matrix products; tensors are (batch, length, heads, dim)."""
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
     if causal:
         rows, columns = scores.shape[-2:]
@@ -29,16 +29,17 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -
 
 
 def outcome(attention, inputs, gradient, causal):  # type: ignore[no-untyped-def]
-    """The output and the three gradients of an attention function."""
+    """Return the output and the three gradients of an attention function."""
     leaves = [t.detach().clone().requires_grad_() for t in inputs]
     out = attention(*leaves, causal=causal)
     return [t.float() for t in (out.detach(), *torch.autograd.grad(out, leaves, gradient))]
 
 
 def check(dim: int, dtype: torch.dtype, causal: bool) -> bool:
-    """One case; says how far off output and gradients are, in units of what is allowed."""
+    """Check one case; print how far off output and gradients are, in units of the allowed error."""
     torch.manual_seed(dim)
-    # enough for the whole device: else kernels that split the keys would run, out of other files
+    # This is enough for the whole device: with less, kernels that split the keys would run, from
+    # other files.
     shape = (8, 193, 16, dim)
     inputs = [torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)]
     gradient = torch.randn(shape, device="cuda", dtype=dtype)
@@ -58,7 +59,7 @@ def check(dim: int, dtype: torch.dtype, causal: bool) -> bool:
 
 
 def main() -> None:
-    """A few cases, each of two files; or those that are named, in fp16."""
+    """Check a few cases, each of two files, or those that the command line names, in fp16."""
     cases = [*itertools.product((64,), (torch.float16,), (False, True)), (32, torch.bfloat16, True)]
     if words := sys.argv[1:]:
         cases = [(int(word.partition(":")[0]), torch.float16, word.endswith(":causal")) for word in words]

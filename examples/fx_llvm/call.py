@@ -1,6 +1,7 @@
-"""Calls graphs of the built library and compares with NumPy, and with torch where it is here.
+"""Call graphs of the built library; compare with NumPy, and with torch where it is installed.
 
-python call.py LIBRARY GRAPH...       prints one JSON line per graph: seconds of the first and of a later call, errors
+python call.py LIBRARY GRAPH...       prints one JSON line per graph: seconds of the first and of a
+                                      later call, errors
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ FLOATS = ctypes.POINTER(ctypes.c_float)
 
 
 def pointer(array: Any) -> Any:
-    """The address of a float32 array."""
+    """Return the address of a float32 array."""
     return array.ctypes.data_as(FLOATS)
 
 
 class Library:
-    """The dispatcher's two functions."""
+    """Wraps the dispatcher's two functions."""
 
     def __init__(self, path: str) -> None:
         self._lib = ctypes.CDLL(path)
         self._lib.fx_workspace.restype = ctypes.c_long
 
     def call(self, g: Graph, given: Mapping[str, Any]) -> Any:
-        """The result of graph `g` for the values of its inputs and parameters."""
+        """Return the result of graph `g` for the values of its inputs and parameters."""
         name = g.name.encode()
         size = self._lib.fx_workspace(name)
         if size < 0:

@@ -1,8 +1,9 @@
-"""Graphs as LLVM IR, by llvmlite: one module per function.
+"""Emit graphs as LLVM IR, by llvmlite: one module per function.
 
-Each operation is a function `void op_SHAPES(float *out, float *in...)` for exactly these shapes; a graph is a function
-`void graph(float **arguments, float *out, float *workspace)` that calls them in order. The IR is what a simple front
-end writes (every counter lives in memory): making it fast is the optimiser's business.
+Each operation is a function `void op_SHAPES(float *out, float *in...)` for exactly these shapes. A
+graph is a function `void graph(float **arguments, float *out, float *workspace)` that calls its
+operations in order. The IR is what a simple front end writes (every counter lives in memory); the
+optimiser makes it fast.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from graph import Graph, Node
 from llvmlite import ir
 
 F32, I64, VOID, POINTER = ir.FloatType(), ir.IntType(64), ir.VoidType(), ir.PointerType()
-# sums may be reordered, so that they can be made in vectors
+# Sums may be reordered, so that they can be vectorised.
 _SUMS = ("reassoc", "contract")
 
 
 def function_name(node: Node, graph: Graph) -> str:
-    """The name of the function that computes `node`: the operation and all that it is compiled for."""
+    """Return the name of the function that computes `node`: the operation and everything that it is
+    compiled for."""
     shapes = ["x".join(map(str, graph.node(i).shape)) for i in node.inputs]
     number = "" if node.op != "scale" else f"_{node.number:.6g}".replace(".", "p").replace("-", "m")
     return f"{node.op}_{'_'.join(shapes[:1] if len(set(shapes)) == 1 else shapes)}{number}"
 
 
 def modules(graphs: Sequence[Graph]) -> dict[str, str]:
-    """IR of everything that `graphs` need: function → text of its module."""
+    """Return the IR of everything that `graphs` need: the text of each function's module by the
+    function's name."""
     found: dict[str, str] = {}
     for graph in graphs:
         found[graph.name] = _graph_module(graph)
@@ -40,12 +43,12 @@ def modules(graphs: Sequence[Graph]) -> dict[str, str]:
 
 
 def workspace_size(graph: Graph) -> int:
-    """How many floats lie between a graph's arguments and its result."""
+    """Return how many floats lie between a graph's arguments and its result."""
     return sum(math.prod(n.shape) for n in graph.operations[:-1])
 
 
 def _module(name: str) -> ir.Module:
-    """An empty module that says nothing of a machine."""
+    """Return an empty module that names no machine."""
     module = ir.Module(name=name)
     module.triple = ""
     return module
@@ -76,11 +79,11 @@ def _graph_module(graph: Graph) -> str:
     return str(module)
 
 
-# -- one operation ---------------------------------------------------------------------------------------
+# -- one operation ---------------------------------------------------------------------------------
 
 
 class Body:
-    """The body of a function under construction."""
+    """Builds the body of a function."""
 
     def __init__(self, module: ir.Module, f: ir.Function) -> None:
         self.module, self.f = module, f
@@ -88,10 +91,10 @@ class Body:
         self.b = ir.IRBuilder(self.entry)
 
     def variable(self, type_: ir.Type, value: ir.Value, name: str) -> ir.Value:
-        """A variable in memory, set to `value` here."""
+        """Make a variable in memory, and set it to `value`."""
         with self.b.goto_entry_block():
             place = self.b.alloca(type_, name=name)
-        place.type = POINTER  # llvmlite gives it a type of its own, which LLVM's text no longer has
+        place.type = POINTER  # llvmlite gives it a type of its own, which LLVM's text does not have any more
         self.b.store(value, place)
         return place
 
@@ -100,7 +103,7 @@ class Body:
 
     @contextmanager
     def loop(self, count: int, name: str) -> Iterator[ir.Value]:
-        """`for name in range(count)`; gives the counter's value."""
+        """Emit `for name in range(count)`; give the counter's value."""
         counter = self.variable(I64, I64(0), name)
         head, inner, after = (self.f.append_basic_block(f"{name}.{part}") for part in ("head", "body", "end"))
         self.b.branch(head)
@@ -113,7 +116,7 @@ class Body:
         self.b.position_at_end(after)
 
     def at(self, pointer: ir.Value, row: ir.Value, width: int, column: ir.Value) -> ir.Value:
-        """The address of an element of a matrix in rows of `width`."""
+        """Return the address of an element of a matrix in rows of `width`."""
         index = self.b.add(self.b.mul(row, I64(width)), column)
         return self.b.gep(pointer, [index], source_etype=F32)
 
@@ -121,7 +124,7 @@ class Body:
         return self.b.gep(pointer, [index], source_etype=F32)
 
     def intrinsic(self, name: str, *values: ir.Value) -> ir.Value:
-        """A call of `llvm.name.f32`."""
+        """Emit a call of `llvm.name.f32`."""
         full = f"llvm.{name}.f32"
         callee = self.module.globals.get(full)
         if callee is None:
@@ -133,7 +136,7 @@ class Body:
 
 
 def number(value: float) -> ir.Constant:
-    """A float32 constant."""
+    """Return a float32 constant."""
     return ir.Constant(F32, value)
 
 
@@ -150,7 +153,7 @@ def _operation_module(name: str, node: Node, shapes: Sequence[tuple[int, ...]]) 
 
 
 def _elementwise(compute: Callable[..., ir.Value]) -> Callable[[Body, Node, Any], None]:
-    """An operation on single elements of inputs of one shape."""
+    """Return an operation on single elements of inputs of one shape."""
 
     def emit(body: Body, node: Node, shapes: Sequence[tuple[int, ...]]) -> None:
         out, *inputs = body.f.args
@@ -167,7 +170,7 @@ def _sigmoid(body: Body, node: Node, x: ir.Value) -> ir.Value:
 
 
 def _tanh(body: Body, node: Node, x: ir.Value) -> ir.Value:
-    # 2 sigmoid(2x) - 1: no overflow at either end
+    # This is 2 sigmoid(2x) - 1, which overflows at neither end.
     b = body.b
     return b.fsub(b.fmul(number(2), _sigmoid(body, node, b.fmul(number(2), x))), number(1))
 
@@ -180,7 +183,8 @@ def _gelu(body: Body, node: Node, x: ir.Value) -> ir.Value:
 
 
 def _product(body: Body, node: Node, shapes: Sequence[tuple[int, ...]]) -> None:
-    """`matmul`, and `linear`, whose second matrix is transposed and which adds a third input."""
+    """Emit `matmul`, or `linear`, whose second matrix is transposed and which adds a third
+    input."""
     out, left, right, *bias = body.f.args
     rows, columns = node.shape
     inner = shapes[0][1]

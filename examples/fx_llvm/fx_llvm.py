@@ -1,8 +1,10 @@
-"""Graphs of torch.fx as a lazy library of LLVM IR, in one command.
+"""Make torch.fx graphs into a lazy library of LLVM IR, in one command.
 
-    python fx_llvm.py [--work DIR] [--keep] [--compiler NAME] [--graphs auto|torch|hand] [--row FILE]
+    python fx_llvm.py [--work DIR] [--keep] [--compiler NAME] [--graphs auto|torch|hand]
+        [--row FILE]
 
-Needs lazyck[llvm], NumPy, ninja and a C++ compiler; torch and clang are used where they are here.
+This needs lazyck[llvm], NumPy, ninja and a C++ compiler; it uses torch and clang where they are
+installed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def show(text: str) -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished command: its output, wall and CPU seconds."""
+    """Holds the result of a finished command: its output, wall and CPU seconds."""
 
     output: str
     seconds: float
@@ -48,7 +50,7 @@ class Ran:
 
 
 def run(argv: list[str | Path], env: Mapping[str, str], cwd: Path, *, quiet: bool = False) -> Ran:
-    """Run a command, shown; ends the demo when it fails. `quiet` keeps its output back."""
+    """Show and run a command; end the demo when it fails. `quiet` hides its output."""
     words = [Path(w).name if isinstance(w, Path) else w for w in argv]
     print("$ " + " ".join(words if len(words) < 15 else [*words[:8], f"... ({len(words) - 8} more)"]), flush=True)
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -64,10 +66,11 @@ def run(argv: list[str | Path], env: Mapping[str, str], cwd: Path, *, quiet: boo
 
 
 def environment(work: Path) -> dict[str, str]:
-    """The demo's environment: this checkout, the programs beside this Python, a cache of its own."""
+    """Return the demo's environment: this checkout, the programs beside this Python, a cache of its
+    own."""
     programs = Path(sys.executable).parent
     if shutil.which("lazyck-irc", path=f"{programs}:{os.environ.get('PATH', os.defpath)}") is None:
-        programs = write_irc(work)  # not installed: this checkout's
+        programs = write_irc(work)  # not installed: use this checkout's
     env = {**os.environ, "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH", ""))))
     return {**env, "LAZYCK_CACHE_DIR": str(work / "cache")}
@@ -85,7 +88,8 @@ def write_irc(work: Path) -> Path:
 
 
 def call_graphs(library: Path, env: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
-    """What call.py measured in a new process, and how many blobs that process compiled; ends the demo on errors."""
+    """Run call.py in a new process; return its measurements, and how many blobs that process
+    compiled. End the demo on errors."""
     done = run([sys.executable, HERE / "call.py", library, *CALLED], env, HERE)
     rows = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
     for row in rows:
@@ -96,7 +100,7 @@ def call_graphs(library: Path, env: Mapping[str, str]) -> tuple[list[dict[str, A
 
 
 def foreign_objects(project: Path, env: Mapping[str, str], work: Path) -> None:
-    """The same IR as objects of other machines, looked into; ends the demo if one is not what it should be."""
+    """Compile the IR to objects of other machines and check these; end the demo if one is wrong."""
     sources = [*sorted((project / "blob").glob("*_4x*.ll")), project / "blob" / "mlp_4.ll"]
     for name, wanted in FOREIGN.items():
         directory = work / "objects" / name
@@ -126,7 +130,7 @@ def check_object(path: Path, symbol: str, machine: str) -> None:
 def row_of(
     command: str, compiler: str, summary: Mapping[str, Any], lazy: Ran, ahead: Ran, rows: list[Any], hits: list[Any]
 ) -> dict[str, Any]:
-    """The row of docs/projects.md."""
+    """Return the row of docs/projects.md."""
     compiled = len(call_functions(CALLED[0]))
     return {
         "project": "torch.fx graphs as LLVM IR (examples/fx_llvm)",
@@ -145,7 +149,7 @@ def row_of(
 
 
 def call_functions(name: str) -> set[str]:
-    """The functions that a call of one graph runs, itself included."""
+    """Return the functions that a call of one graph runs, the graph's own included."""
     import emit
     import graph
 
@@ -154,7 +158,7 @@ def call_functions(name: str) -> set[str]:
 
 
 def main() -> None:
-    """Run it all."""
+    """Run the whole demo."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("fx-llvm-demo"), metavar="DIR")
     parser.add_argument("--keep", action="store_true", help="keep the cache of an earlier run")

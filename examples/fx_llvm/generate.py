@@ -1,4 +1,4 @@
-"""Writes the project that lazyck gets to build: one .ll file per function, a dispatcher in C++, and a ninja file.
+"""Write the project that lazyck builds: one .ll file per function, a C++ dispatcher, a ninja file.
 
 python generate.py --output-dir DIR [--compiler NAME] [--graphs auto|torch|hand]
 """
@@ -84,7 +84,8 @@ default libfx.so
 
 
 def graphs(source: str) -> tuple[list[Graph], str]:
-    """The graphs, and who made them: torch.fx where `source` allows and torch is here."""
+    """Return the graphs and their origin: torch.fx where `source` allows it and torch is
+    installed."""
     if source == "torch" or (source == "auto" and importlib.util.find_spec("torch")):
         import torch_graphs
 
@@ -93,12 +94,13 @@ def graphs(source: str) -> tuple[list[Graph], str]:
 
 
 def ir_compiler() -> str:
-    """clang by its name, the newest where only versioned ones are here; else lazyck-irc."""
+    """Return `clang`, or the newest versioned clang if only such are installed, else
+    `lazyck-irc`."""
     return next((n for n in ("clang", *(f"clang-{v}" for v in range(30, 14, -1))) if shutil.which(n)), "lazyck-irc")
 
 
 def write_project(directory: Path, made: Sequence[Graph], compiler: str) -> dict[str, str]:
-    """Write the project; gives the IR of its functions by their names."""
+    """Write the project; return the IR of its functions by their names."""
     modules = emit.modules(made)
     blobs = directory / "blob"
     shutil.rmtree(blobs, ignore_errors=True)

@@ -1,6 +1,8 @@
-"""Small networks as graphs of operations: what torch.fx traces (torch_graphs.py), or the same written by hand.
+"""Describe small networks as graphs of operations, as torch.fx traces them (torch_graphs.py) or
+written by hand.
 
-All shapes are known, all values are float32 in rows. `evaluate` computes a graph with NumPy, in double precision.
+All shapes are known, and all values are float32 in rows. `evaluate` computes a graph with NumPy, in
+double precision.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True)
 class Node:
-    """One value: a graph's `input` or `parameter`, or an operation on earlier ones. `number` is the factor of `scale`
-    and the epsilon of `layer_norm`."""
+    """Holds one value: a graph's `input` or `parameter`, or an operation on earlier values.
+    `number` is the factor of `scale` and the epsilon of `layer_norm`."""
 
     name: str
     op: str
@@ -30,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in order of evaluation; the last one is the result."""
+    """Holds nodes in the order of evaluation; the last one is the result."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -40,7 +42,7 @@ class Graph:
 
     @property
     def arguments(self) -> list[Node]:
-        """Inputs and parameters, in the order in which the compiled graph takes them."""
+        """Return inputs and parameters, in the order in which the compiled graph takes them."""
         return [n for n in self.nodes if not n.inputs]
 
     @property
@@ -49,13 +51,14 @@ class Graph:
 
 
 class Writer:
-    """Writes a graph down, node by node, and names nodes as torch.fx does."""
+    """Builds a graph node by node, and names nodes as torch.fx does."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
 
     def add(self, op: str, *inputs: str, shape: tuple[int, ...], name: str = "", number: float = 0.0) -> str:
-        """Append a node and return its name: `name`, else that of `op`, numbered where it is taken."""
+        """Append a node and return its name: `name`, or else `op`, with a number if the name is
+        taken."""
         base = name or op
         taken = sum(n == base or n.rpartition("_")[0] == base for n in self.nodes)
         name = f"{base}_{taken}" if base in self.nodes else base
@@ -66,7 +69,7 @@ class Writer:
         return self.nodes[name].shape
 
     def same(self, op: str, *inputs: str, name: str = "", number: float = 0.0) -> str:
-        """An operation whose result has the shape of its first input."""
+        """Append an operation whose result has the shape of its first input."""
         return self.add(op, *inputs, shape=self.shape(inputs[0]), name=name, number=number)
 
     def linear(self, name: str, x: str, width: int) -> str:
@@ -88,7 +91,7 @@ class Writer:
         return self.add("transpose", x, shape=self.shape(x)[::-1])
 
     def reduce(self, op: str, x: str, name: str = "") -> str:
-        """`sum` or `mean` over the last axis."""
+        """Append `sum` or `mean` over the last axis."""
         return self.add(op, x, shape=self.shape(x)[:-1], name=name)
 
     def graph(self, name: str) -> Graph:
@@ -96,7 +99,7 @@ class Writer:
 
 
 def mlp(batch: int) -> Graph:
-    """A residual block and a classifier."""
+    """Return a residual block and a classifier."""
     w = Writer()
     x = w.add("input", shape=(batch, 64), name="x")
     h = w.same("gelu", w.linear("up", x, 128))
@@ -107,7 +110,7 @@ def mlp(batch: int) -> Graph:
 
 
 def attention(batch: int) -> Graph:
-    """One head of self-attention over `batch` positions, then the mean of each row."""
+    """Return one head of self-attention over `batch` positions, then the mean of each row."""
     w = Writer()
     x = w.add("input", shape=(batch, 32), name="x")
     scores = w.matmul(w.linear("query", x, 32), w.transpose(w.linear("key", x, 32)))
@@ -118,7 +121,7 @@ def attention(batch: int) -> Graph:
 
 
 def gate(batch: int) -> Graph:
-    """A gated unit, summed over each row."""
+    """Return a gated unit, summed over each row."""
     w = Writer()
     x = w.add("input", shape=(batch, 48), name="x")
     opened = w.same("sigmoid", w.linear("door", x, 48))
@@ -128,15 +131,15 @@ def gate(batch: int) -> Graph:
 
 
 def by_hand() -> list[Graph]:
-    """Every network at every batch size."""
+    """Return every network at every batch size."""
     return [network(batch) for network in (mlp, attention, gate) for batch in BATCHES]
 
 
-# -- reference -----------------------------------------------------------------------------------------
+# -- reference -------------------------------------------------------------------------------------
 
 
 def values(graph: Graph, seed: int = 7) -> dict[str, Array]:
-    """Random values for a graph's inputs and parameters."""
+    """Return random values for a graph's inputs and parameters."""
     rng = np.random.default_rng(seed)
     return {n.name: (rng.standard_normal(n.shape) / 3).astype(np.float32) for n in graph.arguments}
 
@@ -173,7 +176,7 @@ _COMPUTE: dict[str, Callable[..., Array]] = {
 
 
 def evaluate(graph: Graph, given: Mapping[str, Array]) -> Array:
-    """The result of `graph`."""
+    """Return the result of `graph`."""
     known = {name: np.asarray(value, np.float64) for name, value in given.items()}
     for n in graph.operations:
         known[n.name] = _COMPUTE[n.op](*(known[i] for i in n.inputs), n.number)

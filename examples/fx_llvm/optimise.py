@@ -1,4 +1,4 @@
-"""IR before and after LLVM's optimiser, by llvmlite's new pass manager."""
+"""Save IR before and after LLVM's optimiser, by llvmlite's new pass manager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ SPEED_LEVEL = 2
 
 
 def optimised(text: str) -> str:
-    """A module's text after the pipeline of -O2, for this machine's instruction set as any of its kind has it."""
+    """Return a module's text after the pipeline of -O2, for the baseline instruction set of this
+    machine's architecture."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     machine = binding.Target.from_default_triple().create_target_machine(opt=SPEED_LEVEL, codemodel="default")

@@ -1,4 +1,4 @@
-"""The networks of graph.py as torch modules, traced by torch.fx."""
+"""Define the networks of graph.py as torch modules, and trace them with torch.fx."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn import functional
 
 
 class Mlp(nn.Module):
-    """A residual block and a classifier."""
+    """Computes a residual block and a classifier."""
 
     width = 64
 
@@ -32,7 +32,7 @@ class Mlp(nn.Module):
 
 
 class Attention(nn.Module):
-    """One head of self-attention, then the mean of each row."""
+    """Computes one head of self-attention, then the mean of each row."""
 
     width = 32
 
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
 
 class Gate(nn.Module):
-    """A gated unit, summed over each row."""
+    """Computes a gated unit, summed over each row."""
 
     width = 48
 
@@ -75,12 +75,12 @@ _METHODS = ("mean", "sum", "transpose")
 
 
 def traced() -> list[Graph]:
-    """Every network at every batch size, as torch.fx sees it."""
+    """Return every network at every batch size, as torch.fx sees it."""
     return [trace(name, module(), batch) for name, module in MODULES.items() for batch in BATCHES]
 
 
 def trace(name: str, module: nn.Module, batch: int) -> Graph:
-    """The graph of `module` for inputs of `batch` rows."""
+    """Return the graph of `module` for inputs of `batch` rows."""
     gm = torch.fx.symbolic_trace(module)
     ShapeProp(gm).propagate(torch.zeros(batch, module.width))  # type: ignore[arg-type]
     w = Writer()
@@ -91,7 +91,8 @@ def trace(name: str, module: nn.Module, batch: int) -> Graph:
 
 
 def _write(w: Writer, gm: torch.fx.GraphModule, node: torch.fx.Node) -> None:
-    """One node of torch.fx as one of ours (two more for the parameters of a module). Raises `TypeError`."""
+    """Write one node of torch.fx as one of ours, with two more for the parameters of a module.
+    Raises `TypeError`."""
     shape = tuple(node.meta["tensor_meta"].shape)
     inputs = [a.name for a in node.args if isinstance(a, torch.fx.Node)]
     numbers = [a for a in node.args if isinstance(a, float)]
@@ -116,7 +117,7 @@ def _write(w: Writer, gm: torch.fx.GraphModule, node: torch.fx.Node) -> None:
 
 
 def evaluate(graph: Graph, given: Mapping[str, Any]) -> Any:
-    """What torch itself computes for `graph`, as a NumPy array."""
+    """Return what torch itself computes for `graph`, as a NumPy array."""
     module = MODULES[graph.name.rpartition("_")[0]]()
     module.load_state_dict({n: torch.from_numpy(v) for n, v in given.items() if n != "x"})
     with torch.no_grad():

@@ -1,11 +1,12 @@
-"""llama.cpp's CUDA or HIP backend, lazily: configured and built by its own CMake (language CUDA or HIP), ninja or make.
+"""Build llama.cpp's CUDA or HIP backend lazily, with its own CMake project and ninja or make.
 
     python examples/ggml_cuda/ggml_cuda.py --work DIR [--hip] [--make] [--samples N] [--row FILE]
 
-Its kernels lie in 174 files: 124 generated instances of flash attention and quantized products, and 50 written by hand.
-All but ggml-cuda.cu, which is called first and calls the others, become blobs. Needs nvcc 13, or HIP 6.1 with hipBLAS
-and rocBLAS; needs no GPU: a call then ends in the runtime's error (35 or 100), which shows that the real kernel's
-launcher was reached.
+CMake's language is CUDA or HIP. The kernels lie in 174 files: 124 generated instances of flash
+attention and quantized products, and 50 written by hand. All but ggml-cuda.cu, which is called
+first and calls the others, become blobs. This needs nvcc 13, or HIP 6.1 with hipBLAS and rocBLAS.
+It needs no GPU: a call then ends in the runtime's error (35 or 100), which shows that the real
+kernel's launcher was reached.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ print(f"{time.perf_counter() - begun:.4f}", runtime[sys.argv[3]]())
 
 @dataclass(frozen=True)
 class Backend:
-    """What differs between the two languages that the sources know: `no_gpu` is the runtime's error without one."""
+    """Describes what differs between the two languages of the sources: `no_gpu` is the runtime's
+    error without a GPU."""
 
     name: str
     toolchain: str
@@ -67,7 +69,8 @@ BACKENDS = {
     for b in (
         Backend(
             "cuda", "cuda", "90", "nvcc", "libcudart.so.13", "cudaGetLastError", 35,
-            # GGML_CUDA_NO_VMM: else it links the driver, which a machine without a GPU does not have
+            # Without GGML_CUDA_NO_VMM the library would link the driver, which a machine without a
+            # GPU does not have.
             ("-DGGML_CUDA=ON", "-DGGML_CUDA_NO_VMM=ON", "-DCMAKE_CUDA_ARCHITECTURES=90-real"),
         ),
         Backend(
@@ -79,8 +82,11 @@ BACKENDS = {
 
 
 def cublas(work: Path) -> Path:
-    """A directory with cuBLAS's headers, and its libraries under the names that a linker looks for: the wheel, this
-    Python's or one that is fetched, has only those that a loader does."""
+    """Return a directory with cuBLAS's headers, and its libraries under the names that a linker
+    looks for.
+
+    The wheel, this Python's or one that is fetched, has only the names that a loader looks for.
+    """
     own = [Path(d, "nvidia", "cu13") for d in sys.path]
     wheels = [wheel for wheel in own if (wheel / "lib" / "libcublas.so.13").is_file()]
     if not wheels:
@@ -100,8 +106,10 @@ def cublas(work: Path) -> Path:
 def configure_and_build(
     source: Path, build: Path, backend: Backend, generator: str, home: Path | None, target: str = "", *more: str
 ) -> list[str]:
-    """The project's own two commands, as one, with `more` options for the first; `home` has cuBLAS, where that is
-    needed. `target` is the backend's library unless it is named."""
+    """Return the project's own two commands as one, with `more` options for the first.
+
+    `home` has cuBLAS, where that is needed. `target` is by default the backend's library.
+    """
     configure = [
         "cmake", "-S", str(source), "-B", str(build), "-G", generator, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
         "-DGGML_CUDA_FA_ALL_QUANTS=ON", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *backend.configure, *more,
@@ -121,7 +129,7 @@ def configure_and_build(
 
 
 def cudart_dir() -> Path:
-    """Where nvcc's own CUDA runtime library lies."""
+    """Return the directory of nvcc's own CUDA runtime library."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         sys.exit("no nvcc on PATH")
@@ -131,7 +139,8 @@ def cudart_dir() -> Path:
 
 
 def call(library: Path, backend: Backend, home: Path | None, cache: Path) -> tuple[float, int]:
-    """Seconds of one call in a process of its own, and the error of CUDA or HIP that it ended with."""
+    """Return the seconds of one call in a process of its own, and the error of CUDA or HIP that it
+    ended with."""
     env = {**os.environ, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_ARCHS": backend.arch}
     if home is not None:
         env["LD_LIBRARY_PATH"] = f"{home / 'lib'}{os.pathsep}{cudart_dir()}"
@@ -144,7 +153,8 @@ def call(library: Path, backend: Backend, home: Path | None, cache: Path) -> tup
 
 
 def sample(tmp: Path, count: int) -> list[float]:
-    """CPU seconds of compiling `count` blobs by the project's own commands, which lazyck lists."""
+    """Return the CPU seconds of compiling `count` blobs by the project's own commands, which lazyck
+    lists."""
     entries = json.loads((tmp / "compile_commands.json").read_text())
     blobs = sorted((e for e in entries if e["file"].endswith(".cu") and not e["file"].endswith("/ggml-cuda.cu")),
                    key=lambda e: str(e["file"]))  # fmt: skip

@@ -1,5 +1,5 @@
-"""What is true of libraries whose kernels are compiled one by one: they hold no device code, and the host unit of a
-source costs little more than its passes for the host do ahead of time."""
+"""Check libraries whose kernels are compiled one by one: they hold no device code, and the host
+unit of a source costs little more than its host passes do ahead of time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from lazyck.toolchains import by_name
 from lazyck.toolchains.options import join
 from lazyck.units.build import build_program, source_digest
 
-_STEP = "#$ "  # before each step that `nvcc --dryrun` shows
+_STEP = "#$ "  # what `nvcc --dryrun` shows before each step
 _TURNS = 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds of one source: of its host unit, of the host's passes ahead of time, and of all passes."""
+    """Holds CPU seconds of one source: of its host unit, of the host's passes ahead of time, and of
+    all passes."""
 
     unit: float
     host: float
@@ -39,7 +40,8 @@ class Cost:
 
 
 def device_code(library: Path) -> list[str]:
-    """What `library` has in the place of host units' names, for a person to read: nothing, if all is by kernel."""
+    """Describe, for a person to read, what `library` has in the place of host units' names: nothing
+    if everything is by kernel."""
     found = [
         f"{len(part)} bytes that begin with {part[:8]!r}"
         for part in (elf.read_section(library, ".nv_fatbin") or b"").split(b"\0")
@@ -50,7 +52,8 @@ def device_code(library: Path) -> list[str]:
 
 
 def whole_sources(cache: Path) -> Iterator[tuple[str, str]]:
-    """Entries of kernels that are compiled with all of their source, and the reason of each."""
+    """Yield the entries of kernels that are compiled with all of their source, and the reason of
+    each."""
     for entry in sorted(cache.rglob("*.so")):
         _, mark, rest = entry.read_bytes().partition(abi.WHOLE_SOURCE_MARK.encode())
         if mark:
@@ -58,8 +61,12 @@ def whole_sources(cache: Path) -> Iterator[tuple[str, str]]:
 
 
 def cost_of(blob: CompileCommand, work: Path, environment: Mapping[str, str]) -> Cost:
-    """The cost of one source; `work` is an empty directory. Host unit and host's passes are measured in turns, and each
-    time is the middle one of three: machines are shared. Ends the program where a compile fails."""
+    """Return the cost of one source; `work` is an empty directory. End the program where a compile
+    fails.
+
+    Host unit and host passes are measured in turns, and each time is the median of three, since
+    machines are shared.
+    """
     program = Program(build_program(work, ["c++"]), source_digest())
     steps = list(_steps(blob, work, environment))
     with present([blob.call.cwd]):
@@ -78,7 +85,7 @@ def cost_of(blob: CompileCommand, work: Path, environment: Mapping[str, str]) ->
 
 
 def _cpu_of(blob: CompileCommand, words: list[str], variables: Mapping[str, str]) -> float:
-    """CPU seconds that a program takes."""
+    """Return the CPU seconds that a program takes."""
     before = cpu_of_children()
     subprocess.run(words, cwd=blob.call.cwd, env=variables, check=True, capture_output=True)
     return cpu_of_children() - before
@@ -87,7 +94,8 @@ def _cpu_of(blob: CompileCommand, words: list[str], variables: Mapping[str, str]
 def _steps(
     blob: CompileCommand, work: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The words and the environment of each program that nvcc would start for `blob`; temporary files are in `work`."""
+    """Yield the words and the environment of each program that nvcc would start for `blob`;
+    temporary files are in `work`."""
     toolchain, prefix = by_name(blob.call.toolchain), blob.call.prefix
     written = writing_to(blob, work / "whole.o")
     items = toolchain.table.split(written[prefix:])
@@ -107,7 +115,7 @@ def _steps(
 
 
 def _words(text: str, variables: Mapping[str, str]) -> list[str]:
-    """The words of a line for a shell."""
+    """Return the words of a shell's line, with variables replaced."""
     found = []
     for word in shlex.split(text):
         for name in sorted(variables, key=len, reverse=True):
@@ -117,7 +125,7 @@ def _words(text: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def _is_of_host(words: Sequence[str]) -> bool:
-    """Whether a step is one of the passes for the host, which there are with and without device code."""
+    """Return whether a step is one of the host passes, which run with and without device code."""
     program = os.path.basename(words[0])
     is_text = "-E" in words and not any(w.startswith("-D__CUDA_ARCH__=") for w in words)
     is_code = "-c" in words and any(w.endswith(".cudafe1.cpp") for w in words)

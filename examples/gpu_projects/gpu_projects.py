@@ -1,10 +1,13 @@
-"""CUDA projects, each source a blob or by kernel: built by their own builds, and a call of each that reaches a kernel.
+"""Build CUDA projects with their own builds, each source a blob or by kernel, and reach a kernel of
+each.
 
-    python examples/gpu_projects/gpu_projects.py --work DIR [--samples N] [--by-kernel] [--row FILE] PROJECT...
+    python examples/gpu_projects/gpu_projects.py --work DIR [--samples N] [--by-kernel] [--row FILE]
+        PROJECT...
 
-PROJECT is one of projects.py. It needs nvcc, CMake, ninja and, in this Python, torch (one without
-CUDA will do), setuptools and wheel, but no GPU: the calls run against a CUDA runtime that writes down which kernel is
-launched instead of launching it (tests/cuda_spy.cpp), and a torch device that is the host's memory.
+PROJECT is one of projects.py. This needs nvcc, CMake, ninja and, in this Python, torch (one without
+CUDA will do), setuptools and wheel, but no GPU. The calls run against a CUDA runtime that records
+which kernel is launched instead of launching it (tests/cuda_spy.cpp), and a torch device that is
+the host's memory.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
 
 @dataclass(frozen=True)
 class Place:
-    """Where one project is built, and with which environment."""
+    """Holds where one project is built, and the environment of its build."""
 
     project: Project
     source: Path
@@ -49,7 +52,7 @@ class Place:
 
 
 def say(text: str) -> None:
-    """One line of the script's own, among those of the build."""
+    """Print one line of the script's own, among those of the build."""
     print(f"gpu_projects: {text}", flush=True)
 
 
@@ -60,7 +63,7 @@ def compile_library(source: Path, output: Path, *words: str) -> None:
 
 
 def prepare(name: str, work: Path) -> Place:
-    """Fetch and unpack the project, and make what stands in for what is missing."""
+    """Fetch and unpack the project, and make the stand-ins for what is missing."""
     project = PROJECTS[name]
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
@@ -102,8 +105,8 @@ def prepare(name: str, work: Path) -> Place:
 
 
 def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
-    """`lazyck build full` around the project's own build: the sums of what it says of its libraries. `by_kernel`: none
-    of its files is a blob."""
+    """Run `lazyck build full` around the project's own build; return the sums over its libraries.
+    With `by_kernel` none of its files is a blob."""
     for old in ("build", "lib"):
         shutil.rmtree(place.source / old, ignore_errors=True)
     shutil.rmtree(place.tmp, ignore_errors=True)
@@ -124,7 +127,8 @@ def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
 
 
 def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
-    """CPU seconds that all blobs take, and from how many that was reckoned: compiled by the project's own commands."""
+    """Compile a sample of the blobs by the project's own commands; return the CPU seconds that all
+    blobs take, and the size of the sample."""
     blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in ahead_link.load(d).records}
     chosen = random.Random(0).sample(sorted(blobs), min(samples, len(blobs)))
     seconds = 0.0
@@ -140,7 +144,8 @@ def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
 
 
 def call(place: Place) -> tuple[str, list[str]]:
-    """Make the project's call in a process of its own: what lazyck said, and the kernels that were launched."""
+    """Make the project's call in a process of its own; return lazyck's messages, and the kernels
+    that were launched."""
     log = place.work / "launches"
     log.unlink(missing_ok=True)
     variables = {"LD_PRELOAD": str(place.work / "stand-ins" / "spy.so"), "CUDA_SPY": str(log), "LAZYCK_ARCHS": "90"}
@@ -156,8 +161,8 @@ def call(place: Place) -> tuple[str, list[str]]:
 
 
 def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str, Any]:
-    """Checks that all of a built project is by kernel, and says what host units cost; ends the program where a library
-    has device code."""
+    """Check that all of a built project is by kernel, and return what host units cost; end the
+    program if a library has device code."""
     name = place.source.name
     say(
         f"{name}: {built['kernels']} kernels of {built['units']} files, {len(built['eager'])} eager, "
@@ -185,7 +190,8 @@ def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str,
         return {"samples": 0}
     unit, host, whole = (sum(getattr(c, part) for c in costs) for part in ("unit", "host", "whole"))
     say(f"{name}: host units take {unit / host:.2f} times the host's passes, {unit / whole:.0%} of all passes")
-    # what the build would take if GPU sources took their host's passes alone, and lazyck nothing
+    # This is what the build would take if GPU sources took only their host passes, and lazyck
+    # nothing.
     host_alone = built["cpu"] - built["own"] - (unit - host) * len(sources) / len(costs)
     say(f"{name}: the build takes {built['cpu']:.0f} s CPU, {built['cpu'] / host_alone:.2f} times all passes for hosts")
     return {
@@ -197,7 +203,7 @@ def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str,
 
 
 def main() -> None:
-    """All of it, in order."""
+    """Prepare, build, call, compare and sample each project."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for everything (some GB)")
     parser.add_argument("--samples", type=int, default=2, help="blobs to compile to reckon what all cost [2]")

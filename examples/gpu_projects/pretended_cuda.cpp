@@ -1,6 +1,7 @@
-// A "CUDA device" for a torch that was built without CUDA, so that extensions get as far as to launch their kernels:
-// its memory is the host's, and what torch itself would compute there is computed on the host. Kernels are not run; who
-// launches them is up to the CUDA runtime (see tests/cuda_spy.cpp). Linked as libc10_cuda-stand-in.so.
+// Provides a "CUDA device" for a torch that was built without CUDA, so that extensions get as far
+// as launching their kernels. Its memory is the host's, and what torch itself would compute there
+// is computed on the host. Kernels are not run; the CUDA runtime records who launches them (see
+// tests/cuda_spy.cpp). Linked as libc10_cuda-stand-in.so.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/core/impl/FakeGuardImpl.h>
@@ -18,7 +19,7 @@ C10_REGISTER_GUARD_IMPL(CUDA, FakeGuardImpl<DeviceType::CUDA>)
 
 namespace {
 
-// The same memory, on another device.
+// Returns a tensor with the same memory on another device.
 at::Tensor on(c10::DeviceType type, const at::Tensor& tensor) {
     const c10::Device device(type, type == c10::DeviceType::CUDA ? 0 : -1);
     return at::for_blob(tensor.data_ptr(), tensor.sizes())
@@ -41,7 +42,7 @@ c10::IValue moved(c10::DeviceType type, const c10::IValue& value) {
     return value;
 }
 
-// Does on the host what torch asks of the device.
+// Computes on the host what torch asks of the device.
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto& schema = op.schema();
     const std::size_t count = schema.arguments().size();
@@ -84,7 +85,7 @@ cudaDeviceProp& device_properties() {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_host>()); }
-// has a kernel for every device already, which looks for CUDA's own
+// copy_ has a kernel for every device already, which looks for CUDA's own.
 TORCH_LIBRARY_IMPL(aten, CUDA, m) { m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&on_host>()); }
 TORCH_LIBRARY(pretended, m) { m.def("cuda(Tensor tensor) -> Tensor", &on_device); }
 
@@ -140,8 +141,8 @@ cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) { return &device_propertie
 int warp_size() { return 32; }
 }  // namespace at::cuda
 
-// torch's C functions, by which extensions call it that are to work with versions of torch to come. It has those of the
-// device guard without CUDA, too, but they end in an error there.
+// torch's C functions are called by extensions that are to work with later versions of torch. A
+// torch without CUDA has those of the device guard, too, but they end in an error.
 extern "C" {
 int32_t aoti_torch_get_current_cuda_stream(int32_t, void** stream) {
     *stream = nullptr;

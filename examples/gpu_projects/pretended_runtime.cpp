@@ -1,5 +1,6 @@
-// The part of the CUDA runtime that programs need before and after they launch kernels, on a machine without a GPU: one
-// device whose memory is the host's. Kernels are written down by tests/cuda_spy.cpp, which this is compiled with.
+// Provides the part of the CUDA runtime that programs need before and after they launch kernels, on
+// a machine without a GPU: one device whose memory is the host's. tests/cuda_spy.cpp, which this is
+// compiled with, records the kernels.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -135,7 +136,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) 
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 
-// the names under which --default-stream per-thread calls them
+// The names under which code compiled with --default-stream per-thread calls them.
 #define PER_THREAD(name, suffix) decltype(name) name##suffix __attribute__((alias(#name)))
 PER_THREAD(cudaMallocAsync, _ptsz);
 PER_THREAD(cudaFreeAsync, _ptsz);

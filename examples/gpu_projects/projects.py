@@ -1,4 +1,5 @@
-"""The projects of gpu_projects.py: where they come from, how they are built, and a call that reaches a kernel."""
+"""Describe the projects of gpu_projects.py: their archives, their builds, and a call that reaches a
+kernel."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ TORCH_CUDA = HERE.parent / "torch_cuda"
 
 @dataclass(frozen=True)
 class Project:
-    """A project: its archive, the files that are blobs, how its build starts, a call, and the kernel that this
-    launches (part of its mangled name). `build` and `call` are commands for a shell, in the archive's directory."""
+    """Describes a project: its archive, the files that are blobs, how its build starts, a call, and
+    the kernel that this call launches (a part of its mangled name). `build` and `call` are shell
+    commands, run in the archive's directory."""
 
     source: Source
     blobs: tuple[str, ...]
@@ -34,7 +36,8 @@ _SETUP = f"{sys.executable} {TORCH_CUDA}/as_cuda_torch.py setup.py -q build_ext"
 
 
 def _imported(name: str, pattern: str) -> str:
-    """Python that imports the extension `name` out of the file that matches `pattern`, as `made`."""
+    """Return Python code that imports the extension `name` from the file that matches `pattern`, as
+    `made`."""
     return (
         "import importlib.util, glob\n"
         f"spec = importlib.util.spec_from_file_location({name!r}, *glob.glob({pattern!r}))\n"
@@ -93,7 +96,8 @@ PROJECTS = {
         ),
         ("*/exllamav2_ext/*.cu", "*/exllamav2_ext/*.cpp"),
         f"{_SETUP} --inplace",
-        # cuBLAS, which a torch without CUDA does not bring along, is wanted by functions that are not called
+        # cuBLAS, which a torch without CUDA does not bring along, is needed by functions that are
+        # not called.
         "import sys; sys.setdlopenflags(1)\n"
         + _TORCH
         + _imported("exllamav2_ext", "exllamav2_ext*.so")
@@ -124,7 +128,7 @@ PROJECTS = {
             "8417236b74db079b2d23899ec8f77514fb2dc73d4bbd6b346a45b6967fc05ffb",
         ),
         ("*/csrc/*.cu", "*/csrc/*.cpp"),
-        # its own choice is a temporary directory, which is gone when it ends
+        # NATTEN's own choice is a temporary directory, which is gone when the build ends.
         f'mkdir -p build && NATTEN_BUILD_DIR="$PWD/build" {_SETUP} --build-lib lib',
         _TORCH
         + _imported("libnatten", "lib/natten/libnatten*.so")
@@ -132,7 +136,7 @@ PROJECTS = {
         + "made.reference_na1d_forward(out, q, k, v, total, (3,), (1,), (1,), (False,), 1.0, (16,), 0)\n"
         + "print(out.shape)\n",
         "reference",
-        # torch 2.13 wants C++20, which CMake is told by its only way in
+        # torch 2.13 needs C++20. CMake learns of it only by this variable.
         {
             "NATTEN_CUDA_ARCH": "9.0",
             "NATTEN_N_WORKERS": "2",
@@ -147,7 +151,7 @@ PROJECTS = {
         ),
         ("*/cpp_src/src/*.cu", "*/cpp_src/src/*.cc"),
         "cmake -S cpp_src -B build -G Ninja -DUSE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90 -DCMAKE_BUILD_TYPE=Release"
-        # it names the static runtime, before which nothing can stand
+        # The project names the static runtime, before which nothing can stand.
         " -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared -DCUDA_cudart_static_LIBRARY=$CUDA_HOME/lib64/libcudart.so"
         " && cmake --build build",
         (HERE / "train.py").read_text(),

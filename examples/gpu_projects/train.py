@@ -1,4 +1,5 @@
-"""One round of training on the pretended device: as far as it comes, since no kernel computes anything."""
+"""Train one round on the pretended device, as far as it comes, since no kernel computes
+anything."""
 
 import ctypes
 
@@ -7,7 +8,7 @@ library.XGBGetLastError.restype = ctypes.c_char_p
 
 
 def run(name: str, *words: object) -> bool:
-    """Call a function of XGBoost's C interface; whether it succeeded."""
+    """Call a function of XGBoost's C interface; return whether it succeeded."""
     status = getattr(library, name)(*words)
     if status != 0:
         print(f"{name}: {library.XGBGetLastError().decode()[:300]}")

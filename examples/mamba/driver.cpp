@@ -1,5 +1,6 @@
-// Calls one forward variant of Mamba's selective scan, float, as selective_scan.cpp does: by its function, which the
-// extension has a stub for. Loaded into a Python process that has imported the extension.
+// Calls one forward variant of Mamba's selective scan (float) as selective_scan.cpp does: by its
+// function, for which the extension has a stub. It is loaded into a Python process that has
+// imported the extension.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -13,7 +14,7 @@
 template <typename Input, typename Weight>
 void selective_scan_fwd_cuda(SSMParamsBase& params, cudaStream_t stream);
 
-// Returns the seconds of the call; `said` is what it threw, or "".
+// Returns the seconds of the call. `said` receives the message of an exception, or an empty string.
 extern "C" double call_forward(char* said, std::size_t size) {
     SSMParamsBase params = {};
     params.batch = params.dim = params.n_groups = params.n_chunks = params.dim_ngroups_ratio = 1;

@@ -1,9 +1,9 @@
-"""Mamba's CUDA extension, lazily: built by its own setup.py, called, measured.
+"""Build Mamba's CUDA extension lazily with its own setup.py; call it and measure it.
 
     python examples/mamba/mamba_ssm_cuda.py --work DIR [--row FILE]
 
-Its setup.py compiles each of 9 files for up to 9 archs; a first call compiles one file for one. Needs what
-examples/flash_attn needs; see there and examples/torch_cuda.
+Its setup.py compiles each of 9 files for up to 9 archs; a first call compiles one file for one
+arch. The requirements are those of examples/flash_attn and examples/torch_cuda.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLED = "selective_scan_fwd_fp32"
 
 
 def main() -> None:
-    """All of it, in order."""
+    """Build, check and call, in this order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="directory for everything (some 200 MB)")
     parser.add_argument("--arch", default="80", help="the arch of the call, where no GPU answers [80]")

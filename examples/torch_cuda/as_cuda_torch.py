@@ -1,9 +1,9 @@
-"""Runs a setup.py, unchanged, with a torch that was built without CUDA taken for one that was built with it.
+"""Run a setup.py, unchanged, with a torch built without CUDA that passes for one built with it.
 
     CUDA_HOME=DIR python as_cuda_torch.py setup.py build_ext --inplace ...
 
-Such a torch says that there is no CUDA toolkit, whatever is installed; the toolkit is what compiles, so it is looked up
-anew. With a torch that has CUDA this does nothing but run the script.
+Such a torch says that there is no CUDA toolkit, whatever is installed. The build needs the toolkit,
+so this script looks it up again. With a torch that has CUDA it only runs setup.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch.utils.cpp_extension as cpp_extension
 
 
 def release_of(nvcc: Path) -> str:
-    """The CUDA release of an nvcc, such as `13.0`."""
+    """Return the CUDA release of an nvcc, such as `13.0`."""
     shown = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"release (\d+\.\d+)", shown)
     if found is None:
@@ -28,7 +28,7 @@ def release_of(nvcc: Path) -> str:
 
 
 def main() -> None:
-    """Run the script that the arguments name, with those that follow."""
+    """Run the script that the arguments name, with the arguments after it."""
     if torch.version.cuda is None:
         home = cpp_extension._find_cuda_home()
         if not home:

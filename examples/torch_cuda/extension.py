@@ -1,5 +1,8 @@
-"""CUDA extensions of torch from PyPI, lazily: what their examples share. Fetch, build by the project's own setup.py,
-check that nothing is undefined, call one variant in two processes, sample what ahead of time costs."""
+"""Build CUDA extensions of torch from PyPI lazily: what their examples share.
+
+The steps are: fetch a project, build it with its own setup.py, check that nothing is undefined,
+call one variant in two processes, and sample the cost of an ahead-of-time build.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,8 @@ REQUIREMENTS = ("torch", "ninja", "packaging", "psutil", "setuptools", "wheel")
 
 @dataclass(frozen=True)
 class Extension:
-    """A project: its archive, its extension module (or the file, where that has its own name), its blobs (patterns),
-    and the variables that its setup.py reads."""
+    """Describes a project: its archive, its extension module (or the file, where that has its own
+    name), its blobs (patterns), and the variables that its setup.py reads."""
 
     source: Source
     module: str
@@ -44,7 +47,7 @@ class Extension:
 
 @dataclass(frozen=True)
 class Place:
-    """Where things are, what this torch is like, and the environment of build and calls."""
+    """Holds where things are, whether torch has CUDA, and the environment of build and calls."""
 
     extension: Extension
     work: Path
@@ -68,13 +71,13 @@ class Place:
 
 
 def say(text: str) -> None:
-    """One line of the script's own, among those of the build."""
+    """Print one line of the script's own, among those of the build."""
     print(f"{Path(sys.argv[0]).stem}: {text}", flush=True)
 
 
 def prepare(extension: Extension, work: Path, arch: str, source: Path | None = None) -> Place:
-    """Fetch and unpack, unless `source` has it; find out about torch and CUDA. Calls compile for `arch`. Ends the
-    program where something is missing."""
+    """Fetch and unpack the project, unless `source` has it; find out about torch and CUDA. Calls
+    compile for `arch`. End the program where something is missing."""
     missing = [name for name in REQUIREMENTS if find_spec(name) is None]
     if missing:
         sys.exit(f"this Python lacks {', '.join(missing)}: {sys.executable} -m pip install {' '.join(missing)}")
@@ -101,12 +104,15 @@ def prepare(extension: Extension, work: Path, arch: str, source: Path | None = N
     return Place(extension, work, source, found.home, torch.version.cuda is not None, environment)
 
 
-# -- building ----------------------------------------------------------------------------------------
+# -- building --------------------------------------------------------------------------------------
 
 
 def build(place: Place, checked: int = CHECKED, more: Sequence[str] = ()) -> tuple[float, float]:
-    """`lazyck build full`, with `more` options, around setup.py; wall and CPU seconds. Ends the program if the library
-    is another one than setup.py makes ahead of time, by `checked` of its blobs; 0 for no comparison."""
+    """Run `lazyck build full`, with `more` options, around setup.py; return wall and CPU seconds.
+
+    End the program if the library differs from the one that setup.py makes ahead of time, by
+    `checked` of its blobs; 0 means no comparison.
+    """
     for old in (place.source / "build", place.tmp):
         shutil.rmtree(old, ignore_errors=True)
     place.library.unlink(missing_ok=True)
@@ -141,8 +147,8 @@ def build(place: Place, checked: int = CHECKED, more: Sequence[str] = ()) -> tup
 
 
 def check_symbols(place: Place, blobs: int, symbols: int, function: str) -> dict[str, Any]:
-    """lazyck's summary. Ends the program unless all `blobs` are lazy with `symbols` stubs, all of which begin with
-    `function` (as one reads them), and are exported, and nothing is left undefined."""
+    """Return lazyck's summary. End the program unless all `blobs` are lazy with `symbols` stubs,
+    all of these are exported and begin with `function` when demangled, and nothing is undefined."""
     (summary,) = summaries(place.tmp).values()
     exported = stand_ins.demangle(sorted(elf.read_shared(place.library).defined))
     own = [s for s in exported if s.startswith(function)]
@@ -153,7 +159,7 @@ def check_symbols(place: Place, blobs: int, symbols: int, function: str) -> dict
     return dict(summary)
 
 
-# -- calling -----------------------------------------------------------------------------------------
+# -- calling ---------------------------------------------------------------------------------------
 
 CALL = """
 import ctypes, importlib, json, sys
@@ -168,7 +174,8 @@ print(json.dumps({"seconds": seconds, "said": said.value.decode()}))
 
 
 def compile_driver(place: Place, source: Path, includes: list[str]) -> Path:
-    """The small library whose `call_forward` calls one variant; `includes` are directories of the project."""
+    """Compile the small library whose `call_forward` calls one variant; `includes` are directories
+    of the project."""
     import torch.utils.cpp_extension as cpp_extension
 
     driver = place.work / "driver.so"
@@ -180,7 +187,8 @@ def compile_driver(place: Place, source: Path, includes: list[str]) -> Path:
 
 
 def call(place: Place, driver: Path) -> tuple[dict[str, Any], float, str]:
-    """Call the variant in a process of its own: its answer, CPU seconds, what lazyck said."""
+    """Call the variant in a process of its own; return its answer, CPU seconds, and lazyck's
+    messages."""
     cpu = cpu_of_children()
     argv = [sys.executable, "-c", CALL, str(driver), place.extension.module]
     done = subprocess.run(argv, env=place.environment, capture_output=True, text=True)
@@ -194,8 +202,11 @@ def call(place: Place, driver: Path) -> tuple[dict[str, Any], float, str]:
 
 
 def call_twice(place: Place, driver: Path, blob: str, launcher: str) -> tuple[dict[str, Any], dict[str, Any], float]:
-    """First call, hit, CPU seconds of the first process. Ends the program if the second one compiles, or if without a
-    GPU the CUDA error does not come out of `launcher`, the project's own file."""
+    """Return the first call, the hit, and the CPU seconds of the first process.
+
+    End the program if the second process compiles, or if without a GPU the CUDA error does not come
+    from `launcher`, the project's own file.
+    """
     shutil.rmtree(place.work / "cache", ignore_errors=True)
     first, cpu, compiled = call(place, driver)
     again, _, silent = call(place, driver)
@@ -207,7 +218,7 @@ def call_twice(place: Place, driver: Path, blob: str, launcher: str) -> tuple[di
 
 
 def has_gpu() -> bool:
-    """Whether the CUDA driver is there and has a device."""
+    """Return whether the CUDA driver is there and has a device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -217,7 +228,8 @@ def has_gpu() -> bool:
 
 
 def compare_on_gpu(place: Place, script: Path, needs: tuple[str, ...]) -> str:
-    """Run `script`, which compares with torch's reference, or say why not. Ends the program if they do not agree."""
+    """Run `script`, which compares with torch's reference, or say why not. End the program if they
+    do not agree."""
     if not has_gpu():
         return "skipped: no GPU"
     if not place.has_cuda_torch:
@@ -231,16 +243,16 @@ def compare_on_gpu(place: Place, script: Path, needs: tuple[str, ...]) -> str:
     return "agrees"
 
 
-# -- measuring ---------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def sample(place: Place, stem: str) -> float:
-    """CPU seconds of one blob, compiled as setup.py would have had it compiled."""
+    """Return the CPU seconds of one blob, compiled with setup.py's own command."""
     (recorded,) = (place.source / "build").glob(f"temp.*/**/{stem}.o")
     (blob,), _ = elf.deferred_records(str(recorded))
     cpu = cpu_of_children()
     argv = writing_to(blob, place.work / "sample.o")
-    with (place.work / "sample.log").open("w") as log:  # some ask ptxas to be verbose
+    with (place.work / "sample.log").open("w") as log:  # some projects ask ptxas to be verbose
         subprocess.run(argv, cwd=blob.call.cwd, env=place.environment, check=True, stdout=log, stderr=log)
     seconds = cpu_of_children() - cpu
     say(f"ahead of time: {stem}: {seconds:.0f} s CPU")

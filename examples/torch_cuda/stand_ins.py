@@ -1,8 +1,10 @@
-"""Stand-ins for libc10_cuda and libtorch_cuda, which a torch without CUDA lacks and an extension for CUDA links.
+"""Make stand-ins for libc10_cuda and libtorch_cuda, which a torch without CUDA lacks and a CUDA
+extension links.
 
-They are named so that nobody takes them for the real ones (`libc10_cuda-stand-in.so`), and every function in them
-throws an exception that says what it is. One is more than that: `c10_cuda_check_implementation`, which torch's macros
-call with the result of every CUDA call, throws for a CUDA error, as the real one does, and says which and where.
+Their names show that they are not the real ones (`libc10_cuda-stand-in.so`), and every function in
+them throws an exception that says what it is. One does more: `c10_cuda_check_implementation`, which
+torch's macros call with the result of every CUDA call, throws for a CUDA error, as the real one
+does, and says which and where.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def make(directory: Path, symbols: Sequence[str] = ()) -> None:
         source = directory / f"{name}.cpp"
         source.write_text(text)
         library = directory / f"lib{name}-stand-in.so"
-        # the name that a link finds it by leads to one that nobody mistakes
+        # A linker finds the library by a link, to a file whose name nobody takes for the real
+        # library's.
         link = directory / f"lib{name}.so"
         link.unlink(missing_ok=True)
         link.symlink_to(library.name)
@@ -55,7 +58,7 @@ def make(directory: Path, symbols: Sequence[str] = ()) -> None:
 
 
 def render(symbols: Sequence[str]) -> str:
-    """C++ that defines `symbols`, mangled names, and always the check of results."""
+    """Return C++ that defines `symbols` (mangled names) and always the check of results."""
     lines = [_HEAD]
     readable = demangle(symbols)
     for i, symbol in enumerate(symbols):
@@ -69,13 +72,14 @@ def render(symbols: Sequence[str]) -> str:
 
 
 def demangle(symbols: Sequence[str]) -> list[str]:
-    """C++ names as they are written."""
+    """Return the readable forms of mangled C++ names."""
     done = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def undefined(library: Path, environment: dict[str, str]) -> list[str]:
-    """What neither `library` nor what it needs defines, but for what the Python that loads it has."""
+    """Return what neither `library` nor its dependencies define, without the symbols of the Python
+    that loads it."""
     done = subprocess.run(["ldd", "-r", str(library)], env=environment, capture_output=True, text=True)
     found = re.findall(r"undefined symbol: (\S+)", done.stdout + done.stderr)
     return sorted({s for s in found if not re.match(r"_?Py", s)})

@@ -1,8 +1,9 @@
-/* Makes blobs of a lazy library ready in the background, from C: what lazyck.h declares, looked up in the library.
+/* Makes blobs of a lazy library ready in the background, from C. It looks up the functions that
+ * lazyck.h declares in the library.
  *
  *     cc warm_up.c -o warm_up -I "$(lazyck --include-dir)" -ldl
  *     warm_up LIBRARY prefetch BLOB...    makes these blobs ready
- *     warm_up LIBRARY replay PROFILE      makes ready what the profile has
+ *     warm_up LIBRARY replay PROFILE      makes the profile's blobs ready
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
     /* With a negative time it would block until the end; this polls, as an event loop does. */
     while (p_lazyck_job_wait(job, 0.1, &progress) == 0) {
     }
-    /* Events are told on another thread, some time later: this waits for those that are over. */
+    /* Events are delivered later, on another thread: this waits for those that are over. */
     p_lazyck_set_listener(NULL, NULL);
     printf("%llu of %llu blobs ready\n", (unsigned long long)progress.ready, (unsigned long long)progress.total);
     const int has_failed = progress.failed != 0;

@@ -1,11 +1,11 @@
-"""Makes blobs of a lazy library ready, from Python: what warm_up.c does from C, and what only Python has.
+"""Makes blobs of a lazy library ready from Python, as warm_up.c does from C, and more.
 
 python warm_up.py LIBRARY list [PATTERN]              the names of its blobs, and which are cached
-python warm_up.py LIBRARY prefetch PATTERN|BLOB...    makes these ready, with a line for each compile
-python warm_up.py LIBRARY replay PROFILE              makes ready what the profile has
-python warm_up.py LIBRARY run PROFILE SCRIPT WORD...  runs a Python script: the first time, PROFILE records what it
-                                                      calls; later that is made ready before, and nothing else
-                                                      may be compiled
+python warm_up.py LIBRARY prefetch PATTERN|BLOB...    makes these ready, with a line per compile
+python warm_up.py LIBRARY replay PROFILE              makes the profile's blobs ready
+python warm_up.py LIBRARY run PROFILE SCRIPT WORD...  runs a Python script: the first run records
+                                                      its blobs in PROFILE; later runs make these
+                                                      ready first, and compile nothing else
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import lazyck
 
 
 def say_compile(event: lazyck.Event) -> None:
-    """Called for each compile on the thread that works, as it begins and as it ends."""
+    """Prints a line for a compile. It is called on the thread that works, as each compile begins
+    and as it ends."""
     if event.has_failed:
         print(f"{event.blob} failed")
     elif event.has_ended:
@@ -38,14 +39,15 @@ def list_blobs(library: lazyck.Library, pattern: str) -> None:
 
 
 def prefetch(library: lazyck.Library, what: Sequence[str] | Path | str) -> None:
-    """Waits until all is ready. A training script would go on, and call `wait()` later."""
+    """Waits until everything is ready. A training script would go on, and call `wait()` later."""
     with library.on_compile(say_compile):
         state = library.prefetch(what).wait(on_progress=show_progress)
     print(f"{state.ready} of {state.total} blobs ready")
 
 
 def run(library: lazyck.Library, profile: Path, script: Sequence[str]) -> None:
-    """The first run records; later ones replay. (`with lazyck.record(profile):` does both, for every lazy library.)"""
+    """Records in the first run and replays in later ones. (`with lazyck.record(profile):` does
+    both, for every lazy library.)"""
     sys.argv = list(script)
     if profile.exists():
         library.prefetch(profile).wait()
@@ -68,7 +70,7 @@ def main(words: Sequence[str]) -> int:
         if action == "list" and len(rest) <= 1:
             list_blobs(library, rest[0] if rest else "*")
         elif action == "prefetch" and rest:
-            # one word may be a pattern
+            # A single word may be a pattern.
             prefetch(library, rest[0] if len(rest) == 1 else rest)
         elif action == "replay" and len(rest) == 1:
             prefetch(library, Path(rest[0]))

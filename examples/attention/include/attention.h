@@ -1,7 +1,7 @@
 /* The public C API of libattention: scaled dot product attention, forward and backward.
  *
- * Every function that returns int returns an attention_status; attention_last_error() has the text of this thread's
- * last failure. No C++ exception leaves the library. */
+ * Every function that returns int returns an attention_status. attention_last_error() returns the
+ * text of this thread's last failure. No C++ exception leaves the library. */
 #ifndef ATTENTION_H
 #define ATTENTION_H
 
@@ -24,10 +24,12 @@ enum attention_mask { ATTENTION_MASK_NONE = 0, ATTENTION_MASK_CAUSAL = 1, ATTENT
 enum attention_bias { ATTENTION_BIAS_NONE = 0, ATTENTION_BIAS_ALIBI = 1 };
 
 /* All data pointers are device pointers to contiguous tensors:
- *   q, out, dout, dq [batch][seqlen_q][nhead_q][head_dim],  k, v, dk, dv [batch][seqlen_k][nhead_k][head_dim],
+ *   q, out, dout, dq [batch][seqlen_q][nhead_q][head_dim],
+ *   k, v, dk, dv [batch][seqlen_k][nhead_k][head_dim],
  *   lse [batch][nhead_q][seqlen_q] of float.
- * In group mode sequences of different lengths are packed: [total][nhead][head_dim], lse [nhead_q][total_q], and
- * sequence b has the rows seqstart[b] .. seqstart[b + 1] - 1. Masks are aligned at the last row and the last key. */
+ * In group mode sequences of different lengths are packed: [total][nhead][head_dim], with lse
+ * [nhead_q][total_q]. Sequence b has the rows seqstart[b] .. seqstart[b + 1] - 1.
+ * Masks are aligned at the last row and the last key. */
 typedef struct attention_args {
     size_t struct_size; /* sizeof(attention_args) */
     int data_type;      /* enum attention_data_type */
@@ -69,9 +71,9 @@ size_t attention_backward_workspace_size(const attention_args* args); /* 0 if th
 int attention_backward_name(const attention_args* args, char* name, size_t name_size);
 
 const char* attention_version(void);
-const char* attention_last_error(void); /* "" if nothing has failed; valid until this thread's next call */
+const char* attention_last_error(void); /* empty if nothing has failed; valid until this thread's next call */
 
-/* Enough memory management for callers without a GPU library of their own. */
+/* These functions manage memory for callers without a GPU library of their own. */
 int attention_device_count(int* count);
 int attention_malloc(void** pointer, size_t bytes);
 int attention_free(void* pointer);

@@ -132,7 +132,7 @@ stream_config config_of(const attention_args& args) {
     return config;
 }
 
-// Negative is how a dispatcher says that it has no such variant.
+// Reports the result of a dispatcher, which returns a negative time if it has no such variant.
 void finish(float elapsed_ms, const char* direction, const attention_args& args) {
     if (elapsed_ms < 0.0f) {
         throw_not_built(direction, args);

@@ -12,7 +12,7 @@ constexpr Arch k_archs[] = {
 
 std::string_view processor(std::string_view target) { return target.substr(0, target.find(':')); }
 
-// '+' or '-' where the target says so, 0 where it leaves the feature open.
+// Returns '+' or '-' if the target has it, and 0 if it leaves the feature open.
 char feature(std::string_view target, std::string_view name) {
     for (const std::string& part : split(target, ':'))
         if (part.size() == name.size() + 1 && part.compare(0, name.size(), name) == 0) return part.back();

@@ -1,4 +1,4 @@
-// GPU names: the table of known ones, and which compiled code runs on which device.
+// GPU names: the table of known GPUs, and which compiled code runs on which device.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@ struct Arch {
     int wave_size() const { return m_major >= 10 ? 32 : 64; }
 };
 
-// The row of "gfx942" or "gfx942:sramecc+:xnack-"; nullptr if there is none.
+// Returns the row of "gfx942" or "gfx942:sramecc+:xnack-"; nullptr if there is none.
 const Arch* find_arch(std::string_view target);
 
-// Whether code for `target` runs on a device that calls itself `device` (both may carry ":feature+" suffixes).
+// Returns whether code for `target` runs on a device that calls itself `device` (both may carry
+// ":feature+" suffixes).
 bool runs_on(std::string_view target, std::string_view device);
 
 std::vector<std::string> split(std::string_view text, char separator);

@@ -6,13 +6,14 @@
 
 namespace {
 
-// The largest that any known GPU offers; a launch that asks for more than its own offers is refused.
+// The largest size that any known GPU offers. A launch that asks for more than its own GPU offers
+// is refused.
 constexpr size_t k_dynamic_shared_bytes = 160 << 10;
 
 }  // namespace
 
-// What kernels see as threadIdx and so on, and their dynamic shared memory. Defined by their assembler names: for
-// kernels the first five are const.
+// Kernels see these as threadIdx and so on, and as their dynamic shared memory. They are defined by
+// their assembler names, since the first five are const for kernels.
 extern "C" {
 uint3 fake_rocm_thread_idx;
 uint3 fake_rocm_block_idx;
@@ -45,7 +46,8 @@ bool BlockRunner::run(dim3 grid, dim3 block, int wave_size, void (*run_thread)(c
     return true;
 }
 
-// Every pass ends with each thread done or at the barrier; a thread that is done does not hold the others up.
+// Every pass ends with each thread done or at the barrier; a thread that is done does not delay the
+// others.
 bool BlockRunner::run_block() {
     m_alive = static_cast<unsigned int>(m_threads.size());
     m_predicates = 0;
@@ -62,7 +64,8 @@ bool BlockRunner::run_block() {
     return true;
 }
 
-// Until no lane can go on: those at a wave operation go on together once every other has stopped.
+// Runs a wave until no lane can go on. Lanes at a wave operation go on together once every other
+// lane has stopped.
 bool BlockRunner::run_wave(unsigned int wave) {
     const unsigned int first = wave * m_wave_size;
     const unsigned int last = std::min(first + m_wave_size, static_cast<unsigned int>(m_threads.size()));

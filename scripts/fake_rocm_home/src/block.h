@@ -1,5 +1,5 @@
-// Runs the blocks of a launch on the calling thread, one after another: each GPU thread is a fiber, switched at
-// barriers and wave operations only, in the same order every time.
+// Runs the blocks of a launch on the calling thread, one after another. Each GPU thread is a fiber.
+// Fibers switch only at barriers and wave operations, in the same order every time.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -14,10 +14,10 @@ namespace fake_rocm {
 
 class BlockRunner {
  public:
-    // False: no memory for the threads' stacks.
+    // Returns false if there is no memory for the threads' stacks.
     bool run(dim3 grid, dim3 block, int wave_size, void (*run_thread)(const void*), const void* closure);
 
-    // Called by the running GPU thread.
+    // The running GPU thread calls these.
     int block_barrier(int predicate);
     uint64_t wave_share(uint64_t value, const uint64_t** values);
     unsigned int lane() const { return m_current % m_wave_size; }
@@ -28,7 +28,8 @@ class BlockRunner {
         State m_state;
         std::unique_ptr<Fiber> m_fiber;
     };
-    // Two sets of slots: a lane may give its next value while a slower one still reads the last.
+    // There are two sets of slots: a lane may give its next value while a slower one still reads
+    // the last.
     struct Wave {
         uint64_t m_values[2][64];
         uint64_t m_active[2];
@@ -53,7 +54,7 @@ class BlockRunner {
     std::vector<std::unique_ptr<Fiber>> m_idle;
 };
 
-// The one runner; launches take turns on it (see launch.cpp).
+// Returns the only runner; launches take turns on it (see launch.cpp).
 BlockRunner& block_runner();
 
 }  // namespace fake_rocm

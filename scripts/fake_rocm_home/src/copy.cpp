@@ -1,4 +1,4 @@
-// Copies and fills. All are synchronous; a stream is only checked to be one.
+// Copies and fills memory. All calls are synchronous; a stream is only checked to be one.
 #include <cstring>
 
 #include "memory.h"
@@ -9,7 +9,8 @@
 namespace fake_rocm {
 namespace {
 
-// What lies at `pointer`, where it is ours, must hold `bytes`. A plain host address is only good on the host side.
+// Returns whether the allocation at `pointer`, if it is ours, holds `bytes`. A plain host address
+// is only valid on the host side.
 bool holds(const void* pointer, size_t bytes, bool must_be_device) {
     Allocation found;
     if (!allocations().find(pointer, &found)) return !must_be_device;
@@ -105,7 +106,7 @@ hipError_t hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t
     return report(copy_rows(dst, dst_pitch, src, src_pitch, width, height, kind, stream));
 }
 
-// A device variable is in its image, or the host's variable of that name.
+// A device variable is in its image; otherwise it is the host's variable of that name.
 hipError_t hipMemcpyToSymbol(const void* symbol, const void* src, size_t bytes, size_t offset, hipMemcpyKind) {
     symbol = registry().find_variable(symbol);
     if (symbol == nullptr) return report(hipErrorInvalidSymbol);

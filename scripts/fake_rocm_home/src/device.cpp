@@ -1,5 +1,5 @@
-// Device properties, in the layout of version 5 (hipGetDeviceProperties, ...R0000) and of version 6 (...R0600), and
-// device attributes, all from one row of the arch table.
+// Device properties, in the layout of version 5 (hipGetDeviceProperties, ...R0000) and of version 6
+// (...R0600), and device attributes. All come from one row of the arch table.
 #include <cstdio>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace fake_rocm {
 namespace {
 
-// The layout that libraries compiled against version 5 read.
+// Libraries compiled against version 5 read this layout.
 struct DevicePropR0000 {
     char name[256];
     size_t totalGlobalMem;
@@ -77,7 +77,7 @@ constexpr int k_memory_clock_khz = 1300000;
 constexpr int k_bus_bits = 4096;
 constexpr int k_l2_bytes = 4 << 20;
 
-// What both layouts call by the same name.
+// Sets the fields that have one name in both layouts.
 template <class Prop>
 void fill_common(Prop* prop, const Device& device, int ordinal) {
     const Arch& arch = *device.m_arch;
@@ -126,7 +126,7 @@ hipError_t start_properties(Prop* prop, int ordinal) {
     return hipSuccess;
 }
 
-// gfx942 -> 942, gfx90a -> 910: what the old integer field held.
+// Returns the value of the old integer field: gfx942 -> 942, gfx90a -> 910.
 int numeric_arch(std::string_view name) {
     int value = 0;
     for (const char c : name.substr(3)) value = value * 10 + (c >= 'a' ? 10 + c - 'a' : c - '0');
@@ -152,7 +152,8 @@ hipError_t properties_r0600(hipDeviceProp_tR0600* prop, int ordinal) {
     return hipSuccess;
 }
 
-// Attributes that are a field of the properties, and the few that are not; -1: unknown.
+// Returns an attribute: a field of the properties, or one of the few that are not; -1 if it is
+// unknown.
 int attribute_value(const hipDeviceProp_tR0600& prop, int attribute) {
     switch (attribute) {
         case hipDeviceAttributeEccEnabled:

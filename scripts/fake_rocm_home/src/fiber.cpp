@@ -8,7 +8,7 @@
 namespace fake_rocm {
 namespace {
 
-// Reserved, not used: a page is only taken when a thread touches it.
+// The stack is only reserved: a page is taken when a thread touches it.
 constexpr size_t k_stack_bytes = 256 << 10;
 
 size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
@@ -17,8 +17,9 @@ size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 #if defined(__x86_64__)
 
-// swapcontext() makes two system calls a switch; a barrier in a block of 1024 threads makes 1024 switches.
-// Saves what a call must preserve, leaves through the address on the other stack.
+// Saves what a call must preserve, and returns to the address on the other stack. swapcontext()
+// would make two system calls per switch, and a barrier in a block of 1024 threads makes 1024
+// switches.
 extern "C" void fake_rocm_switch(void** save_sp, void* to_sp);
 __asm__(R"(
 .text
@@ -63,8 +64,8 @@ std::unique_ptr<Fiber> Fiber::create(void (*body)()) {
     std::unique_ptr<Fiber> fiber(new Fiber);
     fiber->m_stack = stack;
 #if defined(__x86_64__)
-    // The first switch pops six registers and returns into body, which finds the stack as after a call: 8 bytes, the
-    // return address, below a multiple of 16.
+    // The first switch pops six registers and returns into body. body finds the stack as after a
+    // call: the return address makes it 8 bytes below a multiple of 16.
     auto* top = reinterpret_cast<uintptr_t*>(static_cast<char*>(stack) + k_stack_bytes);
     *--top = 0;
     *--top = reinterpret_cast<uintptr_t>(body);

@@ -1,4 +1,4 @@
-// A stack that one GPU thread runs on, and the switch between it and the scheduler.
+// Provides a stack that one GPU thread runs on, and the switch between it and the scheduler.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,15 @@ namespace fake_rocm {
 
 class Fiber {
  public:
-    // `body` never returns: it runs one thread after another, and leaves by suspend(). nullptr: no memory.
+    // Creates a fiber; returns nullptr if there is no memory. `body` never returns: it runs one
+    // thread after another, and leaves by suspend().
     static std::unique_ptr<Fiber> create(void (*body)());
     ~Fiber();
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    void resume();   // from the scheduler
-    void suspend();  // from the fiber
+    void resume();   // called by the scheduler
+    void suspend();  // called by the fiber
 
  private:
     Fiber() = default;

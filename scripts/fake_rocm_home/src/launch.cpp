@@ -1,5 +1,5 @@
-// Launches, of both kinds: closures of kernels compiled by this home's hipcc, which run, and kernels that the real
-// compiler registered, which are recorded only.
+// Launches of both kinds: closures of kernels compiled by this home's hipcc, which run, and kernels
+// that the real compiler registered, which are only recorded.
 #include <fake_rocm/kernel_abi.h>
 
 #include <cstdio>
@@ -76,7 +76,7 @@ hipError_t record_kernel(const void* function, dim3 grid, dim3 block, size_t sha
     return hipSuccess;
 }
 
-// What <<<>>> pushes and the kernel's host stub pops again.
+// <<<>>> pushes this, and the kernel's host stub pops it again.
 struct CallConfiguration {
     dim3 m_grid, m_block;
     size_t m_shared;

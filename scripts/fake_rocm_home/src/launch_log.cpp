@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* k_log_variable = "FAKE_ROCM_LAUNCH_LOG";
 
-// A whole file, mapped while the object lives.
+// Maps a whole file as long as the object lives.
 class MappedFile {
  public:
     explicit MappedFile(const char* path) {
@@ -41,7 +41,7 @@ class MappedFile {
     MappedFile(const MappedFile&) = delete;
     MappedFile& operator=(const MappedFile&) = delete;
 
-    // nullptr where the file does not reach that far.
+    // Returns nullptr if the file does not reach that far.
     template <class T>
     const T* at(size_t offset, size_t count = 1) const {
         if (offset > m_size || count > (m_size - offset) / sizeof(T)) return nullptr;
@@ -53,7 +53,7 @@ class MappedFile {
     size_t m_size = 0;
 };
 
-// The function symbol with this value in .symtab; empty: none.
+// Returns the function symbol with this value in .symtab, or an empty string if there is none.
 std::string symtab_name(const MappedFile& file, ElfW(Addr) value) {
     const auto* header = file.at<ElfW(Ehdr)>(0);
     if (header == nullptr || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
@@ -75,7 +75,7 @@ std::string symtab_name(const MappedFile& file, ElfW(Addr) value) {
     return {};
 }
 
-// "( HIP_KERNEL_NAME(add<float, 4>) )" -> "add<float,4>"
+// Turns "( HIP_KERNEL_NAME(add<float, 4>) )" into "add<float,4>".
 std::string without_blanks(std::string text) {
     const std::string wrapper = "HIP_KERNEL_NAME(";
     const size_t at = text.find(wrapper);
@@ -93,7 +93,8 @@ std::string name_of_function(const void* address, const char* fallback) {
     link_map* map = nullptr;
     if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0) {
         if (info.dli_sname != nullptr && info.dli_saddr == address) return info.dli_sname;
-        // The program itself has no name there, and what dladdr gives may be relative to another directory.
+        // The program itself has no name there, and a path from dladdr may be relative to another
+        // directory.
         const char* path = map->l_name[0] == '\0' ? "/proc/self/exe" : map->l_name;
         const std::string name = symtab_name(MappedFile(path), reinterpret_cast<ElfW(Addr)>(address) - map->l_addr);
         if (!name.empty()) return name;
@@ -119,7 +120,7 @@ void log_launch(const char* role, const std::string& kernel, dim3 grid, dim3 blo
     const std::string line = head + kernel + "\n";
     const char* path = getenv(k_log_variable);
     const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    // One write to a file opened for appending: lines of several processes do not mix.
+    // This is one write to a file opened for appending, so lines of several processes do not mix.
     if (fd < 0 || write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
         fprintf(stderr, "fake_rocm: cannot append to %s=%s: %m\n", k_log_variable, path);
     if (fd >= 0) close(fd);

@@ -1,4 +1,5 @@
-// Allocation. "Device" memory is host memory; what a test can notice is kept: limits, kinds, bad pointers.
+// Allocates memory. "Device" memory is host memory. What a test can notice is kept: limits, kinds,
+// bad pointers.
 #include "memory.h"
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace fake_rocm {
 namespace {
 
 constexpr size_t k_alignment = 256;
-// Fresh device memory is not zero, so that a kernel that forgets to write is noticed; only the start, so that a
-// large allocation stays untouched.
+// Fresh device memory is not zero, so that a kernel that forgets to write is noticed. Only the
+// start is filled, so that a large allocation stays untouched.
 constexpr size_t k_poisoned_bytes = 1 << 20;
 constexpr int k_poison = 0xA5;
 
@@ -86,7 +87,7 @@ hipError_t release(void* pointer, MemoryKind kind, MemoryKind other) {
     return allocations().release(pointer, kind, other) ? hipSuccess : hipErrorInvalidValue;
 }
 
-// The enumeration was renumbered between version 5 and version 6.
+// The values are those of the library's version: the enumeration was renumbered in version 6.
 hipMemoryType memory_type(MemoryKind kind) {
     const bool old = k_soname_major < 6;
     switch (kind) {
@@ -180,7 +181,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     if (attributes == nullptr || pointer == nullptr) return report(hipErrorInvalidValue);
     Allocation found;
     if (!allocations().find(pointer, &found)) {
-        // Version 6 answers "unregistered"; version 5 had no such answer.
+        // Version 6 answers "unregistered", an answer that version 5 does not have.
         memset(attributes, 0, sizeof(*attributes));
         return report(k_soname_major < 6 ? hipErrorInvalidValue : hipSuccess);
     }

@@ -1,4 +1,4 @@
-// The allocations there are, so that copies can be checked and pointers asked about.
+// Keeps track of allocations, so that copies can be checked and pointers looked up.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -21,12 +21,12 @@ struct Allocation {
 
 class AllocationTable {
  public:
-    // nullptr: out of memory, the host's or the device's.
+    // Returns nullptr if the host or the device is out of memory.
     void* allocate(size_t bytes, MemoryKind kind, unsigned int flags);
     bool adopt(void* pointer, size_t bytes, unsigned int flags);
-    // False where `pointer` does not start an allocation of one of the two kinds.
+    // Returns false if `pointer` does not start an allocation of one of the two kinds.
     bool release(void* pointer, MemoryKind kind, MemoryKind other);
-    // The allocation that holds the address; false: none does.
+    // Finds the allocation that holds the address; returns false if there is none.
     bool find(const void* address, Allocation* found);
     size_t bytes_on(int device);
 

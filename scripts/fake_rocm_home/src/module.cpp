@@ -1,4 +1,5 @@
-// hipModule...: code objects of the real compiler load, their functions launch (recorded, not run).
+// hipModule...: loads code objects of the real compiler and launches their functions, which are
+// recorded and not run.
 #include <hip/hip_runtime_api.h>
 
 #include <cstring>
@@ -34,7 +35,7 @@ hipError_t load(hipModule_t* module, const void* image) {
     const Device* device = current_device_or_null();
     if (device == nullptr) return hipErrorNoDevice;
     auto loaded = std::make_unique<ihipModule_t>();
-    // A bare code object is taken to be for this device.
+    // A bare code object is assumed to be for this device.
     if (memcmp(image, k_elf_magic, 4) == 0)
         loaded->m_targets.m_any = true;
     else if (!read_code_targets(image, &loaded->m_targets))
@@ -61,7 +62,7 @@ hipError_t hipModuleLoad(hipModule_t* module, const char* path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return report(hipErrorFileNotFound);
     std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    image.resize(image.size() + 64);  // a short file is no image, not a read past its end
+    image.resize(image.size() + 64);  // with this, a short file is not read past its end, and is no image
     return report(load(module, image.data()));
 }
 
@@ -95,7 +96,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, un
 
 }  // extern "C"
 
-// Not extern "C" in the real library, and given there in threads, not blocks.
+// This function is not extern "C" in the real library. Its grid is given in threads, not blocks.
 hipError_t hipExtModuleLaunchKernel(hipFunction_t function, uint32_t threads_x, uint32_t threads_y, uint32_t threads_z,
                                     uint32_t block_x, uint32_t block_y, uint32_t block_z, size_t shared_bytes,
                                     hipStream_t stream, void** arguments, void** extra, hipEvent_t start,

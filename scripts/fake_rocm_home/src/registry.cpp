@@ -19,7 +19,7 @@
 namespace fake_rocm {
 namespace {
 
-// What clang's host code hands to __hipRegisterFatBinary.
+// clang's host code passes this to __hipRegisterFatBinary.
 struct FatBinaryWrapper {
     uint32_t m_magic;
     uint32_t m_version;
@@ -28,7 +28,8 @@ struct FatBinaryWrapper {
 };
 constexpr uint32_t k_wrapper_magic = 0x48495046;  // "HIPF"
 
-// Offload bundle: magic, u64 count, then per entry u64 offset, u64 size, u64 length of the triple, triple.
+// An offload bundle has a magic and a u64 count, and then for each entry a u64 offset, a u64 size,
+// the u64 length of the triple, and the triple.
 constexpr std::string_view k_bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
 constexpr std::string_view k_compressed_magic = "CCOB";
 constexpr uint64_t k_most_entries = 4096;
@@ -41,7 +42,8 @@ uint64_t read_u64(const char* at) {
     return value;
 }
 
-// "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-" -> "gfx90a:xnack-"; empty for the host's entry.
+// Turns "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-" into "gfx90a:xnack-"; returns an empty string for
+// the host's entry.
 std::string target_of_triple(std::string_view triple) {
     if (triple.compare(0, 3, "hip") != 0) return {};
     const size_t at = triple.find("gfx");
@@ -49,7 +51,7 @@ std::string target_of_triple(std::string_view triple) {
     return triple.find("spirv") != std::string_view::npos ? "amdgcnspirv" : "";
 }
 
-// The shared library of this machine's that an offload bundle holds; empty: none.
+// Returns the shared library for this machine in an offload bundle; empty if there is none.
 std::string_view library_in(const char* image) {
     if (memcmp(image, k_bundle_magic.data(), k_bundle_magic.size()) != 0) return {};
     const char* at = image + k_bundle_magic.size();
@@ -67,7 +69,7 @@ std::string_view library_in(const char* image) {
     return {};
 }
 
-// Loads a library out of memory; nullptr: it cannot be, and why was said.
+// Loads a library from memory. Returns nullptr and prints the reason if it cannot be loaded.
 void* load(std::string_view library) {
     const int fd = memfd_create("fake_rocm_code", MFD_CLOEXEC);
     if (fd < 0 || write(fd, library.data(), library.size()) != static_cast<ssize_t>(library.size())) {
@@ -75,7 +77,8 @@ void* load(std::string_view library) {
         if (fd >= 0) close(fd);
         return nullptr;
     }
-    // Another name for each: the loader takes a name that it knows for the library that it has loaded by it.
+    // Each library gets another name: the loader takes a known name for the library that it has
+    // loaded by it.
     static std::atomic<unsigned> count{0};
     const std::string path = "/proc/self/fd" + std::string(1 + count++ % 4000, '/') + std::to_string(fd);
     void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -122,7 +125,7 @@ const void* Registry::add_module(const void* opaque) {
     Module module;
     if (wrapper == nullptr || wrapper->m_magic != k_wrapper_magic || wrapper->m_binary == nullptr ||
         !read_code_targets(wrapper->m_binary, &module.m_targets))
-        module = {};  // no known code: its launches are refused
+        module = {};  // unknown code: its launches are refused
     else
         module.m_library = library_in(static_cast<const char*>(wrapper->m_binary));
     const std::lock_guard<std::mutex> lock(m_mutex);
@@ -161,7 +164,8 @@ void* Registry::find_in_image(const std::map<const void*, Registered>& all, cons
     return loaded == nullptr ? nullptr : dlsym(loaded, (registered.m_name + suffix).c_str());
 }
 
-// Not under m_mutex: a library that another thread loads registers its modules while it holds the loader's lock.
+// This does not load under m_mutex: a library that another thread loads registers its modules while
+// that thread holds the loader's lock.
 void* Registry::loaded_once(const void* key) {
     const std::lock_guard<std::mutex> loading(m_loading);
     Module module;
@@ -206,7 +210,7 @@ void __hipRegisterFunction(void** module, const void* host_function, char*, cons
     registry().add_kernel(module, host_function, device_name);
 }
 
-// Under the real compiler's code nothing runs: the host's variable is the variable.
+// With code of the real compiler nothing runs: the host's variable is the variable.
 void __hipRegisterVar(void** module, void* handle, char*, char* device_name, int, size_t, int, int) {
     registry().add_variable(module, handle, device_name);
 }

@@ -1,4 +1,4 @@
-// The fat binaries and kernels that libraries of the real compiler registered: which archs hold code for a kernel.
+// The fat binaries and kernels that libraries have registered: which archs a kernel has code for.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace fake_rocm {
 
-// The targets ("gfx942", "gfx90a:xnack-") in an offload bundle. False: not a bundle. A compressed one cannot be looked
-// into and counts as holding every target.
+// The targets ("gfx942", "gfx90a:xnack-") in an offload bundle. read_code_targets returns false if
+// the image is not a bundle. A compressed bundle cannot be read and counts as holding every target.
 struct CodeTargets {
     std::vector<std::string> m_targets;
     bool m_any = false;
@@ -19,13 +19,14 @@ struct CodeTargets {
 };
 bool read_code_targets(const void* image, CodeTargets* targets);
 
-// A kernel or a variable.
+// A registered kernel or variable.
 struct Registered {
     std::string m_name;
     const void* m_module;
 };
 
-// An image: what it holds, and the library in it, if this home's hipcc made it; loaded when it is first asked for.
+// An image: its targets and, if this home's hipcc made it, the library in it, which is loaded when
+// it is first needed.
 struct Module {
     CodeTargets m_targets;
     std::string_view m_library;
@@ -39,8 +40,8 @@ class Registry {
     void add_kernel(const void* module, const void* host_function, const char* name);
     bool find_kernel(const void* host_function, std::string* name, CodeTargets* targets);
     void add_variable(const void* module, const void* handle, const char* name);
-    // Where the kernel or variable of a handle is: in an image of this home's, or at the handle itself. nullptr: its
-    // image does not have it.
+    // Returns where the kernel or variable of a handle is: in an image of this home, or at the
+    // handle itself. Returns nullptr if its image does not have it.
     void* find_code(const void* handle);
     void* find_variable(const void* handle);
 
@@ -48,7 +49,7 @@ class Registry {
     void* find_in_image(const std::map<const void*, Registered>& all, const void* handle, const char* suffix);
     void* loaded_once(const void* key);
 
-    std::mutex m_loading;  // taken before the other
+    std::mutex m_loading;  // locked before m_mutex
     std::mutex m_mutex;
     std::map<const void*, Module> m_modules;
     std::map<const void*, Registered> m_kernels;

@@ -20,7 +20,7 @@ struct ihipEvent_t {
 namespace fake_rocm {
 namespace {
 
-// Hands out handles and knows which are alive.
+// Creates handles and knows which of them are alive.
 template <class T>
 class HandleTable {
  public:

@@ -1,4 +1,4 @@
-// Streams and events: handles that are checked, work that is always done.
+// Streams and events: handles are checked, and their work is always done.
 #pragma once
 
 #include <hip/hip_runtime_api.h>

@@ -1,5 +1,6 @@
-// The rest of what the real library exports, so that any library linked against it loads: each answers "not
-// supported". The C calling convention lets a function without parameters be called with any.
+// The remaining exports of the real library, so that any library linked against it loads. Each
+// answers "not supported". The C calling convention allows a function without parameters to be
+// called with any.
 #include <fake_rocm/narrow_float.h>
 #include <hip/hip_runtime_api.h>
 
@@ -14,7 +15,7 @@ extern "C" {
 #include "unsupported.inc"
 #undef FAKE_ROCM_UNSUPPORTED
 
-// Hints and switches: taken note of by nobody, and no reason to fail.
+// Hints and switches are ignored, which is no reason to fail.
 #define FAKE_ROCM_ACCEPTED(name) \
     hipError_t name() { return hipSuccess; }
 FAKE_ROCM_ACCEPTED(hipCtxSynchronize)
@@ -27,7 +28,7 @@ FAKE_ROCM_ACCEPTED(hipProfilerStart)
 FAKE_ROCM_ACCEPTED(hipProfilerStop)
 #undef FAKE_ROCM_ACCEPTED
 
-// Those that do not return an error code.
+// These functions do not return an error code.
 const char* hipApiName(uint32_t) { return "unknown"; }
 const char* hipGetCmdName(unsigned int) { return "unknown"; }
 const char* hipKernelNameRef(const hipFunction_t) { return ""; }
@@ -48,7 +49,7 @@ float __gnu_h2f_ieee(unsigned short value) { return fake_rocm::float_of_half(val
 
 }  // extern "C"
 
-// And those with C++ names.
+// These functions have C++ names.
 struct __hip_surface;
 struct hipResourceDesc;
 hipError_t hipCreateSurfaceObject(__hip_surface**, const hipResourceDesc*) { return report(hipErrorNotSupported); }

@@ -1,10 +1,11 @@
-// What the kernels are given: plain values, copied to the device with the launch.
+// The kernels' arguments: plain values, copied to the device with the launch.
 #pragma once
 
 #include <cstdint>
 
-// A tensor [batch][row][head][head_dim]; the last dimension is contiguous, the others are strided (in elements).
-// With packed sequences there is no batch stride: sequence b starts at row seqstart[b].
+// A tensor [batch][row][head][head_dim]; the last dimension is contiguous, the others are strided
+// (in elements). With packed sequences there is no batch stride: sequence b starts at row
+// seqstart[b].
 template <typename Data>
 struct attn_tensor {
     Data* data;
@@ -13,7 +14,7 @@ struct attn_tensor {
     std::int64_t nhead_stride;
 };
 
-// One float per query row and head: [batch][head][row], or [head][row] with packed sequences.
+// Holds one float per query row and head: [batch][head][row], or [head][row] with packed sequences.
 template <typename Data>
 struct attn_row_stats {
     Data* data;

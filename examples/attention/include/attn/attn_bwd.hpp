@@ -1,4 +1,4 @@
-// Backward attention as the dispatcher sees it; the kernels are in kernels_bwd.hpp.
+// The dispatcher's view of backward attention; the kernels are in kernels_bwd.hpp.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 #include "attn/launch.hpp"
 #include "attn/traits.hpp"
 
-// Specialized in one generated file per variant: launch and time, launch only, and the variant's name.
+// These are specialized in one generated file per variant: launch and time, launch only, and the
+// variant's name.
 template <typename Traits>
 float attn_bwd_(const stream_config& s, attn_bwd_args a);
 
@@ -17,8 +18,9 @@ void attn_bwd_oneshot_(const stream_config& s, attn_bwd_args a);
 template <typename Traits>
 std::string attn_bwd_get_name_();
 
-// The dispatcher: milliseconds if s asks for them, else 0; negative if this library has no such variant.
+// The dispatcher. Returns milliseconds if s asks for them, else 0; negative if this library has no
+// such variant.
 float attn_bwd(const attn_problem& t, attn_bwd_args a, const stream_config& s);
 
-// The name of the variant that attn_bwd would run; empty if this library has none.
+// Returns the name of the variant that attn_bwd would run; empty if this library has none.
 std::string attn_bwd_name(const attn_problem& t);

@@ -1,4 +1,4 @@
-// Device code shared by the forward and backward kernels: which rows a block works on, what a score is, tiles.
+// Device code shared by the forward and backward kernels: the rows of a block, scores, tiles.
 #pragma once
 
 #include <cmath>
@@ -57,7 +57,8 @@ struct Sequence {
     }
 };
 
-// Scale, bias and mask of one head. Rows and keys are aligned at their ends: the last row's diagonal is the last key.
+// Scale, bias and mask of one head. Rows and keys are aligned at their ends: the last row's
+// diagonal is the last key.
 template <typename Traits>
 struct ScoreRule {
     template <bool kIsGroup>
@@ -99,7 +100,8 @@ struct ScoreRule {
         return dot * m_scale;
     }
 
-    // Keys [begin, end) that some row of [first, first + count) may see; begin is a multiple of `step`.
+    // Keys [begin, end) that some row of [first, first + count) may see; begin is a multiple of
+    // `step`.
     __device__ int keys_begin(int first, int step) const { return align(first + m_shift - m_left, step); }
     __device__ int keys_end(int first, int count) const {
         return min_of(m_seqlen_k, min_of(first + count, m_seqlen_q) + m_shift + m_right);
@@ -112,7 +114,7 @@ struct ScoreRule {
     }
 
  private:
-    // Larger than any sequence, small enough that sums do not overflow.
+    // This is larger than any sequence, and small enough that sums do not overflow.
     static constexpr int k_unlimited = 1 << 29;
     int m_seqlen_q, m_seqlen_k, m_shift, m_left, m_right;
     float m_scale, m_slope;
@@ -120,13 +122,13 @@ struct ScoreRule {
     __device__ static int align(int value, int step) { return max_of(value, 0) / step * step; }
 };
 
-// Rows of a tensor in shared memory. A row is one float longer than its data: threads that read the same column of
-// neighbouring rows then hit different banks.
+// Rows of a tensor in shared memory. A row is one float longer than its data: threads that read the
+// same column of neighbouring rows then hit different banks.
 template <int kRows, int kColumns>
 struct Tile {
     float cells[kRows][kColumns + 1];
 
-    // Called by the whole block; rows from `row_count` on are zero.
+    // The whole block calls this. Rows from `row_count` on become zero.
     template <typename T>
     __device__ void load(const T* rows, std::int64_t row_stride, int first_row, int row_count) {
         for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns; i += k_block_threads) {
@@ -147,7 +149,8 @@ __device__ float dot_rows(const Tile<kRowsA, kColumns>& a, int row_a, const Tile
     return sum;
 }
 
-// A block's threads, shared out over the rows of a tile: each row has `kLanes` threads, which interleave its columns.
+// The threads of a block, divided among the rows of a tile: each row has `kLanes` threads, which
+// interleave its columns.
 template <int kRows, int kColumns>
 struct RowThreads {
     static constexpr int kLanes = k_block_threads / kRows;
@@ -157,7 +160,7 @@ struct RowThreads {
     __device__ static int row() { return static_cast<int>(threadIdx.x) / kLanes; }
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 
-    // values += weight * row `from` of the tile, this thread's columns only
+    // Adds weight * row `from` of the tile to the values, for this thread's columns only.
     template <int kTileRows>
     __device__ static void add_scaled(float (&values)[kPerLane], float weight, const Tile<kTileRows, kColumns>& tile,
                                       int from) {

@@ -1,11 +1,12 @@
-// The backward kernels. Probabilities are computed again from the scores and the forward pass's lse. Every output
-// element has one owner that adds in a fixed order, so results do not differ from run to run.
+// The backward kernels. Probabilities are computed again from the scores and the forward pass's
+// lse. Every output element has one owner that adds in a fixed order, so results do not differ from
+// run to run.
 #pragma once
 
 #include "attn/attn_bwd.hpp"
 #include "attn/device.hpp"
 
-// delta[row] = dot(dout[row], out[row])
+// Computes delta[row] = dot(dout[row], out[row]).
 template <typename Traits, typename TileShape>
 __global__ void __launch_bounds__(k_block_threads) attn_bwd_dot_do_o_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dot_do_o_kernel(attn
 
 namespace attn {
 
-// Probability and score gradient of one (row, key) pair.
+// Computes the probability and the score gradient of one (row, key) pair.
 struct PairGradient {
     float probability;
     float dscore;
@@ -60,7 +61,8 @@ __device__ PairGradient pair_gradient(const ScoreRule<Traits>& rule, float scale
 
 }  // namespace attn
 
-// One block per tile of keys, key head and sequence; it visits all query heads that share the key head.
+// Runs one block per tile of keys, key head and sequence. A block visits all query heads that share
+// the key head.
 template <typename Traits, typename TileShape>
 __global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_bwd_dk_dv_kernel(attn_bw
     }
 }
 
-// One block per tile of query rows, head and sequence.
+// Runs one block per tile of query rows, head and sequence.
 template <typename Traits, typename TileShape>
 __global__ void __launch_bounds__(k_block_threads) attn_bwd_dq_kernel(attn_bwd_args args) {
     using T = typename Traits::DataType::storage;

@@ -1,10 +1,11 @@
-// The forward kernel: one pass over the keys with an online softmax; scores never reach global memory.
+// The forward kernel makes one pass over the keys with an online softmax; scores never reach global
+// memory.
 #pragma once
 
 #include "attn/attn_fwd.hpp"
 #include "attn/device.hpp"
 
-// One block per tile of query rows, head and sequence.
+// Runs one block per tile of query rows, head and sequence.
 template <typename Traits, typename TileShape>
 __global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args args) {
     using T = typename Traits::DataType::storage;
@@ -13,7 +14,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args
     using Threads = attn::RowThreads<kRowsQ, Traits::kHeadDim>;
 
     __shared__ attn::Tile<kRowsQ, Traits::kHeadDim> q_tile;
-    __shared__ attn::Tile<kRowsK, Traits::kHeadDim> kv_tile;  // keys, then the values of the same rows
+    __shared__ attn::Tile<kRowsK, Traits::kHeadDim> kv_tile;  // holds keys, then the values of the same rows
     __shared__ attn::Tile<kRowsQ, kRowsK> scores;
 
     const int head = static_cast<int>(blockIdx.y);
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args
         for (int key = 0; key < kRowsK; ++key) {
             new_max = fmaxf(new_max, scores.cells[row][key]);
         }
-        // A row that has seen no key yet: any finite value keeps inf - inf out of the exponents.
+        // A row that has seen no key yet has no maximum. Any finite value keeps inf - inf out of
+        // the exponents.
         const float base = new_max == -INFINITY ? 0.0f : new_max;
         const float shrink = expf(row_max - base);
         row_max = new_max;
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(k_block_threads) attn_fwd_kernel(attn_fwd_args
         for (int j = 0; j < Threads::kPerLane; ++j) {
             values[j] *= shrink;
         }
-        __syncthreads();  // every lane has read the scores of its row; they become probabilities
+        __syncthreads();  // from here on every lane has read the scores of its row; they become probabilities
 
         for (int key = Threads::lane(); key < kRowsK; key += Threads::kLanes) {
             scores.cells[row][key] = expf(scores.cells[row][key] - base);

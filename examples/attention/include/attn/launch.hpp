@@ -1,4 +1,4 @@
-// Starting a kernel on a stream; a failure becomes an exception.
+// Starts a kernel on a stream; turns a failure into an exception.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@ struct stream_config {
     int log_level = 0;
 };
 
-// One AMD wavefront, two CUDA warps; the kernels use no warp intrinsics, so any size would be correct.
+// This is one AMD wavefront, or two CUDA warps. The kernels use no warp intrinsics, so any size
+// would be correct.
 constexpr int k_block_threads = 64;
 
 inline void check_gpu(gpu_error_t error, const char* what) {
@@ -28,8 +29,8 @@ void launch_kernel(const stream_config& config, void (*kernel)(Args...), dim3 gr
     check_gpu(gpu_last_error(), "kernel launch failed");
 }
 
-// Runs `launch`; returns the milliseconds it took if the caller asked for them, else 0. Never negative: a negative
-// time is how the dispatchers say that a variant does not exist.
+// Runs `launch`. Returns the milliseconds that it took if the caller asked for them, else 0, and
+// never a negative time, by which the dispatchers say that a variant does not exist.
 template <typename Launch>
 float time_launch(const stream_config& config, Launch launch) {
     if (!config.time_kernel) {

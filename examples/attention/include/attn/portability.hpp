@@ -1,5 +1,5 @@
-// The one place that knows which GPU runtime the sources are compiled for: HIP (hipcc) or CUDA (nvcc).
-// Everything else says gpu_*, ATTN_LAUNCH and the storage types below.
+// The only header that knows which GPU runtime the sources are compiled for: HIP (hipcc) or CUDA
+// (nvcc). All other sources use gpu_*, ATTN_LAUNCH and the storage types below.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
     hipLaunchKernelGGL(kernel, (grid), (block), 0, (stream), __VA_ARGS__)
 #endif
 
-// Accumulators live in registers only if the loops that index them are unrolled. GCC knows another pragma, and
-// compiles these kernels for the CPU only, where nothing is lost.
+// Accumulators live in registers only if the loops that index them are unrolled. GCC has another
+// pragma, but it compiles these kernels only for the CPU, where nothing is lost.
 #if defined(__clang__) || defined(__NVCC__)
 #define ATTN_UNROLL _Pragma("unroll")
 #else
@@ -47,7 +47,8 @@ inline gpu_error_t gpu_copy_to_host(void* host, const void* device, std::size_t 
 
 namespace attn {
 
-// bfloat16 as bits: older HIP releases have no bfloat16 header, and the newer ones disagree with CUDA's on names.
+// bfloat16 as bits: older HIP releases have no bfloat16 header, and the newer ones disagree with
+// CUDA's on names.
 struct BFloat16 {
     std::uint16_t bits;
 };

@@ -1,4 +1,5 @@
-// What tells one variant from another, as runtime values (attn_problem) and as types (attn_*_traits).
+// The values that distinguish variants, as runtime values (attn_problem) and as types
+// (attn_*_traits).
 #pragma once
 
 #include "attn/portability.hpp"
@@ -35,7 +36,7 @@ struct attn_fwd_traits {
     static constexpr attn_bias kBias = kBias_;
 };
 
-// A type of its own, so that a backward variant never shares a mangled name with a forward one.
+// A type of its own ensures that a backward variant never shares a mangled name with a forward one.
 template <int kHeadDim_, typename DataType_, bool kIsGroup_, attn_mask kMask_, attn_bias kBias_>
 struct attn_bwd_traits : attn_fwd_traits<kHeadDim_, DataType_, kIsGroup_, kMask_, kBias_> {};
 

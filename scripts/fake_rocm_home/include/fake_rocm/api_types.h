@@ -1,4 +1,5 @@
-// Handles, enumerations and small structs of the HIP runtime, with the values of the real one (they are ABI).
+// Handles, enumerations and small structs of the HIP runtime, with the values of the real one,
+// which are ABI.
 #pragma once
 #pragma GCC system_header
 
@@ -61,7 +62,8 @@ typedef enum hipMemcpyKind {
     hipMemcpyDefault = 4,
 } hipMemcpyKind;
 
-// The values of version 6; version 5 numbered them 0, 1, -, 3 (see variant.h of the runtime).
+// These are the values of version 6; version 5 numbered them 0, 1, -, 3 (see memory.cpp of the
+// runtime).
 typedef enum hipMemoryType {
     hipMemoryTypeUnregistered = 0,
     hipMemoryTypeHost = 1,

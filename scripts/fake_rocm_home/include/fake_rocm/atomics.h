@@ -1,4 +1,4 @@
-// Atomic operations; each returns the value before it.
+// Atomic operations; each returns the previous value.
 #pragma once
 #pragma GCC system_header
 
@@ -21,7 +21,7 @@ T atomic_update(T* address, F&& change) {
 
 }  // namespace fake_rocm
 
-// The operand converts to the type that the address has, as with the overloads of the real functions.
+// The operand converts to the type at the address, as with the overloads of the real functions.
 #define FAKE_ROCM_ATOMIC(NAME, EXPRESSION)                                                    \
     template <class T>                                                                        \
     T NAME(T* address, typename fake_rocm::Same<T>::Type value) {                             \

@@ -5,7 +5,8 @@
 #include <fake_rocm/kernel_abi.h>
 #include <string.h>
 
-// A constant where hipcc knows it from the archs asked for, as code that sizes arrays with it expects.
+// warpSize is a constant if hipcc knows it from the requested archs, as code expects that sizes
+// arrays with it.
 #ifdef FAKE_ROCM_WAVE_SIZE
 static constexpr int warpSize = FAKE_ROCM_WAVE_SIZE;
 #else
@@ -23,8 +24,8 @@ static inline unsigned int __lane_id() { return fake_rocm_lane(); }
 
 namespace fake_rocm {
 
-// The value of lane `source`, 0 where that lane did not take part (as the hardware gives), own value where the
-// source lies outside.
+// Returns the value of lane `source`: 0 if that lane did not take part (as on the hardware), and
+// the own value if the source lies outside.
 template <class T>
 T wave_read(T value, int source, bool inside) {
     static_assert(sizeof(T) <= sizeof(uint64_t), "shuffles move at most 8 bytes");

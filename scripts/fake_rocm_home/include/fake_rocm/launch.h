@@ -1,5 +1,5 @@
-// hipLaunchKernelGGL and the typed launch functions: a kernel and its arguments become one closure that the runtime
-// calls once per thread.
+// hipLaunchKernelGGL and the typed launch functions. A kernel and its arguments become one closure,
+// which the runtime calls once per thread.
 #pragma once
 #pragma GCC system_header
 
@@ -26,7 +26,7 @@ hipError_t launch(void (*kernel)(Params...), const LaunchConfig& config, std::tu
         void (*m_kernel)(Params...);
         std::tuple<Params...>& m_arguments;
     } closure{kernel, arguments};
-    // Where kernels are in an image, what the name here stands for is their handle.
+    // If kernels are in an image, this name is only their handle.
     hipFunction_t code = nullptr;
     const hipError_t error = hipGetFuncBySymbol(&code, reinterpret_cast<const void*>(kernel));
     if (error != hipSuccess) return error;
@@ -41,7 +41,8 @@ hipError_t launch(void (*kernel)(Params...), const LaunchConfig& config, std::tu
         &closure);
 }
 
-// Not a template itself beyond the kernel's parameters: literals such as 0 and nullptr convert as in a plain call.
+// run() has only the template parameters of the kernel, so literals such as 0 and nullptr convert
+// as in a plain call.
 template <class... Params>
 struct Launcher {
     void (*m_kernel)(Params...);
@@ -68,8 +69,8 @@ hipError_t launch_with_pointers(void (*kernel)(Params...), const LaunchConfig& c
                   std::tuple<Params...>(*static_cast<std::remove_reference_t<Params>*>(arguments[I])...));
 }
 
-// What hipcc makes of `kernel<<<grid, block, shared, stream>>>(arguments)`:
-// `kernel ->* Configured(...)(arguments)`, where the call only gathers and ->* launches.
+// hipcc turns `kernel<<<grid, block, shared, stream>>>(arguments)` into `kernel ->*
+// Configured(...)(arguments)`: the call only gathers the arguments, and ->* launches.
 template <class... Args>
 struct Configured {
     LaunchConfig m_config;
@@ -88,7 +89,7 @@ struct Configure {
     }
 };
 
-// A literal 0 or NULL has become an int by now; to a pointer it is still the null pointer.
+// A literal 0 or NULL has become an int here; for a pointer it is still the null pointer.
 template <class To, class From>
 To convert_argument(From&& value) {
     if constexpr (std::is_pointer_v<To> && std::is_integral_v<std::remove_reference_t<From>>)
@@ -115,8 +116,8 @@ void operator->*(void (*kernel)(Params...), Configured<Args...>&& configured) {
 #define hipLaunchKernelGGL(kernel, grid, block, shared, ...) \
     ::fake_rocm::launcher((kernel), #kernel, ::fake_rocm::k_tu_archs, (grid), (block), (shared)).run(__VA_ARGS__)
 
-// The type of the kernel is what makes these work: a bare `const void*` (see hipLaunchKernel in the runtime) does not
-// say how to pass the arguments on a CPU.
+// The type of the kernel makes these work: a bare `const void*` (see hipLaunchKernel in the
+// runtime) does not say how to pass the arguments on a CPU.
 template <class... Params>
 hipError_t hipLaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, void** arguments, size_t shared,
                            hipStream_t stream, const char* archs = fake_rocm::k_tu_archs) {

@@ -20,7 +20,7 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
     return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
-// glibc declares these names and does not define them, so they cannot be functions here.
+// glibc declares these names without defining them, so they cannot be functions here.
 #define __expf expf
 #define __exp10f exp10f
 #define __logf logf

@@ -1,5 +1,6 @@
-// 16-bit floats by their bits: conversion to and from float, rounding to nearest even. In software, so that every host
-// compiler gives the same bits; float has enough digits that one rounding after +, -, *, / is the correct one.
+// Converts between float and the bits of 16-bit floats, rounding to nearest even. This is done in
+// software, so that every host compiler gives the same bits. float has enough digits that one
+// rounding after +, -, *, / is the correct one.
 #pragma once
 #pragma GCC system_header
 
@@ -21,7 +22,7 @@ inline float float_of(uint32_t bits) {
     return value;
 }
 
-// The upper bits that remain after `shift` are dropped, rounded to nearest even.
+// Drops the lower `shift` bits, rounding to nearest even.
 inline uint32_t shift_right_to_even(uint32_t value, unsigned int shift) {
     const uint32_t half = uint32_t{1} << (shift - 1);
     const uint32_t odd = value >> shift & 1;
@@ -60,8 +61,8 @@ inline float float_of_bfloat16(uint16_t value) { return float_of(static_cast<uin
 
 }  // namespace fake_rocm
 
-// Arithmetic and comparison through float, for a type that converts to and from it; with a number on one side the
-// result is a float.
+// Defines arithmetic and comparison through float, for a type that converts to and from it. With a
+// number on one side the result is a float.
 #define FAKE_ROCM_NARROW_ARITHMETIC(TYPE, OP)                                                                       \
     static inline TYPE operator OP(TYPE a, TYPE b) { return TYPE(static_cast<float>(a) OP static_cast<float>(b)); } \
     static inline TYPE& operator OP##=(TYPE & a, TYPE b) { return a = a OP b; }                                     \

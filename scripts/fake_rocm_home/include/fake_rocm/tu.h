@@ -1,11 +1,12 @@
-// Included by hipcc before every HIP translation unit: the CUDA-like keywords, and the record of the archs asked
-// for, which stays visible in the object and in whatever it is linked into (readelf -p .fake_rocm.archs).
+// hipcc includes this before every HIP translation unit. It has the CUDA-like keywords, and the
+// record of the requested archs, which stays visible in the object and in everything that it is
+// linked into (readelf -p .fake_rocm.archs).
 #pragma once
 #pragma GCC system_header
 
 #ifdef __cplusplus
 
-#ifdef FAKE_ROCM_IN_PASSES  // hipcc finds these, and takes them out again (device_text.py)
+#ifdef FAKE_ROCM_IN_PASSES  // hipcc finds these marks and removes them (device_text.py)
 #define __global__ __attribute__((__fake_rocm_kernel__))
 #define __device__ __attribute__((__fake_rocm_device__))
 #define __constant__ __attribute__((__fake_rocm_device__))
@@ -17,20 +18,20 @@
 #define __managed__
 #endif
 #define __host__
-// Blocks run one after another, so one copy per kernel is what a block's threads share. `extern __shared__` is
-// given its storage by hipcc (see rewrite.py), because C++ does not allow `extern static`.
+// Blocks run one after another, so one copy per kernel is shared by a block's threads. hipcc gives
+// `extern __shared__` its storage (see rewrite.py), because C++ does not allow `extern static`.
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
-// Not __noinline__, which the standard library uses as an attribute's name.
+// __noinline__ is not defined: the standard library uses it as an attribute's name.
 
 #ifndef FAKE_ROCM_ARCHS
-#define FAKE_ROCM_ARCHS ""  // compiled by something other than hipcc: runs on every device
+#define FAKE_ROCM_ARCHS ""  // not compiled by hipcc: runs on every device
 #endif
 
 #if defined(__has_attribute)
 #if __has_attribute(retain)
-#define FAKE_ROCM_RETAIN retain,  // against --gc-sections
+#define FAKE_ROCM_RETAIN retain,  // protects it from --gc-sections
 #endif
 #endif
 #ifndef FAKE_ROCM_RETAIN
@@ -38,7 +39,8 @@
 #endif
 
 namespace fake_rocm {
-// Internal linkage on purpose: each object has its own, and none defines a symbol that another could clash with.
+// The linkage is internal: each object has its own copy, and none defines a symbol that could
+// clash.
 __attribute__((FAKE_ROCM_RETAIN section(".fake_rocm.archs"), used)) static const char k_tu_archs[] = FAKE_ROCM_ARCHS;
 }  // namespace fake_rocm
 

@@ -13,7 +13,7 @@ struct __hip_bfloat16_raw {
     unsigned short x;
 };
 
-// Trivial, so that it can lie in shared memory.
+// The type is trivial, so that it can lie in shared memory.
 struct __hip_bfloat16 {
     unsigned short __x;
 

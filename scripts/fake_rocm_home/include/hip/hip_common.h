@@ -1,4 +1,4 @@
-// Platform macros: this home only knows the AMD platform.
+// Platform macros: this home has only the AMD platform.
 #pragma once
 
 #if defined(__HIP_PLATFORM_NVIDIA__) || defined(__HIP_PLATFORM_NVCC__)

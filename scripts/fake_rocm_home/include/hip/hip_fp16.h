@@ -12,7 +12,7 @@ struct __half_raw {
     unsigned short x;
 };
 
-// Trivial, so that it can lie in shared memory.
+// The type is trivial, so that it can lie in shared memory.
 struct __half {
     unsigned short __x;
 

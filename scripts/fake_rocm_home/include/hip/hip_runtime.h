@@ -1,4 +1,4 @@
-// Everything that a HIP source file expects: runtime API, device functions, kernel launches.
+// Everything that a HIP source file expects: the runtime API, device functions, kernel launches.
 #pragma once
 #pragma GCC system_header
 

@@ -1,5 +1,5 @@
-// The host side of the HIP runtime: what libamdhip64 of this home exports. Names, values and layouts are
-// those of the real runtime (version 6), so that host code compiles against either.
+// The host side of the HIP runtime: what libamdhip64 of this home exports. Names, values and
+// layouts are those of the real runtime (version 6), so that host code compiles against either.
 #pragma once
 #pragma GCC system_header
 
@@ -91,7 +91,7 @@ hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count);
 hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream FAKE_ROCM_DEFAULT(0));
 hipError_t hipMemset2D(void* dst, size_t pitch, int value, size_t width, size_t height);
 
-// Streams and events. Everything runs at once, in the calling thread: a stream is never busy.
+// Streams and events. Everything runs at once, in the calling thread, so a stream is never busy.
 hipError_t hipStreamCreate(hipStream_t* stream);
 hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags);
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int priority);
@@ -131,7 +131,7 @@ hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, co
 hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, size_t dynamic_shared,
                                              int block_limit);
 
-// Modules: real code objects load and launch (recorded, not run).
+// Modules. Real code objects load and launch; the launches are recorded, not run.
 hipError_t hipModuleLoad(hipModule_t* module, const char* path);
 hipError_t hipModuleLoadData(hipModule_t* module, const void* image);
 hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned int count, hipJitOption* options,
@@ -146,7 +146,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, un
 #ifdef __cplusplus
 }
 
-// Typed pointers, as the real header offers them.
+// These functions take typed pointers, as in the real header.
 template <class T>
 hipError_t hipMalloc(T** pointer, size_t bytes) {
     return hipMalloc(reinterpret_cast<void**>(pointer), bytes);

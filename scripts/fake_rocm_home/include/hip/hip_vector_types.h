@@ -1,11 +1,13 @@
-// float4 and its kin: HIP_vector_type<T, N> with elementwise arithmetic, make_<type> functions.
+// float4 and similar types: HIP_vector_type<T, N> with elementwise arithmetic, and make_<type>
+// functions.
 #pragma once
 #pragma GCC system_header
 
 #ifdef __cplusplus
 #include <stddef.h>
 
-// 2 and 4 elements are aligned to their size, as the native vectors of the real type are; 1 and 3 are not.
+// Vectors of 2 and 4 elements are aligned to their size, as the native vectors of the real type
+// are; those of 1 and 3 are not.
 #define FAKE_ROCM_VECTOR(N, ALIGN, FIELDS, PARAMS, INIT, BROADCAST)               \
     template <class T>                                                            \
     struct alignas(ALIGN) HIP_vector_type<T, N> {                                 \

@@ -1,1 +1,1 @@
-"""The tools behind bin/: the compiler driver, and the builder of the runtime library."""
+"""Implements the tools in bin/: the compiler driver, and the builder of the runtime library."""

@@ -1,4 +1,5 @@
-"""Builds libamdhip64.so on first use: into the home's lib/, or into the user's cache where that cannot be written."""
+"""Builds libamdhip64.so on first use: into the home's lib/, or into the user's cache if lib/ cannot
+be written."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from fake_rocm.home import HOME, FakeRocmError, find_host_compiler
 
-# One file per soname, so that libraries linked against any version of the real one find theirs.
+# There is one file per soname, so that libraries linked against any version of the real one find
+# theirs.
 _SONAME_MAJORS = (5, 6, 7)
 _LINKS = {"libamdhip64.so": "libamdhip64.so.6"}
 _STAMP = "fake_rocm.digest"
@@ -23,7 +25,8 @@ _FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", f"-I{HOME}/include",
 
 
 def library_dir() -> Path:
-    """The directory that holds libamdhip64.so, built now if the sources have changed since it was."""
+    """Returns the directory that holds libamdhip64.so. Builds the library if the sources have
+    changed since it was built."""
     digest = source_digest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fake_rocm_home" / digest[:16]
     candidates = (HOME / "lib", cache)
@@ -43,7 +46,8 @@ def library_dir() -> Path:
 
 
 def source_digest() -> str:
-    """Names the contents of this home: the library's sources, the headers, and the compiler driver."""
+    """Returns a digest of the contents of this home: the library's sources, the headers, and the
+    compiler driver."""
     digest = hashlib.sha256()
     for part in ("src", "include", "libexec"):
         for path in sorted((HOME / part).rglob("*")):
@@ -61,7 +65,7 @@ def _is_current(directory: Path, digest: str) -> bool:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    # The kernel lets go of the lock with the process, however that ends.
+    # The kernel releases the lock when the process ends, however that happens.
     fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -74,7 +78,8 @@ def _build(directory: Path, digest: str) -> None:
     staging = Path(tempfile.mkdtemp(prefix=".build.", dir=directory))
     try:
         runtime = staging / "runtime.o"
-        # One unit: the headers are read once, and the first use waits a third of the time.
+        # All sources are one translation unit: the headers are read once, and the first use waits a
+        # third of the time.
         sources = sorted(path for path in (HOME / "src").glob("*.cpp") if path.name != "variant.cpp")
         unit = "".join(f'#include "{path}"\n' for path in sources)
         _compile(["-x", "c++", "-c", "-o", str(runtime), "-"], unit)
@@ -83,7 +88,8 @@ def _build(directory: Path, digest: str) -> None:
             variant = staging / f"variant{major}.o"
             _compile([f"-DFAKE_ROCM_SONAME_MAJOR={major}", "-c", "-o", str(variant), f"{HOME}/src/variant.cpp"])
             exports = f"-Wl,--version-script={HOME}/src/exports.map"
-            # Preloaded into programs of any compiler, so it brings its own C++ library.
+            # The library is preloaded into programs of any compiler, so it brings its own C++
+            # library.
             static = ["-static-libstdc++", "-static-libgcc"]
             objects = [str(runtime), str(variant)]
             _compile(["-shared", f"-Wl,-soname,{name}", exports, *static, "-o", str(staging / name), *objects, "-ldl"])
@@ -92,7 +98,7 @@ def _build(directory: Path, digest: str) -> None:
             os.symlink(target, staging / link)
             os.rename(staging / link, directory / link)
         (staging / _STAMP).write_text(digest)
-        os.rename(staging / _STAMP, directory / _STAMP)  # last: it says that the rest is there
+        os.rename(staging / _STAMP, directory / _STAMP)  # comes last: it says that the rest is there
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

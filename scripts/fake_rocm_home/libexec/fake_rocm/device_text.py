@@ -1,8 +1,9 @@
-"""Kernels and device variables in preprocessed text, and in the assembler text that is made of it.
+"""Finds kernels and device variables in preprocessed text, and in the assembler text made from it.
 
-While a file is compiled in passes, include/fake_rocm/tu.h leaves marks where HIP's keywords stood. In the text, a
-kernel's body says in assembler text that it is one, and a variable's address is put into a section of its own: so the
-assembler text says which symbols they have, templates' instances among them.
+While a file is compiled in passes, include/fake_rocm/tu.h leaves marks in the place of HIP's
+keywords. In the text, each kernel's body gets a sign that appears in the assembler text, and the
+address of each variable goes into a section of its own. So the assembler text says which symbols
+they have, instances of templates included.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def has_managed(text: str) -> bool:
 
 
 def with_signs(text: str, *, for_host: bool) -> str:
-    """`text` without marks; what they stood at can be found in the assembler text. For the host, a kernel's body does
-    nothing."""
+    """Returns `text` without marks, with signs that can be found in the assembler text. For the
+    host, a kernel's body does nothing."""
     pieces: list[str] = []
     done = 0
     number = 0
     for mark in _MARK.finditer(text):
         if mark.start() < done:
-            continue  # within a body that is gone
+            continue  # within a body that was removed
         pieces.append(text[done : mark.start()])
         done = mark.end()
         kind, at = _declared(text, mark.end())
@@ -70,7 +71,7 @@ def _tokens(text: str, at: int) -> Iterator[re.Match[str]]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket at `at` is closed."""
+    """Returns where the bracket at `at` is closed."""
     depth = 0
     for token in _tokens(text, at):
         depth += (token[0][-1] in "([{") - (token[0] in ")]}")
@@ -80,8 +81,8 @@ def _closing(text: str, at: int) -> int:
 
 
 def _declared(text: str, at: int) -> tuple[str, int]:
-    """What is declared from `at` on: a function, and where its body or its `;` is, or a variable, and where that has
-    its initializer, its size or its end."""
+    """Returns what is declared from `at` on: "function" and the place of its body or its `;`, or
+    "variable" and the place of its initializer, its size or its end."""
     kind = ""
     skip = at
     for token in _tokens(text, at):
@@ -117,7 +118,7 @@ def _statement_end(text: str, at: int) -> int:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Assembler text, and the symbols of its kernels and device variables."""
+    """Holds assembler text, and the symbols of its kernels and device variables."""
 
     lines: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -142,9 +143,12 @@ def read_assembly(text: str) -> Assembly:
 
 
 def host_assembly(made: Assembly, image: str) -> str:
-    """Each kernel's name is a variable's, the handle; its function is what the real compiler calls a device stub. All
-    are registered with `image`. The names stay names of functions, as they are where all is compiled at once: other
-    objects of a library may be compiled so."""
+    """Returns the host's assembler text, with all kernels and variables registered with `image`.
+
+    Each kernel's name becomes that of a variable, its handle, and its function becomes what the
+    real compiler calls a device stub. The names keep the type of functions, as they have it where
+    everything is compiled at once: other objects of a library may be compiled that way.
+    """
     stubs = {kernel: f"__device_stub__{kernel}" for kernel in made.kernels}
     out = [_renamed(line, stubs) for line in made.lines]
     weak = {m[1] for line in made.lines if (m := re.match(r"\s*\.weak\s+(\S+)", line))}
@@ -165,7 +169,7 @@ def host_assembly(made: Assembly, image: str) -> str:
 
 
 def _renamed(line: str, stubs: dict[str, str]) -> str:
-    """A line of a kernel's definition, as its stub has it; others stay."""
+    """Returns a line of a kernel's definition as its stub has it, and other lines unchanged."""
     words = re.match(r"(\s*\.(?:type|size)\s+)?([\w.$]+)(:|,.*)", line)
     if not words or words[2] not in stubs or (words[3] != ":") != bool(words[1]):
         return line
@@ -173,7 +177,7 @@ def _renamed(line: str, stubs: dict[str, str]) -> str:
     return (words[1] or "") + stub + words[3].replace(f"-{words[2]}", f"-{stub}")
 
 
-# What a host's object with something to register has besides.
+# A host object with something to register gets this code as well.
 REGISTRATION = """
 extern "C" {
 struct fake_rocm_row { void* handle; char* name; unsigned long kind; };
@@ -199,13 +203,14 @@ __attribute__((destructor(101))) static void fake_rocm_module_dtor() { __hipUnre
 
 
 def joined(text: str, registration: str) -> str:
-    """Two files of assembler text as one."""
+    """Joins two files of assembler text into one."""
     return text + registration.replace(".L", ".Lfake_rocm_of_")
 
 
 def device_assembly(made: Assembly) -> str:
-    """Each kernel has a descriptor, as AMD's code objects have them, and each variable a name that the runtime finds.
-    Nothing runs when the image is loaded."""
+    """Returns the device's assembler text. Each kernel gets a descriptor, as AMD's code objects
+    have them, and each variable a name that the runtime finds. Nothing runs when the image is
+    loaded."""
     out = [re.sub(r"\.section\s+\.(init_array|fini_array|ctors|dtors)\b[^\s,]*", r".section .fake_rocm.\1", line)
            for line in made.lines]  # fmt: skip
     for symbol, suffix in [*((k, "kd") for k in made.kernels), *((v, "var") for v in made.variables)]:

@@ -1,4 +1,5 @@
-"""hipcc: turns a HIP compile or link command into commands of the host C++ compiler, and runs them."""
+"""Implements hipcc: turns a HIP compile or link command into commands of the host C++ compiler, and
+runs them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from fake_rocm.home import HIP_VERSION, HOME, VERSION_LABEL, FakeRocmError, Host
 from fake_rocm.options import Invocation, Mode, Part, Role, expand_response_files, parse
 from fake_rocm.rewrite import may_need_rewrite, rewrite
 
-# Longer commands go to the host compiler in a response file, as they came.
+# Longer commands go to the host compiler in a response file.
 _LONGEST_COMMAND = 100_000
 
 _DEDUCTION_HINT = (
@@ -59,7 +60,7 @@ def _run(arguments: list[str]) -> int:
             print(" " + " ".join(map(_quoted, step)), file=sys.stderr)
         return 0
     if invocation.inputs and invocation.mode in (Mode.OBJECT, Mode.LINK):
-        # On compiling already: the link may be done by another driver than this one.
+        # The library is built when something is compiled, since another driver may do the link.
         library_dir()
     if not any(part.is_hip for part in invocation.inputs) or invocation.mode is Mode.PREPROCESS:
         return _call(_host_argv(invocation, host), stdin).returncode
@@ -81,7 +82,7 @@ def version_text(host: HostCompiler) -> str:
     return "\n".join(
         [
             f"HIP version: {VERSION_LABEL}",
-            # With the digest, whoever keys a cache by this text sees when the home changes.
+            # With the digest, a cache whose keys contain this text notices when the home changes.
             f"clang version {HIP_VERSION} (fake_rocm_home {source_digest()[:12]} on {host_version})",
             f"Target: {os.uname().machine}-unknown-linux-gnu",
             "Thread model: posix",
@@ -109,7 +110,8 @@ def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) 
                     return 1
                 rewritten = rewrite(text)
                 changed |= rewritten != text
-                # Its own directory, so that the name, which the default output's comes from, can stay.
+                # Each file has its own directory, so that it can keep its name, from which the
+                # default output's name comes.
                 path = Path(scratch) / str(number) / (_stem(part) + ".ii")
                 path.parent.mkdir()
                 path.write_text(rewritten)
@@ -128,7 +130,7 @@ def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) 
 
 
 def _run_pass(step: passes.Pass, host: HostCompiler) -> int:
-    """One of the passes that `-###` shows."""
+    """Runs one of the passes that `-###` shows."""
     invocation = parse(step.arguments, host.is_clang)
     invocation = _with_appended_flags(step.arguments, invocation, host)
     if invocation.mode is Mode.PREPROCESS:
@@ -146,9 +148,10 @@ def _run_pass(step: passes.Pass, host: HostCompiler) -> int:
         source, assembly = Path(scratch, f"{_stem(part)}.ii"), Path(scratch, "made.s")
         text = device_text.with_signs(rewrite(text), for_host=not step.is_device)
         source.write_text(text, errors="surrogateescape")
-        # Functions stay apart, each under its own name; what is to be said of the source, the host's compile says.
+        # Functions stay apart, each under its own name. The host's compile gives the warnings about
+        # the source.
         more = ["-w", "-fPIC", "-ffunction-sections", "-fdata-sections"] if step.is_device else ["-w"]
-        # clang's own assembler would keep no comments; gcc would make one kernel of two that are alike
+        # clang's own assembler would keep no comments; gcc would merge two kernels that are alike.
         more += ["-fno-integrated-as"] if host.is_clang else ["-fno-ipa-icf"]
         compiling = [*kept, *(Part(Role.OTHER, (word,)) for word in more), Part(Role.MODE, ("-S",))]
         compiling += [Part(Role.OUTPUT, ("-o", str(assembly))), Part(Role.INPUT, (str(source),), "c++-cpp-output")]
@@ -176,7 +179,7 @@ def _source_text(part: Part, stdin: str | None) -> str:
     try:
         return Path(part.argv[0]).read_text(errors="replace")
     except OSError:
-        return ""  # the host compiler says what is wrong with it
+        return ""  # the host compiler reports the error
 
 
 def _stem(part: Part) -> str:
@@ -184,7 +187,8 @@ def _stem(part: Part) -> str:
 
 
 def _preprocess(invocation: Invocation, part: Part, host: HostCompiler, scratch: Path, stdin: str | None) -> str | None:
-    """The preprocessed text, with the dependency file written that the whole command would write; None: it failed."""
+    """Returns the preprocessed text, or None if preprocessing fails. Writes the dependency file
+    that the whole command would write."""
     path = scratch / "preprocessed.ii"
     kept = [p for p in invocation.parts if p.role in (Role.OTHER, Role.DEPENDENCY)]
     flags = {p.argv[0] for p in kept}
@@ -219,7 +223,7 @@ def _host_argv(invocation: Invocation, host: HostCompiler) -> list[str]:
 
 
 def _archs(invocation: Invocation) -> list[str]:
-    """What the command compiles for."""
+    """Returns the archs that the command compiles for."""
     given = invocation.archs or ("native",)
     archs = list(dict.fromkeys(a for arch in given for a in (device_archs() if arch == "native" else [arch])))
     if not archs:
@@ -240,19 +244,20 @@ def _compile_flags(invocation: Invocation, host: HostCompiler) -> list[str]:
         flags += ["-D__HIP_DEVICE_COMPILE__=1", "-D__AMDGCN__=1", *(f"-D__{a.split(':')[0]}__=1" for a in archs)]
     flags += ["-include", "fake_rocm/tu.h", "-Wno-unknown-pragmas"]
     if not host.is_clang:
-        # clang makes no such symbols, so neither does the real hipcc.
+        # clang makes no such symbols, and neither does the real hipcc.
         flags.append("-fno-gnu-unique")
     return flags
 
 
 def _call(argv: list[str], stdin: str | None, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs the host compiler with our output streams, or with stderr kept for later."""
+    """Runs the host compiler with our output streams, or keeps its stderr for later."""
     if sum(map(len, argv)) > _LONGEST_COMMAND:
         with tempfile.NamedTemporaryFile("w", prefix="fake_hipcc.", suffix=".rsp") as response:
             response.write("\n".join(_quoted(word) for word in argv[1:]))
             response.flush()
             return _call([argv[0], f"@{response.name}"], stdin, capture)
-    # Another encoding than the locale's may stand in sources and messages: passed on byte by byte.
+    # Sources and messages may have another encoding than the locale's: they are passed on byte by
+    # byte.
     stderr = subprocess.PIPE if capture else None
     return subprocess.run(argv, input=stdin, stderr=stderr, text=True, errors="surrogateescape")
 

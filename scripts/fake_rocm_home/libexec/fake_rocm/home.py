@@ -1,4 +1,4 @@
-"""Where this home lies, and what its environment variables say."""
+"""Finds this home, and reads what its environment variables say."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 HIP_VERSION = "6.0.0"
 VERSION_LABEL = f"{HIP_VERSION}-fake"
 
-# The tools find their home through their own real path, never through ROCM_PATH: that may name a mirror of it.
+# The tools find their home through their own real path, never through ROCM_PATH, which may name a
+# mirror of it.
 HOME = Path(os.path.realpath(__file__)).parents[2]
 
 
 class FakeRocmError(Exception):
-    """Something the user asked for cannot be done; the message says what to do instead."""
+    """Tells that something the user asked for cannot be done; the message says what to do
+    instead."""
 
 
 @dataclass(frozen=True)

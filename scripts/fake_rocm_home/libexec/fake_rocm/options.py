@@ -1,4 +1,4 @@
-"""The command line of hipcc: which options there are, as tables, and what one command asks for."""
+"""Parses the command line of hipcc: tables of its options, and what one command asks for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fake_rocm.home import FakeRocmError
 
 
 class Role(Enum):
-    """What a part of the command is for: decides which of the host compiler's runs gets it."""
+    """Names the purpose of a part of the command, which decides which of the host compiler's runs
+    get the part."""
 
     INPUT = "input"
     MODE = "mode"
@@ -26,8 +27,8 @@ class Role(Enum):
 class Part:
     role: Role
     argv: tuple[str, ...]
-    language: str | None = None  # inputs: what the host compiler is told; None: it goes by the name
-    is_hip: bool = False  # inputs: a HIP source
+    language: str | None = None  # for inputs: the host compiler's -x; None: by the file name
+    is_hip: bool = False  # for inputs: whether it is a HIP source
 
 
 class Mode(Enum):
@@ -73,7 +74,7 @@ _MODES = {
 }
 _DEPENDENCY_FLAGS = {"-MD", "-MMD", "-MP", "-MG", "-MV"}
 _DEPENDENCY_ARGUMENTS = ("-MF", "-MT", "-MQ")
-# Options of the host compiler whose argument may stand in the next word.
+# These options of the host compiler may have their argument in the next word.
 _HOST_ARGUMENTS = {
     "-I", "-L", "-l", "-D", "-U", "-A", "-B", "-T", "-u", "-z", "-e",
     "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot",
@@ -81,7 +82,7 @@ _HOST_ARGUMENTS = {
 }  # fmt: skip
 _ARCH_OPTIONS = ("--offload-arch", "--amdgpu-target", "--cuda-gpu-arch")
 
-# Only said to the device compiler, or about where ROCm is: no meaning here.
+# These options are for the device compiler, or about where ROCm is: they have no meaning here.
 _DROPPED = {
     "--hip-link", "-fno-gpu-rdc", "-nogpulib", "-nogpuinc", "-nohipwrapperinc", "-fgpu-flush-denormals-to-zero",
     "-fno-gpu-flush-denormals-to-zero", "-fcuda-flush-denormals-to-zero", "-munsafe-fp-atomics", "-mcumode",
@@ -101,7 +102,7 @@ _DROPPED_PREFIXES = (
 )  # fmt: skip
 _DROPPED_WITH_ARGUMENT = {"-mllvm", "-Xoffload-linker", "-Xarch_device", "-Xcuda-ptxas", "-Xcuda-fatbinary"}
 
-# Options of clang, which the real hipcc is, that g++ refuses.
+# g++ refuses these options of clang, which the real hipcc is.
 _CLANG_ONLY = {
     "-Weverything", "-fcolor-diagnostics", "-fno-color-diagnostics", "-Qunused-arguments", "-fno-integrated-cc1",
     "-fansi-escape-codes", "-fintegrated-as", "-fcaret-diagnostics", "-fno-limit-debug-info", "-fstandalone-debug",
@@ -123,7 +124,8 @@ _REFUSED = {
 
 
 def expand_response_files(arguments: list[str], depth: int = 0) -> Iterator[str]:
-    """Replaces each readable @file by the words in it, as compilers do; other words that start with @ stay."""
+    """Replaces each readable @file by the words in it, as compilers do; other words that start with
+    @ stay."""
     for argument in arguments:
         path = Path(argument[1:])
         if not argument.startswith("@") or depth > 10 or not path.is_file():
@@ -210,13 +212,14 @@ def _is_dropped(word: str, host_is_clang: bool) -> bool:
 
 
 def _with_language(part: Part, mode: Mode) -> Part:
-    """The input, with the language that its name says where the command does not."""
+    """Returns the input with the language that its name implies if the command names none."""
     suffix = os.path.splitext(part.argv[0])[1]
     if part.language in _HIP_LANGUAGES or (part.language is None and suffix in HIP_SUFFIXES):
         return replace(part, language="c++", is_hip=True)
     if part.language is None and suffix in _C_SUFFIXES:
         return replace(part, language="c")
     if part.language is None and mode is Mode.PREPROCESS and suffix not in _PREPROCESSED_SUFFIXES:
-        # `hipcc -E -P /dev/null`: clang takes any file for C, g++ takes it for the linker's.
+        # This is for commands such as `hipcc -E -P /dev/null`: clang takes any file for C, g++
+        # takes it for a linker input.
         return replace(part, language="c")
     return part

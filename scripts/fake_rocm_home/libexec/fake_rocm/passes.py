@@ -1,7 +1,9 @@
-"""HIP compiled in passes, for those who ask: the steps that `-###` shows, as the real hipcc has them, and each of them.
+"""Compiles HIP in passes: makes the steps that `-###` shows, as the real hipcc has them, and runs
+each.
 
-Compiled at once, kernels are functions of the host's object. In passes they are in an image: a shared library in an
-offload bundle, which the host's object holds and registers, and which the runtime loads.
+Compiled at once, kernels are functions of the host's object. In passes they are in an image: a
+shared library in an offload bundle, which the host's object holds and registers, and which the
+runtime loads.
 """
 
 from __future__ import annotations
@@ -17,19 +19,19 @@ from fake_rocm.options import Invocation, Mode, Role
 DRIVER = f"{HOME}/bin/hipcc"
 _BUNDLE = "-fake-rocm-bundle"
 _DEVICE, _IMAGE = "-fcuda-is-device", "-fcuda-include-gpubinary"
-# What clang's front end is told besides, and does not matter here.
+# clang's front end also gets these options, which do not matter here.
 _IGNORED = {"-sys-header-deps", "-disable-llvm-passes", "-emit-llvm-uselists"}
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _EXPORTS = "{ global: *.kd; *.var; local: *; };\n"
 
 
 def can_be_shown(invocation: Invocation) -> bool:
-    """Whether the command compiles one HIP source to an object."""
+    """Returns whether the command compiles one HIP source to an object."""
     return invocation.mode is Mode.OBJECT and [p.is_hip for p in invocation.inputs] == [True]
 
 
 def steps(arguments: list[str], invocation: Invocation, archs: list[str]) -> list[list[str]]:
-    """The commands that together do what `arguments` ask for."""
+    """Returns the commands that together do what `arguments` ask for."""
     (source,) = (p.argv[0] for p in invocation.inputs)
     own = {"-###", "-c", source}
     words = [w for w in _without_output(arguments) if w not in own]
@@ -58,12 +60,13 @@ def _without_output(arguments: list[str]) -> list[str]:
 
 
 class Pass:
-    """One step: `arguments` for the driver, of which some say what the step is."""
+    """Holds one step: `arguments` for the driver. Some of the words that it is made from say what
+    the step is."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.is_device = False
         self.image = ""
-        self.rule = ""  # the file that says what is read, where that is all
+        self.rule = ""  # the dependency file of a pass that only lists what is read
         self.arguments: list[str] = []
         words = iter(arguments)
         for word in words:
@@ -86,7 +89,7 @@ class Pass:
 
 
 def bundle(arguments: list[str], link: list[str]) -> int:
-    """Makes the image of a device's object: by `link`, words that link a shared library."""
+    """Makes the image of a device's object with `link`, words that link a shared library."""
     archs, source, _, target = arguments
     with tempfile.TemporaryDirectory(prefix="fake_hipcc.") as scratch:
         exports, code = Path(scratch, "exports"), Path(scratch, "code.so")

@@ -1,9 +1,11 @@
-"""The two pieces of HIP syntax that a C++ compiler cannot be taught by macros, rewritten in preprocessed text.
+"""Rewrites, in preprocessed text, the two pieces of HIP syntax that macros cannot teach a C++
+compiler.
 
     kernel<<<grid, block>>>(x)     ->  kernel ->*::fake_rocm::Configure(archs, grid, block)(x)
     extern __shared__ float s[];   ->  extern float s[] __asm__("fake_rocm_dynamic_shared");
 
-Line markers and everything else stay as they are, so diagnostics and debug information keep their places.
+Line markers and everything else stay as they are, so diagnostics and debug information keep their
+places.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# What `extern __shared__` is after __shared__ has become `static` (see include/fake_rocm/tu.h). g++ puts line markers
-# around what a macro of a system header expands to.
+# This is `extern __shared__` after __shared__ has become `static` (see include/fake_rocm/tu.h). g++
+# puts line markers around the expansion of a system header's macro.
 _SPACE = r"(?:\s|(?<=\n)\#[^\n]*\n)+"
 _DYNAMIC_SHARED = re.compile(rf"\b(?:extern{_SPACE}static|static{_SPACE}extern)\b([^;={{}}]*?\b\w+)\s*\[\s*\]\s*;")
 _DYNAMIC_SHARED_SOURCE = re.compile(r"\bextern\s+__shared__|__shared__\s+extern\b")
@@ -35,7 +37,8 @@ _CONFIGURE = "->*::fake_rocm::Configure(::fake_rocm::k_tu_archs, "
 
 
 def may_need_rewrite(source: str) -> bool:
-    """Whether source text, before preprocessing, shows one of the two: saves compiling it in vain first."""
+    """Returns whether source text, before preprocessing, shows one of the two; then it need not be
+    compiled in vain first."""
     return "<<<" in source or _DYNAMIC_SHARED_SOURCE.search(source) is not None
 
 
@@ -48,7 +51,8 @@ def _rewrite_launches(text: str) -> str:
         return text
     pieces: list[str] = []
     done = 0
-    depths: list[int] = []  # one per launch whose >>> is still to come: how deep in brackets we are since its <<<
+    # One number per launch whose >>> is still to come: the depth of brackets since its <<<.
+    depths: list[int] = []
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
         if kind == "open":
