@@ -50,12 +50,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lazyck import abi
 from lazyck.command import CompileCommand, Invocation, LinkCommand
 from lazyck.errors import FormatError
+
+T = TypeVar("T")
 
 # -- records of the shim ---------------------------------------------------------------------------
 
@@ -316,6 +319,17 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes, where: str) -> Manifest:
     """Decode a manifest. `where` names its file in errors. Raises `FormatError` for anything
     else."""
+    return _decode_by(_decode, data, where)
+
+
+def decode_root(data: bytes, where: str) -> str:
+    """Decode only the bundle's place, which costs the same for any number of blobs. Raises as
+    `decode` does."""
+    return _decode_by(_decode_root, data, where)
+
+
+def _decode_by(decoder: Callable[[bytes], T], data: bytes, where: str) -> T:
+    """Apply `decoder` if the header is a manifest's of this version, and whole."""
     if data[: len(abi.MANIFEST_MAGIC)] != abi.MANIFEST_MAGIC or len(data) < 16:
         raise FormatError(f"{where}: not a lazyck manifest", "give a lazy library, or the `manifest` of its bundle")
     version, size = struct.unpack_from("<2I", data, 8)
@@ -327,9 +341,15 @@ def decode(data: bytes, where: str) -> Manifest:
     if size > len(data) or size < _HEADER.size:
         raise FormatError(f"{where}: cut short ({len(data)} of {size} bytes)", "copy or build it again")
     try:
-        return _decode(data)
+        return decoder(data)
     except (struct.error, IndexError, ValueError) as e:
         raise FormatError(f"{where}: damaged manifest ({e})", "copy or build it again") from e
+
+
+def _decode_root(data: bytes) -> str:
+    h = _HEADER.unpack_from(data)
+    at = h[11] + h[16]
+    return os.fsdecode(data[at : data.index(b"\0", at)])
 
 
 def _decode(data: bytes) -> Manifest:

@@ -3,11 +3,13 @@ refused."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from lazyck import abi
 from lazyck.errors import FormatError
-from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, encode
+from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, decode_root, encode
 
 ODD = 'a path with spaces/"quotes"/back\\slash/new\nline/\udcff'
 RECIPE = Recipe(
@@ -40,6 +42,7 @@ MANIFEST = Manifest(
 
 def test_every_field_survives_with_odd_paths() -> None:
     assert decode(encode(MANIFEST), "here") == MANIFEST
+    assert decode_root(encode(MANIFEST), "here") == MANIFEST.root
 
 
 def test_slots_number_the_symbols_of_adjacent_blobs() -> None:
@@ -51,16 +54,17 @@ def test_a_manifest_cut_short_anywhere_is_refused_or_read_whole() -> None:
     for size in range(len(data)):
         with pytest.raises(FormatError, match="here"):
             decode(data[:size], "here")
+        with pytest.raises(FormatError, match="here"):
+            decode_root(data[:size], "here")
 
 
 def test_damaged_bytes_never_raise_anything_but_a_format_error() -> None:
     data = bytearray(encode(MANIFEST))
     for at in range(8, len(data)):
         damaged = bytes(data[:at]) + bytes([data[at] ^ 0xFF]) + bytes(data[at + 1 :])
-        try:
-            decode(damaged, "here")
-        except FormatError:
-            continue
+        for decoder in (decode, decode_root):
+            with contextlib.suppress(FormatError):
+                decoder(damaged, "here")
 
 
 def test_another_version_is_named() -> None:

@@ -11,9 +11,6 @@ from pathlib import Path
 import click
 
 from lazyck import abi, aiter, build, toolchains
-from lazyck.check.library import Request
-from lazyck.commands.check import parse_sample
-from lazyck.commands.check import run as run_check
 from lazyck.commands.quiet import QUIET
 from lazyck.config import environment, number
 from lazyck.errors import UsageError
@@ -177,7 +174,11 @@ def full_command(
         raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
     if name and ("/" in name or name in (".", "..")):
         raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
-    sample = parse_sample(check_sample)
+    checked = None
+    if check or check_sample:
+        from lazyck.commands import check as checking  # its imports take as long as all others together
+
+        checked = checking.parse_sample(check_sample)
     blobs = blobs or ("*/blob/*",)
     settings = BuildSettings(
         tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
@@ -208,9 +209,12 @@ def full_command(
     if explain_eager:
         for library in outcome.libraries:
             click.echo(f"{library.library}:\n{advise(library.eager)}", err=True)
-    if outcome.status == 0 and outcome.libraries and (check or check_sample):
+    if outcome.status == 0 and outcome.libraries and checked is not None:
+        from lazyck.check.library import Request
+
         outputs = tuple(library.output for library in outcome.libraries)
-        if not run_check(settings.tmp, outputs, Request(sample, settings.jobs, keeps=verbose), env, as_json=False):
+        asked = Request(checked, settings.jobs, keeps=verbose)
+        if not checking.run(settings.tmp, outputs, asked, env, as_json=False):
             sys.exit(1)
     sys.exit(outcome.status)
 

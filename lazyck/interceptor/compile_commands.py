@@ -55,11 +55,13 @@ def export(records: Path, target: Path) -> int:
     An earlier entry stays unless its output was made again or its source is gone, because an
     incremental build calls few compilers. Raises `FormatError` for damaged records.
     """
-    merged: dict[tuple[str, ...], dict[str, Any]] = {}
-    for entry in _earlier(target):
-        if os.path.exists(os.path.join(entry["directory"], entry["file"])):
-            merged[_key(entry)] = entry
-    for record in decode_records(records.read_bytes(), str(records)) if records.exists() else ():
+    earlier = _earlier(target)
+    kept = [e for e in earlier if os.path.exists(os.path.join(e["directory"], e["file"]))]
+    made = records.read_bytes() if records.exists() else b""
+    if not made and earlier and len(kept) == len(earlier):
+        return len(kept)
+    merged = {_key(entry): entry for entry in kept}
+    for record in decode_records(made, str(records)):
         if isinstance(record, CompileCommand):
             entry = _of_record(record)
             merged.pop(_key(entry), None)

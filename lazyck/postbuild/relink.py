@@ -53,7 +53,7 @@ def is_moved(state: LinkState, directory: Path) -> bool:
     if not state.runtime or state.keeps_root or state.beside or not linked.is_file():
         return False
     data = elf.read_section(linked, abi.MANIFEST_SECTION)
-    return data is not None and manifest.decode(data, str(linked)).root != str(directory / "bundle")
+    return data is not None and manifest.decode_root(data, str(linked)) != str(directory / "bundle")
 
 
 def bake_root(state: LinkState, directory: Path) -> None:
@@ -111,7 +111,7 @@ def relink(
         names = {resolve(word, directory): name for word, name in originals.items()}
         output = os.path.relpath(output_path(state, directory), cwd)
         own = [str(directory), *map(str, objects)]
-        link_outputs.mend_rules(cwd / rules, directory / state.file_name, output, names, own)
+        link_outputs.adapt_rules(cwd / rules, directory / state.file_name, output, names, own)
     return result
 
 

@@ -16,9 +16,6 @@ import re
 import struct
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 _KEPT = re.compile(r"lazyck_|_Z(T[IVS])?N6lazyck12CompileError")  # the C interface, and what callers catch
 _HAD = frozenset({"_ZSt28__throw_bad_array_new_lengthv"})  # C++ library functions that the runtime defines too
 _MARK = b".lazyck"
@@ -32,6 +29,10 @@ _PLACE_IN_HEADER = 24  # of a section's offset in the file, which its size follo
 def set_apart(path: Path) -> None:
     """Rename and hide what the object at `path` defines for whoever links it, apart from the
     interfaces. Uses of such names from other objects of the runtime are renamed too."""
+    # imported here, because only a compile of the runtime needs it
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
     with path.open("r+b") as f:
         image = ELFFile(f)
         table = image.get_section_by_name(".symtab")

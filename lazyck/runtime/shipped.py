@@ -19,15 +19,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from typing import TYPE_CHECKING, Literal
 
 from lazyck import proc
 from lazyck.errors import BuildError, LazyckError
 from lazyck.toolchains.base import machine_for, machine_of
+
+if TYPE_CHECKING:  # pyelftools is imported where it is used, because most commands do not need it
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
 
 DIRECTORY = Path(__file__).parent.parent / "shipped"  # one directory for each machine
 TOOL = ("runtime.o", "digests.o", "tool.o")  # the objects of `lazyck-rt`
@@ -53,6 +53,10 @@ class Abi:
 def abi_of(compiler: Sequence[str]) -> Abi:
     """Return the numbers of a compiler, an argv prefix. Raises `LazyckError` if they cannot be
     determined."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
     with tempfile.TemporaryDirectory(prefix="lazyck-abi-") as work:
         made = Path(work) / "abi.o"
         proc.check("compiling abi.cpp", [*compiler, "-std=c++17", "-O0", "-g0", "-c", str(_SOURCE), "-o", str(made)])
