@@ -143,7 +143,9 @@ class LazyProject:
     def env(self) -> dict[str, str]:
         """Return the environment of its commands and programs."""
         path = f"{REPOSITORY}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else str(REPOSITORY)
-        return {**os.environ, "LAZYCK_CACHE_DIR": str(self.cache), "PYTHONPATH": path, "LAZYCK_LOG": "error"}
+        env = {**os.environ, "LAZYCK_CACHE_DIR": str(self.cache), "PYTHONPATH": path, "LAZYCK_LOG": "error"}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed lazyck has its bytecode
+        return env
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Write files below `work`."""
