@@ -114,7 +114,7 @@ def directories(env: Mapping[str, str]) -> list[Check]:
 def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
     """Check whether files can be created in the directory. The runtime also refuses a cache that
     other users could write to."""
-    hint = f"mend it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
+    hint = f"repair it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
     if is_trusted and not path.is_absolute():
         return Check(name, State.MISSING, f"{path} is below the working directory: it is refused", hint)
     place = path

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -38,6 +41,29 @@ def test_the_readme_is_read_in_a_minute() -> None:
     lines = README.splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 100
+
+
+def prose_of(page: str) -> Iterator[str]:
+    """Yield the lines of a Markdown page that an author wraps: no tables, headings, code or
+    generated parts."""
+    fence = ""
+    for line in re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", page, flags=re.DOTALL).splitlines():
+        if (mark := re.match(r"\s*(```+|~~~)", line)) and fence in ("", mark[1]):
+            fence = "" if fence else mark[1]
+        elif not fence and not re.match(r"    |\s*(\||#|<|!\[)", line):
+            yield line
+
+
+def test_prose_ends_at_100_columns() -> None:
+    found = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True).stdout
+    known = [Path(name) for name in found.splitlines() if (REPOSITORY / name).is_file()]
+    for name in known or [p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")]:
+        text = (REPOSITORY / name).read_text(errors="replace")
+        lines = list(prose_of(text)) if name.suffix == ".md" else []
+        if name.suffix in (".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".S", ".hip"):
+            lines = re.findall(r"^\s*(?://|/\*|\* ).*", text, re.MULTILINE)
+        long = [line for line in lines if len(line) > 100 and " " in line.strip()]
+        assert not long, f"{name}: {long[0]}"  # comments of Python are ruff's to judge (W505)
 
 
 def test_the_figures_of_the_readme_are_the_measured_ones() -> None:

@@ -99,7 +99,7 @@ def copy_sources(given: Path | None, work: Path) -> Path:
     if BIT_CAST not in text:
         sys.exit(f"{header}: not the text that this script knows how to mend")
     header.write_text(text.replace(BIT_CAST, MENDED))
-    say(f"mended in the copy, for Debian's HIP headers: {header.relative_to(copy)}")
+    say(f"repaired in the copy, for Debian's HIP headers: {header.relative_to(copy)}")
     return copy
 
 

@@ -1,1 +1,1 @@
-"""lazyck's package for CMake's `find_package`; this directory is what `lazyck --cmake-dir` prints."""
+"""Holds lazyck's package for CMake's `find_package`. `lazyck --cmake-dir` prints this directory."""

@@ -27,7 +27,7 @@ from lazyck.quantities import parse_size
 from lazyck.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
-_FAILED_HINT = "each failure above names its log; build again after mending it, what is cached is kept"
+_FAILED_HINT = "each failure above names its log; build again after fixing it, what is cached is kept"
 
 
 @click.group("prebuild")

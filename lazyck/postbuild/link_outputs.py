@@ -57,7 +57,7 @@ def rules_file(words: Sequence[str]) -> str:
     return name
 
 
-def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
+def adapt_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
     """Let the rules at `path` name the project's files alone. They name `output` instead of the
     `library` that was linked, and files by `names` instead of their copies. They name nothing else
     below the directories or among the files `own`.
@@ -66,12 +66,12 @@ def mend_rules(path: Path, library: Path, output: str, names: Mapping[str, str],
     """
     lines = []
     for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        known = _mended(line, library, output, names, own)
+        known = _adapted(line, library, output, names, own)
         lines += [] if known is None else [known]
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 
-def _mended(line: str, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> str | None:
+def _adapted(line: str, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> str | None:
     """Return one repaired line of rules, or None if it is to be dropped. A line is a name, maybe
     with `:` or a backslash behind it. mold writes a whole rule as one line."""
     name, end = line.strip(), ""
@@ -81,8 +81,8 @@ def _mended(line: str, library: Path, output: str, names: Mapping[str, str], own
     if colon:
         for place in own:  # mold 1 escapes nothing
             others = others.replace(place, place.replace(" ", "\\ "))
-        mended = (_mended(other, library, output, names, own) for other in _NAME.findall(others))
-        return " ".join([_mended(f"{target}:", library, output, names, own) or "", *filter(None, mended)]) + end
+        adapted = (_adapted(other, library, output, names, own) for other in _NAME.findall(others))
+        return " ".join([_adapted(f"{target}:", library, output, names, own) or "", *filter(None, adapted)]) + end
     if name.endswith(":"):
         name, end = name[:-1], f":{end}"
     file = name.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$")

@@ -43,7 +43,7 @@ def check(
     lines += [f"  {e.blob.source} ({sentence(e.reasons)})" for e in failed[:20]]
     first = failed[0].error
     library.unlink()
-    raise BuildError("\n".join([*lines, first.message if first else ""]), "mend the blobs named above")
+    raise BuildError("\n".join([*lines, first.message if first else ""]), "fix the blobs named above")
 
 
 def needed_libraries(

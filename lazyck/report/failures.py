@@ -45,7 +45,7 @@ _HINTS = (
     ("the bundle was changed", "Somebody changed the sources beside the library: install the library again."),
 )
 _REPEAT_HINT = (
-    "Repeat the compile with the command below. The source is a copy: mend it in the project and build that again; a "
+    "Repeat the compile with the command below. The source is a copy: fix it in the project and build that again; a "
     "changed source is compiled under a new key."
 )
 _NO_LOG_HINT = (

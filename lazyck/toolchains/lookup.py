@@ -71,7 +71,7 @@ def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:
     try:
         words = [text] if is_program(text) else shlex.split(text)
     except ValueError as e:
-        raise UsageError(f"{variable}={text!r}: {e}", f"mend or unset {variable}") from e
+        raise UsageError(f"{variable}={text!r}: {e}", f"correct or unset {variable}") from e
     found: list[str] = []
     for i, word in enumerate(words):
         launcher = Path(word).name in LAUNCHERS

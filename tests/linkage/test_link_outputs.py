@@ -11,7 +11,7 @@ import pytest
 from link_project import SHARED, Project, body
 from support import Lazyck
 
-from lazyck.postbuild.link_outputs import mend_rules, rules_file, without
+from lazyck.postbuild.link_outputs import adapt_rules, rules_file, without
 
 LINKERS = [n for n in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{n}")]
 
@@ -78,5 +78,5 @@ def test_names_with_special_characters_survive(tmp_path: Path) -> None:
     rules.write_text(
         "/t mp/libx.so: \\\n  /t\\ mp/stubs.o \\\n  /t\\ mp/objects/c \\\n  a\\#1.o\n\n/t\\ mp/stubs.o:\n\na\\#1.o:\n"
     )
-    mend_rules(rules, Path("/t mp/libx.so"), "out/my $.so", {"/t mp/objects/c": "lib c.a"}, ["/t mp"])
+    adapt_rules(rules, Path("/t mp/libx.so"), "out/my $.so", {"/t mp/objects/c": "lib c.a"}, ["/t mp"])
     assert rules.read_text() == "out/my\\ $$.so: \\\n  lib\\ c.a \\\n  a\\#1.o\n\n\na\\#1.o:\n"

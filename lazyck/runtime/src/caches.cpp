@@ -105,7 +105,7 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
     m_used.push_back(next);
     say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
                          "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
-                         (is_private(next) ? ", which others do not see" : "") + "; to keep them, mend that or " +
+                         (is_private(next) ? ", which others do not see" : "") + "; to keep them, fix that or " +
                          k_remedy);
 }
 

@@ -161,7 +161,8 @@ int main() {
     hipLaunchKernelGGL(math, 1, 1, 0, 0, b);
     CHECK(read_back(b) == 0.5f + 1 + 3 + 2 && read_back(b + 1) == 64 + 8 + 31 + 4 && read_back(b + 2) == 12);
 
-    // Literals convert to the parameters' types; the typed hipLaunchKernel takes pointers to arguments.
+    // Literals convert to the parameters' types; the typed hipLaunchKernel takes pointers to
+    // arguments.
     hipLaunchKernelGGL(add, 1, 1, 0, 0, nullptr, NULL, 0, 0);
     hipLaunchKernelGGL(nothing, 1, 1, 0, 0);
     int leaving = 5;

@@ -1,4 +1,4 @@
-// What the sources of this library share: `kernels.cu` is the one whose kernels are registered late.
+// Declares what the sources of this library share. The kernels of `kernels.cu` are registered late.
 #pragma once
 #include <cuda_runtime.h>
 

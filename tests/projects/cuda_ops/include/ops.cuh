@@ -12,7 +12,8 @@ __global__ void scale_kernel(T* data, int n) {
     if (i < n) data[i] *= static_cast<T>(Factor);
 }
 
-// Once per kernel, as real launchers set a kernel's attributes. Such a static is STB_GNU_UNIQUE by default.
+// Initialized once per kernel, as real launchers set a kernel's attributes. Such a static is
+// STB_GNU_UNIQUE by default.
 template <typename T, int Factor>
 inline int& prepared() {
     static int s_status = -1;

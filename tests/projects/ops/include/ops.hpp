@@ -1,4 +1,5 @@
-// The public face of a tiny kernel library: one function template per kind of kernel, specialized in blob/.
+// Declares the interface of a tiny kernel library: one function template per kind of kernel,
+// specialized in blob/.
 #pragma once
 #include <string>
 
