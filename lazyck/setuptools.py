@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from setuptools.command.build_ext import build_ext as _build_ext
-from setuptools.errors import ExecError
+from setuptools.errors import ExecError, OptionError
 
 from lazyck import abi, proc
 from lazyck.config import environment, switch
+from lazyck.errors import UsageError
 
 # The options that other commands set on build_ext, such as `build` and those for wheels and
 # editable installations.
@@ -30,9 +31,14 @@ class Lazily:
     process, under lazyck."""
 
     def run(self) -> None:
-        """Build all extensions. Raises `setuptools.errors.ExecError` if the build fails."""
+        """Build all extensions. Raises errors of `setuptools.errors`: `ExecError` if the build
+        fails, `OptionError` for a wrong value of `LAZYCK`."""
         command: Any = self
-        if not command.extensions or not switch(environment(), abi.ENV_LAZY, default=True):
+        try:
+            is_lazy = switch(environment(), abi.ENV_LAZY, default=True)
+        except UsageError as e:
+            raise OptionError(e.render()) from e
+        if not command.extensions or not is_lazy:
             super().run()  # type: ignore[misc]
             return
         # If a front end such as pip runs setup.py, `script_name` is the name of the front end.

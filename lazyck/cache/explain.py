@@ -96,7 +96,10 @@ def problem_of(path: Path, machine: str) -> str:
     is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
     if machine and is_for != machine:
         return f"it is for the machine {is_for}, the library for {machine}"
-    return "it is damaged, or was made for another key (`lazyck cache verify` says which)"
+    return (
+        "it is damaged, or was made for another key (`lazyck cache verify` says which; `lazyck cache verify --remove` "
+        "removes a damaged one)"
+    )
 
 
 def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
