@@ -32,12 +32,13 @@ from common import REPOSITORY, Benchmark, Row, in_turns, main, number, ratio, sp
 
 TARGET = 1.5
 WHY_LATER = (
-    "that the file is the one that was checked, and nobody else's, takes system calls that bare `dlopen` does not "
-    "make: its directory, the file and its note are opened and looked at, and the loader gets a longer name"
+    "lazyck checks that the file is the one that it verified, and that nobody else owns it. This takes system calls "
+    "that bare `dlopen` does not make: lazyck opens and inspects the directory, the file and its note. The loader is "
+    "also given a longer path."
 )
 WHY_FIRST = (
-    "once per process come the directories above the entry, the environment, and some twenty page faults: nobody has "
-    "touched the runtime's pages, or those of the C++ library that it uses, before"
+    "Once per process, lazyck checks the directories above the entry and reads the environment. Some twenty page "
+    "faults come on top: the pages of the runtime, and of the C++ library that it uses, are touched for the first time."
 )
 OTHER = 1  # the number of the blob that is called before a "later" one
 SIZES = {16: "16 KB", 1024: "1 MB", 10240: "10 MB"}  # the labels by KB of code and data
@@ -205,28 +206,28 @@ def measure(quick: bool) -> list[Row]:
 
     def details(way: str) -> str:
         base = WAYS[way]
-        more = [f"{number(of[1024][way][0])} {what} / {number(of[1024][base][0])}" for what, of in counts.items()]
+        more = [f"{number(of[1024][way][0])} / {number(of[1024][base][0])} {what}" for what, of in counts.items()]
         times = f"{spread(megabyte[way], 1, ' µs')} / {spread(megabyte[base], 1, ' µs')}"
         return "; ".join([times, *more])
 
     return [
         Row(
             "hit-later",
-            "a blob's first call, its entry of 1 MB cached",
+            "first call of a blob whose entry (1 MB) is cached",
             ratio(megabyte, "later", "bare later"),
             "×",
             TARGET,
-            "`dlopen` and `dlsym` of that file",
+            "`dlopen` and `dlsym` of the entry",
             details("later"),
             why=WHY_LATER,
         ),
         Row(
             "hit-first",
-            "the same, as the first lazy call of a process",
+            "first lazy call of a process, when the blob's entry (1 MB) is cached",
             ratio(megabyte, "first", "bare first"),
             "×",
             TARGET,
-            "`dlopen` and `dlsym` of that file",
+            "`dlopen` and `dlsym` of the entry",
             details("first"),
             why=WHY_FIRST,
         ),

@@ -31,9 +31,9 @@ from lazyck.prebuild.entries import tool
 EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
 SAMPLES = 16
 WHY_SIZE = (
-    "these kernels are small, some 40 KB of device code each, for one arch, and the dispatchers, with their tables of "
-    "exceptions and names of 300 to 500 characters, are in both libraries: they alone are {share} % of what is ahead "
-    "of time; most of the rest is a second copy of the names, in the manifest that lies beside each library"
+    "These kernels are small: some 40 KB of device code each, for one arch. The dispatchers are in the lazy and in the "
+    "ahead-of-time libraries; with their exception tables and names of 300 to 500 characters they are {share} % of the "
+    "ahead-of-time size. Most of the rest is a second copy of the names, in the manifest beside each library."
 )
 
 
@@ -90,14 +90,21 @@ def rows_of_first_calls(spent: dict[str, list[Cost]], making: Cost) -> list[Row]
     def row(name: str, claim: str, way: str, what: str, most: float, more: str = "") -> Row:
         mine, plain = ([getattr(cost, what) for cost in spent[w]] for w in (way, "plain"))
         each = ", ".join(f"{a:.1f} s / {b:.1f} s" for a, b in zip(mine, plain, strict=True))
-        return Row(name, claim, sum(mine) / sum(plain), "×", most, "clang's own order", f"{what} of each: {each}{more}")
+        against = "compiling host and device code one after the other, without a preamble"
+        return Row(name, claim, sum(mine) / sum(plain), "×", most, against, f"each blob: {each}{more}")
 
-    with_one = "compile of a CK blob with a precompiled preamble at hand"
-    cost = f"; making one {making.cpu:.1f} s, {making.wall:.1f} s wall"
+    with_one = "of compiling a CK blob with a precompiled preamble"
+    cost = f"; making a preamble takes {making.cpu:.1f} s of CPU, {making.wall:.1f} s of wall time"
     return [
-        row("ck-first-wall", "compile of a CK blob by a first call, wall, a second core free", "first", "wall", 0.85),
-        row("ck-preamble-wall", f"{with_one}, wall", "later", "wall", 0.66, cost),
-        row("ck-preamble", f"{with_one}, CPU", "later", "cpu", 0.85),
+        row(
+            "ck-first-wall",
+            "wall time of compiling a CK blob in a first call, with a second core free",
+            "first",
+            "wall",
+            0.85,
+        ),
+        row("ck-preamble-wall", f"wall time {with_one}", "later", "wall", 0.66, cost),
+        row("ck-preamble", f"CPU {with_one}", "later", "cpu", 0.85),
     ]
 
 
@@ -125,9 +132,9 @@ def sibling_rows(build: Path, home: Path) -> list[Row]:
             env["LAZYCK_CACHE_DIR"] = str(build / "siblings")
             spent[way].append(cost_of([str(build / "driver_bwd"), "128"], env))
     rows = []
-    for what, way, most in (("wall", "two", 0.69), ("cpu", "plain", 1.1)):
+    for what, title, way, most in (("wall", "wall time", "two", 0.69), ("cpu", "CPU", "plain", 1.1)):
         one, two = (statistics.median(getattr(cost, what) for cost in spent[w]) for w in ("one", way))
-        claim = f"first call of a CK backward kernel without a profile (three blobs), two jobs, {what}"
+        claim = f"{title} of the first call of a CK backward kernel (three blobs) with two jobs and no profile"
         rows.append(Row(f"ck-siblings-{what}", claim, two / one, "×", most, "one job", f"{two:.1f} s / {one:.1f} s"))
     return rows
 
@@ -155,8 +162,8 @@ def measure(quick: bool) -> list[Row]:
         calls = rows_of_first_calls(*first_calls(library, Path(name), quick))
         if not quick:
             calls += sibling_rows(library.parent.parent, Path(name) / "rocm")
-    against = f"ahead of time, extrapolated from {at['sampled']} blobs"
-    what = f"CK forward and backward, {at['files']:,} files"
+    against = f"an ahead-of-time build, extrapolated from {at['sampled']} blobs"
+    what = f"CK's forward and backward attention ({at['files']:,} files)"
     return [
         Row(
             "ck-own",
@@ -165,38 +172,39 @@ def measure(quick: bool) -> list[Row]:
             "s",
             30,
             "",
-            f"the whole build {number(at['cpu'])} s CPU, {number(at['wall'])} s wall; {at['symbols']:,} symbols",
+            f"the whole build: {number(at['cpu'])} s of CPU, {number(at['wall'])} s of wall time; "
+            f"{at['symbols']:,} symbols",
         ),
         Row(
             "ck-cpu",
-            "CPU of that whole build, its dispatchers with it",
+            "CPU of the whole lazy build of CK, dispatchers included",
             at["ahead_cpu"] / at["cpu"],
             "× less",
             250,
             against,
-            f"{number(at['ahead_cpu'] / 3600)} core-hours",
+            f"{number(at['ahead_cpu'] / 3600)} core-hours ahead of time",
             is_floor=True,
         ),
         Row(
             "ck-size",
-            "size of the lazy libraries and their bundle",
+            "size of CK's lazy libraries and their bundle",
             at["lazy"] / at["ahead"] * 100,
             "%",
             10,
-            f"{against}, one arch, stripped",
-            f"{number(at['lazy'] / 1e6)} MB / {number(at['ahead'] / 1e6)} MB; {number(at['dispatchers'] / 1e6)} MB of "
-            "dispatchers are in both",
+            f"{against}, for one arch, stripped",
+            f"{number(at['lazy'] / 1e6)} MB / {number(at['ahead'] / 1e6)} MB; both include "
+            f"{number(at['dispatchers'] / 1e6)} MB of dispatchers",
             why=WHY_SIZE.format(share=number(at["dispatchers"] / at["ahead"] * 100)),
         ),
         Row(
             "ck-shipped",
-            "the same as a wheel has it, deflated",
+            "size of CK's lazy libraries and their bundle in a wheel (deflated)",
             at["lazy_shipped"] / at["ahead_shipped"] * 100,
             "%",
             10,
-            f"{against}, one arch, stripped, deflated",
-            f"{number(at['lazy_shipped'] / 1e6)} MB / {number(at['ahead_shipped'] / 1e6)} MB; "
-            f"{number(at['dispatchers_shipped'] / 1e6)} MB of dispatchers are in both",
+            f"{against}, for one arch, stripped and deflated",
+            f"{number(at['lazy_shipped'] / 1e6)} MB / {number(at['ahead_shipped'] / 1e6)} MB; both include "
+            f"{number(at['dispatchers_shipped'] / 1e6)} MB of dispatchers",
         ),
         *calls,
     ]

@@ -101,12 +101,12 @@ def measure(quick: bool) -> list[Row]:
         rows.append(
             Row(
                 "first-call-compile",
-                "first call that compiles, more than its commands",
+                "extra time of a first call that compiles, over its commands alone",
                 more * 1e3,
                 "ms",
                 30,
                 "the same commands from a shell",
-                f"{spread(taken['lazy'], 1e3, ' ms')}; shell {spread(taken['bare'], 1e3, ' ms')}",
+                f"{spread(taken['lazy'], 1e3, ' ms')}; from a shell {spread(taken['bare'], 1e3, ' ms')}",
             )
         )
     if not missing_tools("nvcc")():
@@ -141,12 +141,13 @@ def archs(rounds: int) -> Row:
         )
     return Row(
         "first-call-archs",
-        f"first call, when the build was for {len(ARCHS)} archs",
+        f"first call of a library that was built for {len(ARCHS)} archs",
         statistics.median(taken["lazy"]) / statistics.median(taken["one"]),
         "×",
         1.05,
-        "nvcc for the one arch, compile and link",
-        "; ".join(f"{way} {spread(taken[way], 1, ' s')}" for way in ("lazy", "one", "all")),
+        "compiling and linking with nvcc for one arch",
+        f"{spread(taken['lazy'], 1, ' s')}; nvcc for one arch {spread(taken['one'], 1, ' s')}, for all archs "
+        f"{spread(taken['all'], 1, ' s')}",
     )
 
 

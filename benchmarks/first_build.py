@@ -54,14 +54,14 @@ def runtime_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
     taken = in_turns({"together": lambda: compiled(SOURCES), "apart": lambda: compiled(apart)}, rounds)
     return Row(
         f"first-build-{label}",
-        f"CPU of the runtime's compile by {label}, once per user",
+        f"CPU of compiling the runtime with {label}, once per user",
         statistics.median(taken["together"]),
         "s",
         6,
         "",
-        f"{spread(taken['together'], 1, ' s')}, wall {spread(walls, 1, ' s')}; each source by itself "
+        f"{spread(taken['together'], 1, ' s')}; wall time {spread(walls, 1, ' s')}; each source by itself "
         f"{spread(taken['apart'], 1, ' s')}",
-        why="nearly all of it is the code of some 9,500 lines; headers are 0.4 s",
+        why="Nearly all of this goes into some 9,500 lines of code; the headers take 0.4 s.",
     )
 
 
@@ -84,12 +84,12 @@ def wheel_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
     shipped.DIRECTORY = work / "nothing"
     return Row(
         f"first-build-wheel-{label}",
-        f"the same by {label} with the wheel of the machine, which brings it compiled by g++",
+        f"CPU of a first build with {label} and the machine's wheel, which contains the runtime compiled by g++",
         statistics.median(taken),
         "s",
         6,
         "",
-        f"{spread(taken, 1, ' s')}: whether it fits",
+        f"{spread(taken, 1, ' s')}: the check whether the wheel's objects fit",
     )
 
 
@@ -119,21 +119,21 @@ def later_rows(project: LazyProject, rounds: int) -> list[Row]:
     return [
         Row(
             "later-build",
-            "lazyck's own CPU in a build of two files, after the first",
+            "lazyck's own CPU in a build of two files, once the runtime is compiled",
             own,
             "s",
             0.7,
             "the project's commands without lazyck",
-            f"{spread(taken['lazy'], 1, ' s')}; without {spread(taken['plain'], 1, ' s')}",
+            f"{spread(taken['lazy'], 1, ' s')}; without lazyck {spread(taken['plain'], 1, ' s')}",
         ),
         Row(
             "runtime-size",
-            "what a lazy library has of the runtime, stripped",
+            "size of the runtime in a stripped lazy library",
             (lazy - ahead) / 1000,
             "KB",
             600,
-            "the same library ahead of time",
-            f"with its symbols {whole / 1000:.0f} KB in all",
+            "the same library built ahead of time",
+            f"the whole library with symbols: {whole / 1000:.0f} KB",
         ),
     ]
 

@@ -97,7 +97,7 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "large-lookup",
-            f"a first call that hits, in a cache of {count:,} entries",
+            f"first call that is a cache hit, in a cache of {count:,} entries",
             ratio(taken, "large", "small"),
             "×",
             1.1,
@@ -115,12 +115,12 @@ def measure(quick: bool) -> list[Row]:
         ),
         Row(
             "large-trim",
-            f"`cache trim` of {count + 1 - left:,} of them",
+            f"`cache trim` of {count + 1 - left:,} of {count + 1:,} entries",
             trimmed,
             "s",
             5,
             "",
-            f"{len(beside)} calls meanwhile, none failed, {spread(beside, 1e6, ' µs')}",
+            f"{len(beside)} calls ran during the trim; none failed; each took {spread(beside, 1e6, ' µs')}",
         ),
     ]
 

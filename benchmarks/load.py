@@ -60,12 +60,12 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "load-20k",
-            f"load of a lazy library with {SLOTS:,} slots, more than of an empty one",
+            f"extra time to load a lazy library with {SLOTS:,} slots",
             more * 1e3,
             "ms",
             2,
-            "dlopen of an empty library",
-            f"{spread(taken['lazy'], 1e3, ' ms')}; empty {spread(taken['empty'], 1e3, ' ms')}",
+            "`dlopen` of an empty library",
+            f"{spread(taken['lazy'], 1e3, ' ms')}; empty library {spread(taken['empty'], 1e3, ' ms')}",
         )
     ]
 

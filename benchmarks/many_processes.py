@@ -157,14 +157,14 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "many",
-            f"{count} processes that want one blob at once",
+            f"wall time of {count} processes that call one uncached blob at the same time",
             ratio(taken, "many", "one"),
             "×",
             TARGET,
             "one process",
-            f"{spread(taken['many'], 1, ' s')}; one {spread(taken['one'], 1, ' s')}; one compile each time, "
-            f"{count} compiles side by side take {alone:.1f} s; "
-            f"the last process has its result {spread(late, 1e3, ' ms')} after the entry was published",
+            f"{spread(taken['many'], 1, ' s')}; one process {spread(taken['one'], 1, ' s')}. The blob is compiled once "
+            f"each time; {count} compiles side by side take {alone:.1f} s. The last process has its result "
+            f"{spread(late, 1e3, ' ms')} after the entry was published",
         )
     ]
 

@@ -69,7 +69,7 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "memory",
-            f"memory of a process with {BLOBS} blobs resolved, per blob",
+            f"memory per resolved blob, in a process with {BLOBS} resolved blobs",
             each,
             "KB",
             64,

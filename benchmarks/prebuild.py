@@ -74,16 +74,18 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "prebuild-throughput",
-            f"throughput of `prebuild build`, {count} blobs of a second",
+            f"throughput of `prebuild build` with {count} blobs that compile for one second each",
             share,
             "×",
             0.95,
-            "ninja or `xargs -P` on the same commands, the faster one",
-            f"{spread(taken['lazyck'], 1, ' s')}; ninja {spread(taken['ninja'], 1, ' s')}; "
+            "the faster of ninja and `xargs -P` with the same commands",
+            f"lazyck {spread(taken['lazyck'], 1, ' s')}; ninja {spread(taken['ninja'], 1, ' s')}; "
             f"xargs {spread(taken['xargs'], 1, ' s')}",
             is_floor=True,
         ),
-        Row("prebuild-cached", "`prebuild build` when all is cached, per blob", each[0], "ms", 1, "", each[1]),
+        Row(
+            "prebuild-cached", "time of `prebuild build` per blob that is already cached", each[0], "ms", 1, "", each[1]
+        ),
     ]
 
 
@@ -103,7 +105,7 @@ def cached_cost(count: int) -> tuple[float, str]:
     more = statistics.median(taken["all"]) - statistics.median(taken["one"])
     return more / (
         count - 1
-    ) * 1e3, f"{count} blobs {spread(taken['all'], 1, ' s')}; one {spread(taken['one'], 1, ' s')}"
+    ) * 1e3, f"{count} blobs {spread(taken['all'], 1, ' s')}; one blob {spread(taken['one'], 1, ' s')}"
 
 
 BENCHMARK = Benchmark("prebuild", measure)

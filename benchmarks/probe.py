@@ -70,50 +70,57 @@ def measure(quick: bool) -> list[Row]:
     at = found[main_size]
     assert at["symbols"] == main_size * FUNCTIONS, at
     per_blob = [found[n]["cpu_seconds"] / n for n in sizes]
-    probes = ", ".join(f"{n:,}: {number(found[n]['probe_seconds'])} s" for n in sizes)
-    links = ", ".join(f"{n * FUNCTIONS:,}: {number(found[n]['link_seconds'])} s" for n in sizes)
+    probes = "; ".join(f"{n:,} blobs: {number(found[n]['probe_seconds'])} s" for n in sizes)
+    links = "; ".join(f"{n * FUNCTIONS:,} symbols: {number(found[n]['link_seconds'])} s" for n in sizes)
     per_symbol = (bytes_of[sizes[1]] - bytes_of[sizes[0]]) / ((sizes[1] - sizes[0]) * FUNCTIONS)
     link_size = sizes[1]  # 5,000 blobs: 20,000 stubs
     link = found[link_size]["bundle_seconds"] + found[link_size]["link_seconds"]
     return [
         Row(
             "probe",
-            f"probe of {main_size:,} blobs, {main_size * FUNCTIONS:,} symbols",
+            f"probe of {main_size:,} blobs with {main_size * FUNCTIONS:,} symbols",
             at["probe_seconds"],
             "s",
             40,
-            f"host-only compile of each: {number(each)} s of one core",
-            f"by blobs: {probes}",
+            f"a host-only compile of each blob: {number(each)} s on one core",
+            probes,
         ),
-        Row("probe-memory", "lazyck's peak memory in that", at["peak_rss_kib"] / 2**20, "GB", 1.5, "", ""),
+        Row(
+            "probe-memory",
+            f"lazyck's peak memory in a build of {main_size:,} blobs",
+            at["peak_rss_kib"] / 2**20,
+            "GB",
+            1.5,
+            "",
+            f"{sizes[-1]:,} blobs: {number(found[sizes[-1]]['peak_rss_kib'] / 2**20)} GB",
+        ),
         Row(
             "probe-growth",
-            "lazyck's CPU per blob of the largest size, to that of the size before",
+            f"lazyck's CPU per blob in a build of {sizes[-1]:,} blobs",
             per_blob[-1] / per_blob[-2],
             "×",
             1.25,
-            "the size before",
-            "CPU of probe, bundle and link by blobs: "
-            + ", ".join(f"{n:,}: {number(found[n]['cpu_seconds'])} s" for n in sizes)
-            + f"; memory {number(found[sizes[-1]]['peak_rss_kib'] / 2**20)} GB",
+            f"a build of {sizes[-2]:,} blobs",
+            "CPU of probe, bundle and link: "
+            + "; ".join(f"{n:,} blobs: {number(found[n]['cpu_seconds'])} s" for n in sizes),
         ),
         Row(
             "link-20k",
-            f"bundle, stubs and link of {link_size * FUNCTIONS:,} symbols",
+            f"time of bundle, stubs and link for {link_size * FUNCTIONS:,} symbols",
             link,
             "s",
             10,
             "",
-            f"link by symbols: {links}",
+            f"the link alone: {links}",
         ),
         Row(
             "bytes",
-            "stub, slot and name, per symbol",
+            "bytes per symbol: stub, slot and name",
             per_symbol,
             "bytes",
             400,
             "",
-            "sections of the library, from one size to the next",
+            f"growth of the library's sections from {sizes[0] * FUNCTIONS:,} to {sizes[1] * FUNCTIONS:,} symbols",
         ),
     ]
 

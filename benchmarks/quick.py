@@ -79,7 +79,7 @@ def measure(quick: bool) -> list[Row]:
     return [
         Row(
             "quick",
-            "`build quick` after a change of the runtime",
+            "`build quick` after a change to the runtime",
             statistics.median(taken["full"]) / statistics.median(taken["changed"]),
             "× faster",
             20,
@@ -89,7 +89,7 @@ def measure(quick: bool) -> list[Row]:
         ),
         Row(
             "quick-unchanged",
-            "`build quick` when nothing has changed",
+            "time of `build quick` with nothing changed since the last build",
             statistics.median(taken["unchanged"]),
             "s",
             1,
@@ -98,12 +98,12 @@ def measure(quick: bool) -> list[Row]:
         ),
         Row(
             "full-unchanged",
-            f"lazyck's own CPU in `build full` of {blobs:,} blobs when nothing has changed",
+            f"lazyck's own CPU in `build full` of {blobs:,} blobs with nothing changed since the last build",
             statistics.median(taken["full again"]) - statistics.median(taken["ninja again"]),
             "s",
             1,
             "ninja without lazyck",
-            f"{spread(taken['full again'], 1, ' s')}; without {spread(taken['ninja again'], 1, ' s')}",
+            f"{spread(taken['full again'], 1, ' s')}; without lazyck {spread(taken['ninja again'], 1, ' s')}",
         ),
     ]
 

@@ -18,6 +18,7 @@ import os
 import platform
 import subprocess
 import sys
+import textwrap
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -79,6 +80,11 @@ def compare(rows: list[Row], recorded: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """Return the text in lines of at most 100 columns; lines after the first start with `indent`."""
+    return textwrap.fill(text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def write_page(rows: list[Row], again: list[str]) -> None:
     """Put the table into the page, between its marks; `again` names the benchmarks if only some
     were run."""
@@ -86,12 +92,13 @@ def write_page(rows: list[Row], again: list[str]) -> None:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     missed = [r for r in rows if not r.is_met]
-    reasons = "".join(f"- {r.claim}: {r.why}\n" for r in missed if r.why)
+    reasons = "".join(wrapped(f"- {r.claim}: {r.why}", "  ") + "\n" for r in missed if r.why)
     command = " ".join(["python benchmarks/run.py --write", *(f"--only {name}" for name in again)])
-    rest = ", the other rows by all of them before" if again else ""
-    table = f"{render(rows)}\n\nMade on {machine()}, by `{command}`{rest}.\n"
+    others = "; the other rows come from an earlier full run" if again else ""
+    measured = wrapped(f"Measured on {machine()}, with `{command}`{others}.")
+    table = f"{render(rows)}\n\n{measured}\n"
     if reasons:
-        table += f"\nWhy what is missed is missed:\n\n{reasons}"
+        table += f"\nWhy some targets are missed:\n\n{reasons}"
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}")
 
 

@@ -23,6 +23,15 @@ from lazyck.interceptor.setup import set_up
 
 TARGET = 3.0
 HEADERS = 400
+LABELS = {
+    "true": "`/bin/true`",
+    "plain": "a blob without headers",
+    "deep": f"a blob with {HEADERS} headers",
+    "python": "a shim in Python",
+    "ccache": "a ccache hit",
+    "sccache": "an sccache hit",
+    "bear": "added by Bear to `/bin/true`",
+}
 
 
 def seconds(argv: list[str], env: dict[str, str]) -> float:
@@ -110,16 +119,24 @@ def measure(quick: bool) -> list[Row]:
         if sccache:
             subprocess.run([sccache, "--stop-server"], env=env, check=True, capture_output=True)
         if bear := shutil.which("bear"):
-            taken["Bear, added to /bin/true"] = [bear_seconds(bear, tmp, env, calls // 10)]
+            taken["bear"] = [bear_seconds(bear, tmp, env, calls // 10)]
     if listed != HEADERS:
         raise SystemExit(f"the depfile names {listed} headers, not {HEADERS}")
-    times = ", ".join(f"{what} {spread(spent, 1e3, ' ms')}" for what, spent in taken.items())
+    times = "; ".join(f"{LABELS[what]} {spread(spent, 1e3, ' ms')}" for what, spent in taken.items())
     return [
-        Row("intercept", "one intercepted blob", statistics.median(taken["plain"]) * 1e3, "ms", 2, "", times),
-        Row("intercept-true", "the same", ratio(taken, "plain", "true"), "×", TARGET, "starting `/bin/true`", ""),
+        Row("intercept", "time of one intercepted blob", statistics.median(taken["plain"]) * 1e3, "ms", 2, "", times),
+        Row(
+            "intercept-true",
+            "one intercepted blob, compared with `/bin/true`",
+            ratio(taken, "plain", "true"),
+            "×",
+            TARGET,
+            "starting `/bin/true`",
+            "",
+        ),
         Row(
             "intercept-deep",
-            f"the same with a depfile of {HEADERS} headers",
+            f"one intercepted blob with a depfile of {HEADERS} headers",
             ratio(taken, "deep", "true"),
             "×",
             TARGET,

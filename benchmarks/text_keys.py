@@ -231,14 +231,14 @@ def claims(quick: bool) -> list[Claim]:
     return [
         Claim(
             "text-keys",
-            "kernels that are not compiled again in llama.cpp's next release, in which a header of all sources differs",
+            "kernels of llama.cpp that its next release does not compile again, although a header that all sources "
+            "include has changed",
             100 * total.same_text / total.kernels,
             "%",
             0 if quick else 40,
-            "by the digests of what their sources read: "
-            f"{100 * sum(r.is_same_source for r in rows) / len(rows):.0f} % of the sources",
-            f"{total.same_text} of {total.kernels} kernels of {len(rows)} sources; {total.saved:.1f} of "
-            f"{total.whole:.1f} CPU seconds of all of these",
+            f"source digests alone: {100 * sum(r.is_same_source for r in rows) / len(rows):.0f} % of the sources",
+            f"{total.same_text} of {total.kernels} kernels in {len(rows)} sources; this saves {total.saved:.1f} of "
+            f"{total.whole:.1f} CPU seconds",
             is_floor=True,
         )
     ]

@@ -69,6 +69,7 @@ c++ -O2 -fPIC -I. -c blob/k64.cpp -o $OUT/k64.o
 c++ -shared -o $OUT/libk.so $OUT/dispatch.o $OUT/k64.o
 """
 KINDS = {"ahead": "dispatch.cpp", "lazy": "dispatch.cpp", "map": "map.cpp"}
+LABELS = {"ahead": "direct", "lazy": "through a stub", "map": "with a map"}
 
 
 def prepare(project: LazyProject) -> None:
@@ -114,27 +115,35 @@ def measure(quick: bool) -> list[Row]:
             return float(done.stdout.split()[0])
 
         taken = in_turns({k: lambda kind=k: nanoseconds(kind) for k in KINDS}, 5 if quick else 21)  # type: ignore[misc]
-    counts = ", ".join(f"{kind} {count:.2f}" for kind, count in cost.items())
-    times = ", ".join(f"{kind} {spread(taken[kind], 1, ' ns')}" for kind in KINDS)
+    counts = "; ".join(f"{LABELS[kind]} {count:.2f}" for kind, count in cost.items())
+    times = "; ".join(f"{LABELS[kind]} {spread(taken[kind], 1, ' ns')}" for kind in KINDS)
     return [
         Row(
             "warm-instructions",
-            "instructions that a warm call through a stub adds",
+            "extra instructions of a warm call through a stub",
             round(cost["lazy"] - cost["ahead"], 2),
             "",
             2,
             "a direct call",
             f"per call of the dispatcher: {counts}",
         ),
-        Row("warm-time", "time of a warm call", ratio(taken, "lazy", "ahead"), "×", 1.05, "a direct call", times),
+        Row(
+            "warm-time",
+            "time of a warm call through a stub",
+            ratio(taken, "lazy", "ahead"),
+            "×",
+            1.05,
+            "a direct call",
+            times,
+        ),
         Row(
             "warm-map",
-            "time of a dispatcher with a map and `call_once`",
+            "time of a call through a dispatcher with a map and `call_once`",
             ratio(taken, "map", "lazy"),
             "×",
             6,
-            "a warm lazy call",
-            f"{number(cost['map'])} instructions",
+            "a warm call through a stub",
+            f"{number(cost['map'])} instructions per call",
             is_floor=True,
         ),
     ]

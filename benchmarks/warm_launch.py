@@ -32,6 +32,7 @@ LAUNCHES = {
     "stub": "scale<<<1, 32>>>(nullptr, 2);",
     "function": "cudaLaunchKernel((const void*)scale, 1, 32, arguments, 0, nullptr);",
 }
+TITLES = {"stub": "`<<<>>>`", "function": "`cudaLaunchKernel`"}
 MOST = {"stub": 0, "function": 6}  # instructions of a wrapper
 KERNEL = """
 __global__ void scale(float* x, float factor) { x[threadIdx.x] *= factor; }
@@ -121,13 +122,13 @@ def measure(quick: bool) -> list[Row]:
         rows.append(
             Row(
                 f"warm-launch-{launch}-{cudart}",
-                f"instructions that a launch of a ready kernel takes more, by {launch}, {cudart} CUDA runtime",
+                f"extra instructions of launching a ready kernel by {TITLES[launch]}, with the {cudart} CUDA runtime",
                 round(lazy - ahead, 2),
                 "",
                 MOST[launch],
-                "the same launch ahead of time",
-                f"{number(lazy)} / {number(ahead)} = {lazy / ahead:.3f}, of the host's code and the CUDA runtime "
-                "alone: no driver",
+                "the same launch in an ahead-of-time build",
+                f"{number(lazy)} / {number(ahead)} = {lazy / ahead:.3f}, counting only the host code and the CUDA "
+                "runtime, without the driver",
             )
         )
     return rows

@@ -64,6 +64,17 @@ def test_figures_go_into_the_page_between_its_marks(tmp_path: Path, monkeypatch:
         assert "old" not in text and text.count("claim a") == 1 and "- claim b: the kernel" in text
 
 
+def test_prose_of_the_page_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"{run.BEGIN}\n{run.END}\n")
+    monkeypatch.setattr(run, "PAGE", page)
+    run.write_page([row("b", 3.0, why="because " * 30 + "of `--this-option`.")], ["memory"])
+    lines = [line for line in page.read_text().splitlines() if not line.startswith("|")]
+    assert max(map(len, lines)) <= 100
+    (begin,) = (i for i, line in enumerate(lines) if line.startswith("- claim b: because "))
+    assert lines[begin + 1].startswith("  because ") and "of `--this-option`." in lines[begin + 2]
+
+
 def test_the_page_has_a_place_for_the_figures() -> None:
     text = run.PAGE.read_text()
     assert text.count(run.BEGIN) == text.count(run.END) == 1
@@ -92,7 +103,7 @@ def test_a_short_run_of_one_benchmark_measures_real_processes() -> None:
     argv = [sys.executable, str(BENCHMARKS / "run.py"), "--quick", "--only", "memory"]
     done = subprocess.run(argv, env=os.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "memory of a process with 100 blobs resolved" in done.stdout
+    assert "memory per resolved blob, in a process with 100 resolved blobs" in done.stdout
     refused = subprocess.run([*argv, "--write"], env=os.environ, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "at their full length" in refused.stderr
 
