@@ -81,7 +81,7 @@ def compare(rows: list[Row], recorded: dict[str, float]) -> str:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Return the text in lines of at most 100 columns; lines after the first start with `indent`."""
+    """Return the text in lines of at most 100 columns. Lines but the first start with `indent`."""
     return textwrap.fill(text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
