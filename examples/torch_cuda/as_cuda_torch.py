@@ -27,14 +27,19 @@ def release_of(nvcc: Path) -> str:
     return found[1]
 
 
-def main() -> None:
-    """Run the script that the arguments name, with the arguments after it."""
+def pass_for_cuda() -> None:
+    """Let a torch without CUDA name the toolkit's release and home as its own."""
     if torch.version.cuda is None:
         home = cpp_extension._find_cuda_home()
         if not home:
             sys.exit("no CUDA toolkit: set CUDA_HOME")
         torch.version.cuda = release_of(Path(home) / "bin" / "nvcc")
         cpp_extension.CUDA_HOME = home
+
+
+def main() -> None:
+    """Run the script that the arguments name, with the arguments after it."""
+    pass_for_cuda()
     sys.argv = sys.argv[1:]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
     runpy.run_path(sys.argv[0], run_name="__main__")

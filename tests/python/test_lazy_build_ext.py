@@ -11,9 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from cuda_machine import needs_nvcc
 from support import REPOSITORY, Lazyck
 
 from lazyck.setuptools import words
+from lazyck.toolchains import CUDA
+
+EXAMPLE = REPOSITORY / "examples" / "torch_cuda"
 
 SETUP = """
 from pathlib import Path
@@ -96,6 +100,43 @@ def test_torch_s_build_by_ninja_is_lazy(tmp_path: Path) -> None:
     done = run(*BUILD, cwd=project)
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
     assert list(project.glob("build/temp.*/build.ninja"))
+
+
+CUDA_TORCH = f"""
+import sys
+sys.path.insert(0, {str(EXAMPLE)!r})
+import as_cuda_torch
+as_cuda_torch.pass_for_cuda()
+from lazyck.torch import BuildExtension
+"""
+
+
+@needs_nvcc
+@needs_torch
+@pytest.mark.cuda
+def test_torch_s_cuda_extension_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Path(shutil.copytree(REPOSITORY / "tests/projects/torch_cuda_ext", tmp_path / "torch_cuda_ext"))
+    text = (project / "setup.py").read_text()
+    old = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+    assert old in text
+    (project / "setup.py").write_text(
+        text.replace(old, f"{CUDA_TORCH}from torch.utils.cpp_extension import CUDAExtension\n")
+    )
+    (project / "how").write_text("by ninja")
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    import stand_ins
+
+    stand_ins.make(tmp_path / "stand-ins")
+    found = CUDA.find(os.environ)
+    assert found is not None
+    env = {"CUDA_HOME": found.home, "TORCH_CUDA_ARCH_LIST": "8.0"}
+    done = run(*BUILD, "-L", tmp_path / "stand-ins", cwd=project, **env)
+    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
+    libraries = os.pathsep.join([str(tmp_path / "stand-ins"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))])
+    call = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
+    called = run(sys.executable, "-c", call, cwd=project, LD_LIBRARY_PATH=libraries, LAZYCK_ARCHS="80")
+    assert int(called.stdout) in (0, 35, 100), called  # success, no driver, or no device
+    assert "compiled fill_7.host for 80" in called.stderr
 
 
 def test_under_build_full_the_command_line_decides(project: Path, lazyck: Lazyck) -> None:
