@@ -61,7 +61,7 @@ def test_prose_ends_at_100_columns() -> None:
         text = (REPOSITORY / name).read_text(errors="replace")
         lines = list(prose_of(text)) if name.suffix == ".md" else []
         if name.suffix in (".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".S", ".hip"):
-            lines = re.findall(r"^\s*(?://|/\*|\* ).*", text, re.MULTILINE)
+            lines = re.findall(r"^[ \t]*(?://|/\*|\* ).*", text, re.MULTILINE)
         long = [line for line in lines if len(line) > 100 and " " in line.strip()]
         assert not long, f"{name}: {long[0]}"  # comments of Python are ruff's to judge (W505)
 
@@ -79,6 +79,8 @@ def test_the_figures_of_the_readme_are_the_measured_ones() -> None:
     ):
         assert claim in text, claim
     assert "in three minutes on two cores" in text and 150 <= int(files[1]) <= 200
+    first = re.search(r"compiling the runtime with g\+\+, once per user \| ([\d.]+) s", DOCS["performance.md"])
+    assert first is not None and f"[{float(first[1]):.0f} CPU seconds]" in text
 
 
 def test_every_variable_of_the_table_is_one() -> None:
