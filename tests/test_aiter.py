@@ -154,7 +154,7 @@ def test_lock_of_a_killed_build_is_named(lazyck: Lazyck, tmp_path: Path) -> None
     lock.write_text("")
     done = build(lazyck, aiter, tmp_path / "tmp")
     assert done.returncode == 0, done.stderr
-    assert f"warning: {lock} is there: aiter waits for whoever made it" in done.stderr
+    assert f"warning: {lock} exists: aiter waits for the build that made it" in done.stderr
 
 
 def test_another_directory_is_a_usage_error(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_clear_removes_those_of_a_library_or_arch(lazyck: Lazyck, full: Path, wo
 
 def test_clear_asks_on_a_terminal_and_does_nothing_without_one(lazyck: Lazyck, full: Path) -> None:
     refused = said(lazyck, "clear", status=2)
-    assert f"of {full} would be removed, and there is no terminal to ask\n  hint: add --yes" in refused
+    assert f"from {full}, and there is no terminal to confirm\n  hint: add --yes" in refused
     for answer, status, count in (("n", 1, 5), ("y", 0, 0)):
         here, there = pty.openpty()
         os.write(here, f"{answer}\n".encode())

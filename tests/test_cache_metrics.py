@@ -81,7 +81,7 @@ def test_what_there_is_none_of_has_no_line(lazyck: Lazyck, cache: Path) -> None:
     assert values(families(done.stdout)) == {
         (f"lazyck_cache_{n}", "", ""): 0.0 for n in ("preambles", "preamble_bytes", "used_bytes")
     }
-    assert "two formats" in said(lazyck, "stats", "--prometheus", "--json", status=2)
+    assert "--json and --prometheus exclude each other" in said(lazyck, "stats", "--prometheus", "--json", status=2)
 
 
 # -- what operators are given ----------------------------------------------------------------------

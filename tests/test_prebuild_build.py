@@ -314,7 +314,7 @@ def test_an_interruption_loses_nothing_that_was_compiled(lazyck: Lazyck, bundle:
     result = json.loads(out)
     assert (result["interrupted"], result["cached"], result["compiled"], result["failed"]) == (True, 1, 0, [])
     assert result["left"] == 3
-    assert "the same line again does the rest" in err
+    assert "run the same command again to compile the rest" in err
     assert "Traceback" not in err
     wait_for(lambda: not alive_in(bundle), 20)
     bundle.slow.unlink()

@@ -146,5 +146,5 @@ def test_the_command_plans_what_is_not_cached_or_all_of_it(lazyck: Lazyck, bundl
     assert "1 needs more memory than that" in text
     bad = lazyck(*words, "--workers", "2,x")
     assert bad.returncode == 2
-    assert "'2,x' is no list of numbers" in bad.stderr
+    assert "'2,x' is not a list of numbers" in bad.stderr
     assert bundle.compiled() == ["one"]

@@ -69,11 +69,11 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     "--kernels",
     multiple=True,
     metavar="GLOB",
-    help="Further GPU sources, of which host code is compiled with the build, and each kernel when it is first used; "
+    help="More GPU sources: their host code is compiled with the build, each kernel when it is first used; "
     "repeatable; '' for none. [default: all others, *.cu and *.hip]",
 )
 @click.option(
-    "--gpu-archs", default="", metavar="LIST", help='Archs that the library is for, such as "gfx942;gfx950" or "80;90".'
+    "--gpu-archs", default="", metavar="LIST", help='GPU archs to build for, such as "gfx942;gfx950" or "80;90".'
 )
 @click.option(
     "--toolchain", type=click.Choice(["auto", *(t.name for t in toolchains.ALL)]), default="auto", show_default=True
@@ -98,7 +98,7 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Parallel compiles of lazyck's own. [default: LAZYCK_JOBS, else the number of cores]",
+    help="Parallel compiles by lazyck itself. [default: LAZYCK_JOBS, else the number of cores]",
 )
 @click.option(
     "--compile-commands",
@@ -115,14 +115,16 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
 @click.option(
     "--require-lazy/--no-require-lazy",
     default=None,
-    help="Whether a build that defers no blob has failed. [default: only where the environment has CI set]",
+    help="Fail if the build defers no blob, or do not. [default: fail if CI is set in the environment]",
 )
-@click.option("--check", is_flag=True, help="Then make each library ahead of time too, and compare: as `lazyck check`.")
+@click.option(
+    "--check", is_flag=True, help="Then compare each library with its ahead-of-time build, as `lazyck check` does."
+)
 @click.option(
     "--check-sample",
     default="",
     metavar="N|SECONDSs",
-    help="Check, but compile so many blobs only, or for so long: 40, 90s, 10m.",
+    help="As --check, but compile only this many blobs, or for this long: 40, 90s, 10m.",
 )
 @QUIET
 @click.option("--explain-eager", is_flag=True, help="Say what to change in eager sources so that they become lazy.")
@@ -150,12 +152,12 @@ def full_command(
 ) -> None:
     """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
 
-    Options may stand in `[tool.lazyck]` of ./pyproject.toml, without `--`; those of the command
-    line count first.
+    Options may also be set in `[tool.lazyck]` of ./pyproject.toml, without `--`; the command line
+    overrides them.
 
     Sources that match --blobs are recorded instead of compiled, and every link that takes them
-    makes a lazy library at the place that the build asked for. The exit status is COMMAND's; where
-    that is 0 and --check finds a difference, 1.
+    makes a lazy library at the place that the build asked for. The exit status is COMMAND's, or 1
+    if that is 0 and --check finds a difference.
     """
     env = environment()
     commands = [list(command)] if command else []
@@ -166,14 +168,14 @@ def full_command(
         commands = aiter.commands(aiter_dir, env)
         blobs = blobs or aiter.BLOBS
         for lock in aiter.locks(aiter_dir, env):
-            warn(f"{lock} is there: aiter waits for whoever made it; remove it if that build is dead")
+            warn(f"{lock} exists: aiter waits for the build that made it; remove it if that build is dead")
         extra.update(aiter.environment(ck_tile_bf16))
     elif ck_tile_bf16 is not None:
-        raise UsageError("--ck-tile-bf16 goes with --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
+        raise UsageError("--ck-tile-bf16 needs --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
     if not commands:
         raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
     if name and ("/" in name or name in (".", "..")):
-        raise UsageError(f"--name {name}: not the name of a directory", "use letters, digits, `-` and `_`")
+        raise UsageError(f"--name {name}: not a plain directory name", "use letters, digits, `-` and `_`")
     checked = None
     if check or check_sample:
         from lazyck.commands import check as checking  # its imports take as long as all others together
@@ -223,7 +225,7 @@ def full_command(
 @click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
 @click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
 @QUIET
-@click.option("--verbose", is_flag=True, help="Say which command links.")
+@click.option("--verbose", is_flag=True, help="Print the link commands.")
 def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
     """Compile only lazyck's runtime again and link again, reusing everything else.
 

@@ -23,22 +23,22 @@ from lazyck.quantities import counted, parse_age, parse_size, show_size
 from lazyck.visible import visible
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-LIBRARY = click.option("--library", default="", metavar="NAME", help="Only of this library.")
-ARCH = click.option("--arch", default="", metavar="ARCH", help="Only for this arch.")
+LIBRARY = click.option("--library", default="", metavar="NAME", help="Only entries of this library.")
+ARCH = click.option("--arch", default="", metavar="ARCH", help="Only entries for this arch.")
 
 
 @click.group("cache")
 def group() -> None:
-    """Look into the cache, and after it: the one that LAZYCK_CACHE_DIR (or LAZYCK_NAME) names."""
+    """Inspect and maintain the cache that LAZYCK_CACHE_DIR (or LAZYCK_NAME) names."""
 
 
 @group.command("dir")
 @click.option(
     "--manifest", "library", type=click.Path(path_type=Path), metavar="LIBRARY",
-    help="The cache of this lazy library (or its manifest), which may have a name of its own for it.",
+    help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
-    """Print the directory of the cache, which need not be there yet."""
+    """Print the directory of the cache, which need not exist yet."""
     own_name = read_manifest(library).cache_name if library else ""
     env = {abi.ENV_NAME: own_name, **{k: v for k, v in environment().items() if v}}
     click.echo(str(entries.cache_of(env)))
@@ -50,10 +50,10 @@ def dir_command(library: Path | None) -> None:
 @ARCH
 @click.option(
     "--sort", "order", type=click.Choice(list(entries.ORDERS)),
-    help="By blob's name, size (the largest first), age (the oldest first) or last use (the longest ago first). "
+    help="Sort by blob name, size (largest first), age (oldest first) or last use (longest ago first). "
     "[default: by path]",
 )  # fmt: skip
-@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 def list_command(as_json: bool, library: str, arch: str, order: str | None, reverse: bool) -> None:
     """List the entries: size, age, last use, arch, library, blob."""
     cache, _ = entries.cache_to_read(environment())
@@ -69,12 +69,12 @@ def list_command(as_json: bool, library: str, arch: str, order: str | None, reve
 @group.command("stats")
 @AS_JSON
 @click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
-@click.option("--zero", is_flag=True, help="Have what is counted begin now; entries and history stay.")
+@click.option("--zero", is_flag=True, help="Start counting from zero now; entries and history stay.")
 def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
-    """Say what is in the cache, and by its history what it was good for: hits, compiles, time spent
+    """Show what is in the cache, and from its history what it has done: hits, compiles, time spent
     and saved."""
     if as_json and prometheus:
-        raise UsageError("--json and --prometheus are two formats", "give one of them")
+        raise UsageError("--json and --prometheus exclude each other", "give one of them")
     env = environment()
     limit = env.get(abi.ENV_CACHE_MAXSIZE, "")
     most = parse_size(limit, abi.ENV_CACHE_MAXSIZE) if limit else abi.DEFAULT_CACHE_MAX_KIB * 1024
@@ -100,8 +100,8 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     """Remove all entries with their logs, and precompiled preambles and texts (which say what an
     entry was made of).
 
-    With --library or --arch only entries of these, and preambles stay. What is removed is compiled
-    again when it is called. The history, and what compiles took, stay.
+    With --library or --arch, only their entries are removed, and preambles stay. Removed entries
+    are compiled again when they are called. The history and the recorded compile times stay.
     """
     env = environment()
     cache, is_there = entries.cache_to_read(env)
@@ -113,7 +113,7 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
             would = sweep.trim(rt, cache, 0, None, True, env, only)
             what = f"{counted(would.removed, 'entry', 'entries')} ({show_size(would.removed_bytes)})"
             if not sys.stdin.isatty():
-                raise UsageError(f"{what} of {cache} would be removed, and there is no terminal to ask", "add --yes")
+                raise UsageError(f"this removes {what} from {cache}, and there is no terminal to confirm", "add --yes")
             if not click.confirm(f"Remove {what} from {visible(str(cache))}?"):
                 sys.exit(1)
         done = sweep.trim(rt, cache, 0, None, False, env, only)
@@ -128,11 +128,11 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="LIBRARY",
-    help="Also see that the entries of this lazy library (or its manifest) define what it calls; may be repeated.",
+    help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
 )
 @click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
 def verify_command(as_json: bool, libraries: tuple[Path, ...], remove: bool) -> None:
-    """Read every entry whole and name those that are damaged; status 1 if any is left."""
+    """Read every entry completely and list the damaged ones; status 1 if any is left."""
     env = environment()
     cache, is_there = entries.cache_to_read(env)
     rt = tool(env)
@@ -151,13 +151,17 @@ def verify_command(as_json: bool, libraries: tuple[Path, ...], remove: bool) -> 
 
 @group.command("trim")
 @AS_JSON
-@click.option("--max-size", default="", metavar="SIZE", help="Until no more than this is left, such as 20G or 500M.")
-@click.option("--older-than", default="", metavar="AGE", help="What was not used for so long, such as 30d or 12h.")
+@click.option(
+    "--max-size", default="", metavar="SIZE", help="Remove until at most this much is left, such as 20G or 500M."
+)
+@click.option(
+    "--older-than", default="", metavar="AGE", help="Remove what was not used for this long, such as 30d or 12h."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
 def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -> None:
-    """Remove the entries that were not used for longest."""
+    """Remove the least recently used entries."""
     if not max_size and not older_than:
-        raise UsageError("nothing says what to remove", "give --max-size SIZE, --older-than AGE, or both")
+        raise UsageError("no limit to trim to", "give --max-size SIZE, --older-than AGE, or both")
     size = parse_size(max_size, "--max-size") if max_size else None
     age = parse_age(older_than, "--older-than") if older_than else None
     env = environment()
@@ -173,7 +177,7 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
     "--gpu-archs", "--arch", default="", metavar="LIST", help="Archs. [default: LAZYCK_ARCHS, else the build's]"
 )
 def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
-    """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and what of the key
+    """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and how its key
     differs."""
     env = environment()
     entries.cache_to_read(env)

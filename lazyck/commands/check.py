@@ -27,7 +27,7 @@ def parse_sample(text: str) -> Sample:
     Raises `UsageError`."""
     match = re.fullmatch(r"([1-9]\d{0,8})([sm]?)", text, re.ASCII)
     if text and not match:
-        raise UsageError(f"{text!r} is no sample", "give a number of blobs, or a time such as 90s or 10m")
+        raise UsageError(f"{text!r} is not a sample size", "give a number of blobs, or a time such as 90s or 10m")
     if not match:
         return Sample()
     amount, unit = int(match[1]), match[2]
@@ -48,23 +48,23 @@ def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, 
 @click.command("check")
 @click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
 @click.option(
-    "--sample", default="", metavar="N|SECONDSs", help="Compile so many blobs only, or for so long: 40, 90s, 10m."
+    "--sample", default="", metavar="N|SECONDSs", help="Compile only this many blobs, or for this long: 40, 90s, 10m."
 )
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @QUIET
-@click.option("--verbose", is_flag=True, help="List everything, and keep what was made ahead of time.")
+@click.option("--verbose", is_flag=True, help="List everything, and keep the ahead-of-time build.")
 @click.argument("libraries", nargs=-1, metavar="[LIB]...")
 def command(
     tmp_dir: Path, sample: str, jobs: int | None, as_json: bool, verbose: bool, libraries: tuple[str, ...]
 ) -> None:
-    """Make each LIB of a lazy build (a path or a name; by default all) ahead of time too, and
-    compare the two.
+    """Compare each LIB of a lazy build (a path or a name; by default all) with its ahead-of-time
+    build.
 
-    Every blob is compiled for the host by the project's own command, and the library linked by the
-    project's own link. The exit status is 1 if something differs.
+    For that, every blob is compiled for the host by the project's own command, and the library is
+    linked by the project's own link. The exit status is 1 if something differs.
     """
     tmp, env = tmp_dir.absolute(), environment()
     load_settings(tmp)

@@ -41,11 +41,11 @@ def place(shell: str, env: dict[str, str]) -> Path:
 
 
 @click.command("completion")
-@click.option("--install", is_flag=True, help="Write the script to where the shell looks for a user's.")
+@click.option("--install", is_flag=True, help="Write the script where the shell looks for a user's completions.")
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_context
 def command(context: click.Context, install: bool, shell: str | None) -> None:
-    """Print the script by which SHELL (default: the login shell) completes lazyck's commands and
+    """Print the script with which SHELL (default: the login shell) completes lazyck's commands and
     options."""
     env = environment()
     name = shell or Path(env.get("SHELL", "")).name
@@ -58,6 +58,6 @@ def command(context: click.Context, install: bool, shell: str | None) -> None:
     file = place(name, env)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, text.encode())
-    click.echo(f"lazyck: wrote {file}; a new {name} has it")
+    click.echo(f"lazyck: wrote {file}; each new {name} will load it")
     if name == "zsh":
-        click.echo(f"lazyck: ~/.zshrc must have, before compinit: fpath=({file.parent} $fpath)")
+        click.echo(f"lazyck: add to ~/.zshrc, before compinit: fpath=({file.parent} $fpath)")

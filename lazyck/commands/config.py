@@ -14,10 +14,10 @@ from lazyck.config import own_environment
 @click.command("config")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Print every LAZYCK_ variable: its value, and whether that comes from the environment, from
-    the user's file or is the default.
+    """Print every LAZYCK_ variable with its value, and whether that comes from the environment or
+    the user's file, or is the default.
 
-    Ends with status 1 if a value makes no sense, or a variable is not one of lazyck's.
+    Ends with status 1 if a value is invalid, or a variable is not one of lazyck's.
     """
     found = configuration.examine(own_environment())
     click.echo(json.dumps(configuration.to_json(found), indent=1) if as_json else configuration.render(found))

@@ -14,8 +14,8 @@ from lazyck.config import environment
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Say which toolchains are here, for which archs, what is missing, and the line that installs
-    it.
+    """Show which toolchains are here and for which archs, what is missing, and the command that
+    installs it.
 
     Ends with status 0 if a library can be built here, else 1.
     """

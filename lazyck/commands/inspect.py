@@ -23,7 +23,7 @@ from lazyck.postbuild.explain import advise
 )
 @click.option("--all", "every", is_flag=True, help="Show every blob in full, and each eager source.")
 @click.option("--explain-eager", is_flag=True, help="Say what to change in eager sources so that they become lazy.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: all of it, of the blobs named or of every one.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, for the named blobs or for all.")
 def command(library: Path, blobs: tuple[str, ...], every: bool, explain_eager: bool, as_json: bool) -> None:
     """Print what a lazy library (or a manifest file) holds: a summary, unless blobs or eager
     sources are asked for."""

@@ -42,7 +42,7 @@ from lazyck.terminal import is_quiet
 @click.option("--wheel-name", default="", metavar="NAME", help="[default: PACKAGE-kernels]")
 @click.option("--wheel-version", default="", metavar="V", help="[default: 0 and a digest of what is in it]")
 @click.option("--per-arch", is_flag=True, help="One file for each arch, with the arch in its name.")
-@click.option("--no-build", is_flag=True, help="Do not compile what is not cached: an error then.")
+@click.option("--no-build", is_flag=True, help="Fail if something is not cached, instead of compiling it.")
 @JOBS
 @QUIET
 def command(
@@ -66,7 +66,7 @@ def command(
     a compiler.
     """
     if (tar_file is None) == (wheel_dir is None):
-        raise UsageError("one of --tar FILE and --wheel DIR is needed", "say which of them to make")
+        raise UsageError("exactly one of --tar FILE and --wheel DIR is needed", "give one of them")
     if (wheel_dir is None) != (not into):
         raise UsageError("--wheel and --into go together", "give --into the package that the library lives in")
     if wheel_dir is None and (wheel_name or wheel_version):

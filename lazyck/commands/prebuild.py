@@ -23,16 +23,17 @@ from lazyck.prebuild import build, forecast, listing, names, output, plan, progr
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.schedule import Fleet
-from lazyck.quantities import parse_size
+from lazyck.quantities import counted, parse_size
 from lazyck.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
-_FAILED_HINT = "each failure above names its log; build again after fixing it, what is cached is kept"
+_FAILED_HINT = "each failure above names its log; fix the cause and build again: what is cached is kept"
+_AGAIN = "run the same command again"
 
 
 @click.group("prebuild")
 def group() -> None:
-    """Fill and empty the cache ahead of time."""
+    """Fill the cache ahead of time, or remove blobs from it."""
 
 
 def blob_options(command: F) -> F:
@@ -49,7 +50,7 @@ def blob_options(command: F) -> F:
             "--blob-list",
             multiple=True,
             metavar="FILE",
-            help="File of blob names, one a line, or a profile; `-` is stdin; repeatable.",
+            help="File of blob names, one per line, or a profile; `-` is stdin; repeatable.",
         ),
         click.option("--all", "every", is_flag=True, help="All blobs."),
         click.option(
@@ -92,11 +93,11 @@ JOBS = click.option(
 @click.option("--format", "form", type=click.Choice(listing.FORMATS), default="text", show_default=True)
 @click.option("--cached", is_flag=True, help="Only those that are cached (for all of --gpu-archs, else for any arch).")
 @click.option("--missing", is_flag=True, help="Only those that are not.")
-@click.option("--match", default="", metavar="GLOB", help="Only those whose name or source fits the shell pattern.")
+@click.option("--match", default="", metavar="GLOB", help="Only those whose name or source matches the shell pattern.")
 @click.option(
     "--kernels",
     is_flag=True,
-    help="The kernels of each source, instead of the sources that have some; a blob's, once its host unit is cached.",
+    help="List the kernels of each source instead of the source; those of a blob once its host unit is cached.",
 )
 def list_command(
     manifest_file: Path,
@@ -130,7 +131,7 @@ def list_command(
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be compiled and about how long it takes; compile nothing."
 )
-@click.option("--keep-going/--no-keep-going", default=True, show_default=True, help="After a failure.")
+@click.option("--keep-going/--no-keep-going", default=True, show_default=True, help="Continue after a failure.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end on stdout.")
 @click.option(
     "--output",
@@ -139,19 +140,23 @@ def list_command(
     metavar="DIR",
     help="Compile into DIR, a cache to be shipped, instead of the user's own.",
 )
-@click.option("--preambles", is_flag=True, help="Precompile what the blobs include, for first calls; compile none.")
+@click.option(
+    "--preambles", is_flag=True, help="Only precompile the headers of blobs, so that first calls compile faster."
+)
 @click.option("--keep-logs", is_flag=True, help="With --output: leave the compilers' logs in DIR.")
-@click.option("--write-costs", is_flag=True, help="Write what the compiles took beside the library, for first calls.")
+@click.option(
+    "--write-costs", is_flag=True, help="Record beside the library what the compiles took, to help first calls."
+)
 @click.option("--verbose", is_flag=True, help="Print the commands.")
 @click.option(
     "--launcher",
     metavar="COMMAND",
-    help="Words in front of the compiler's, such as ccache or distcc. [default: LAZYCK_LAUNCHER]",
+    help="Run the compiler through this command, such as ccache or distcc. [default: LAZYCK_LAUNCHER]",
 )
 @click.option(
     "--executor",
     metavar="URL",
-    help="Compile on the workers of a cluster: dask://HOST:8786. --jobs is of each worker. [default: their threads]",
+    help="Compile on the workers of a cluster: dask://HOST:8786. --jobs is per worker. [default: their threads]",
 )
 def build_command(
     manifest_file: Path,
@@ -171,15 +176,15 @@ def build_command(
     launcher: str | None,
     executor: str | None,
 ) -> None:
-    """Compile blobs into the cache that the runtime reads, longest first; what is there already is
+    """Compile blobs into the cache that the runtime reads, longest first; what is already there is
     left alone."""
     env = environment()
     if keep_logs and output_dir is None:
-        raise UsageError("--keep-logs goes with --output", "logs in the user's own cache are always kept")
+        raise UsageError("--keep-logs needs --output", "logs in the user's own cache are always kept")
     if preambles and (output_dir or executor or dry_run):
         raise UsageError(
-            "--preambles goes with none of --output, --executor and --dry-run",
-            "they are for the machine, and the place of the library, where they were made",
+            "--preambles excludes --output, --executor and --dry-run",
+            "preambles can be used only on the machine, and at the library's place, where they were made",
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
@@ -199,7 +204,8 @@ def build_command(
         if preambles:
             to_compile = plan.make_plan(all_entries(rt, manifest_file, chosen, gpu_archs, env), Costs({}))
             count = make_preambles(rt, manifest_file, to_compile.jobs, options.parallel, env)
-            say(f"{count} precompiled preambles are ready for {len(to_compile.jobs)} blobs that are not cached")
+            ready = f"{counted(count, 'precompiled preamble is', 'precompiled preambles are')} ready"
+            say(f"{ready} for {counted(len(to_compile.jobs), 'uncached blob')}")
             return
         # The host units come first, since they tell which kernels there are.
         hosts = all_entries(rt, manifest_file, chosen.hosts, gpu_archs, env)
@@ -215,7 +221,7 @@ def build_command(
         outcome = compiled(planned, as_json)
         if costs_file:
             count = write_shipped(costs_file, read_known_costs(found, env), [e.cost_key for e in found])
-            say(f"{costs_file} says what {count} compiles take")
+            say(f"{costs_file} records what {counted(count, 'compile')} took")
         if executor:
             found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
         if directory and not outcome.is_interrupted:
@@ -223,11 +229,11 @@ def build_command(
             output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])
     finish(outcome)
     if executor and (bad := [e for e in found if not e.cached]):
-        raise BuildError(f"{len(bad)} entries came and are not whole, {bad[0].path} for one", "run the same line again")
+        text = counted(len(bad), "fetched entry is", "fetched entries are")
+        raise BuildError(f"{text} damaged, such as {bad[0].path}", _AGAIN)
     if directory and (absent := output.missing(directory, found)):
-        raise BuildError(
-            f"{len(absent)} entries are not in {directory}, {absent[0].relative} for one", "run the same line again"
-        )
+        text = counted(len(absent), "entry is", "entries are")
+        raise BuildError(f"{text} missing in {directory}, such as {absent[0].relative}", _AGAIN)
 
 
 def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
@@ -240,7 +246,7 @@ def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
         if place.is_dir():
             return place / abi.BUNDLE_COSTS
     raise UsageError(
-        f"{manifest_file}: no bundle beside it, so --write-costs has no place", "give the library that has one"
+        f"{manifest_file}: no bundle beside it for --write-costs to write to", "give the library that has one"
     )
 
 
@@ -266,7 +272,8 @@ def run(
 
 def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
     """Carry out the plan by `work`, with progress on stderr, and report the outcome."""
-    say(f"{planned.cached} of {planned.total} entries are cached already, {len(planned.jobs)} to compile")
+    total = counted(planned.total, "entry is", "entries are")
+    say(f"{planned.cached} of {total} cached already, {len(planned.jobs)} to compile")
     outcome = plan.Outcome(planned, 0, (), 0.0)
     if planned.jobs:
         outcome = work(progress.reporter(len(planned.jobs)))
@@ -307,17 +314,17 @@ def finish(outcome: plan.Outcome) -> None:
             raise error
         say(error.render())
     if outcome.is_interrupted:
-        say("what is compiled stays; the same line again does the rest")
+        say("what is compiled is kept; run the same command again to compile the rest")
         raise KeyboardInterrupt
     if outcome.left:
-        raise BuildError(f"{outcome.left} entries were not compiled", "run the same line again")
+        raise BuildError(f"{counted(outcome.left, 'entry was', 'entries were')} not compiled", _AGAIN)
 
 
 def worker_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
     """Parse a list of numbers such as `4` or `4,8,16`."""
     words = text.split(",")
     if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= 1_000_000 for w in words):
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 4,8,16")
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 4,8,16")
     return [int(w) for w in words]
 
 
@@ -332,7 +339,7 @@ def worker_counts(_context: click.Context, _parameter: click.Parameter, text: st
     help="Parallel compiles of each worker. [default: LAZYCK_JOBS, else the number of cores here]",
 )
 @click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, such as 64G. [default: no bound]")
-@click.option("--from-scratch", is_flag=True, help="As if nothing were cached yet.")
+@click.option("--from-scratch", is_flag=True, help="Plan as if nothing were cached yet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan_command(
     manifest_file: Path,
@@ -346,7 +353,7 @@ def plan_command(
     from_scratch: bool,
     as_json: bool,
 ) -> None:
-    """Say how long a build takes on so many workers, by what compiles took before."""
+    """Estimate how long a build takes on that many workers, from what compiles took before."""
     env = environment()
     kib = parse_size(memory, "--memory") // 1024 if memory else None
     chosen = selection(manifest_file, blob_list, every, blobs)
@@ -364,4 +371,4 @@ def clean_command(
     """Remove blobs' entries from the cache (every arch, unless --gpu-archs names some)."""
     chosen = selection(manifest_file, blob_list, every, blobs)
     removed = clean_blobs(manifest_file, chosen, gpu_archs, environment())
-    click.echo(f"lazyck: removed {removed} cached entries")
+    click.echo(f"lazyck: removed {counted(removed, 'cached entry', 'cached entries')}")

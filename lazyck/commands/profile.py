@@ -39,8 +39,8 @@ def read(path: Path) -> profile.Profile:
 @FILES
 @click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here. [default: stdout]")
 def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
-    """Make one profile of those of many ranks and runs, one line a blob; it is a --blob-list
-    too."""
+    """Merge the profiles of many ranks and runs into one, with a line per blob; it also serves as a
+    --blob-list."""
     merged = profile.encode(profile.merge([read(f) for f in files]))
     if output is None:
         sys.stdout.buffer.write(merged)
@@ -52,7 +52,7 @@ def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
 @FILES
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_command(files: tuple[Path, ...], as_json: bool) -> None:
-    """Show what the profiles together know: order, calls, compile time, memory, ranks, and
+    """Show what the profiles together hold: order, calls, compile time, memory, ranks, and
     totals."""
     merged = profile.merge([read(f) for f in files])
     click.echo(json.dumps(profile.to_json(merged), indent=1) if as_json else profile.render_table(merged))
@@ -82,10 +82,11 @@ def diff_command(a: Path, b: Path) -> None:
     metavar="LIB",
     help="A lazy library, or the `manifest` of its bundle; repeatable.",
 )
-@click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here what is left of all. [default: in place]")
+@click.option(
+    "-o", "--output", type=OUT, metavar="OUT", help="Write the remaining lines of all here. [default: in place]"
+)
 def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: Path | None) -> None:
-    """Drop blobs that LIB does not have any more, and say how many. Lines of other libraries
-    stay."""
+    """Drop blobs that LIB no longer has, and say how many. Lines of other libraries stay."""
     known = {m.library: Names(m) for m in map(read_manifest, manifests)}
 
     def is_known(use: profile.Use) -> bool:

@@ -16,5 +16,5 @@ def _silence(context: click.Context, _parameter: click.Parameter, is_given: bool
 
 
 QUIET = click.option(
-    "-q", "--quiet", is_flag=True, expose_value=False, callback=_silence, help="Say only what is wrong."
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_silence, help="Print only warnings and errors."
 )

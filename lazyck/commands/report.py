@@ -44,7 +44,7 @@ from lazyck.visible import visible
     default=Path("lazyck-report.html"),
     show_default=True,
     metavar="FILE",
-    help="The page.",
+    help="Write the page here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON instead.")
 def command(
@@ -56,7 +56,7 @@ def command(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Write a page about what compiling lazily cost and saved: slowest blobs, timeline,
+    """Write a page that shows what compiling lazily cost and saved: slowest blobs, timeline,
     failures."""
     found = gather(cache, traces, since, library, [read_manifest(m) for m in manifests], environment())
     if as_json:

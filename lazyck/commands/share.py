@@ -32,7 +32,7 @@ def share_options(command: F) -> F:
     decorators = [
         click.option(
             "--profile", "profiles", type=_FILE, multiple=True, metavar="FILE",
-            help="The blobs of a profile or blob list; may be repeated.",
+            help="Only the blobs of this profile or blob list; repeatable.",
         ),
         click.option(
             "--gpu-archs", "--arch", default="", metavar="LIST",
@@ -58,15 +58,15 @@ LIBRARY = click.option(
 
 @click.command("push")
 @click.option(
-    "--manifest", "library", type=_FILE, metavar="LIBRARY", help="Only entries that this lazy library would take."
+    "--manifest", "library", type=_FILE, metavar="LIBRARY", help="Only entries that this lazy library would load."
 )
 @share_options
 def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
-    """Put the cache's entries (all, or those of blobs that fit the shell patterns) into the tiers
+    """Copy the cache's entries (all, or those of blobs that match the shell patterns) to the tiers
     of LAZYCK_REMOTE.
 
-    What is there already is left alone, so an interrupted push goes on where it was. Status 1 if
-    any was refused or failed.
+    What is already there is skipped, so that an interrupted push continues where it stopped. Status
+    1 if any was refused or failed.
     """
     share, profiles = _prepare(how)
     began = time.monotonic()
@@ -82,8 +82,8 @@ def push_command(library: Path | None, as_json: bool, blobs: tuple[str, ...], **
 @LIBRARY
 @share_options
 def pull_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: Any) -> None:
-    """Get a library's entries that the cache lacks (all, or those of blobs that fit) from the tiers
-    of LAZYCK_REMOTE.
+    """Fetch the entries of a library that the cache lacks (all, or those of blobs that match) from
+    the tiers of LAZYCK_REMOTE.
 
     Each is verified, then published. Status 1 if any was refused, or a tier was down.
     """
@@ -107,7 +107,7 @@ def sync_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: An
 
 @click.command("keygen")
 @click.argument("file", type=_FILE)
-@click.option("--public", is_flag=True, help="Print the public key of FILE, which is there; make nothing.")
+@click.option("--public", is_flag=True, help="Only print the public key of the existing FILE.")
 def keygen_command(file: Path, public: bool) -> None:
     """Make a private key in FILE, for LAZYCK_SIGN_KEY, and print the public one, for
     LAZYCK_TRUST."""

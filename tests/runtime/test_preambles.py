@@ -125,7 +125,7 @@ def test_they_can_be_made_before_any_first_call(lib: LazyLibrary) -> None:
     done = prebuild(lib, "--preambles", "--all")
     assert (done.returncode, done.stderr) == (
         0,
-        f"lazyck: 1 precompiled preambles are ready for {COUNT} blobs that are not cached\n",
+        f"lazyck: 1 precompiled preamble is ready for {COUNT} uncached blobs\n",
     )
     assert not lib.entries()
     assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_JOBS": "1"}).stdout == RIGHT

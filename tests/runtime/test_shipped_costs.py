@@ -49,7 +49,7 @@ def test_a_first_call_says_how_long_a_compile_took_where_the_library_was_built(l
     prebuild(lib, "--all")
     assert "(about" not in first_call(lib)
     said = prebuild(lib, "--all", "--write-costs")
-    assert f"{costs(lib)} says what 2 compiles take" in said
+    assert f"{costs(lib)} records what 2 compiles took" in said
     costs(lib).write_text(re.sub(r"^[\d.]+ (\d+) add ", r"4321.000 \1 add ", costs(lib).read_text(), flags=re.M))
     assert "compiling add for x86_64 (about 4321.0 s) ..." in first_call(lib).replace("aarch64", "x86_64")
 
@@ -67,7 +67,7 @@ def test_costs_of_others_stay_and_what_is_no_line_goes(lib: LazyLibrary) -> None
     prebuild(lib, "add", "--write-costs")
     with costs(lib).open("a") as f:
         f.write("no line\n")
-    assert "says what 2 compiles take" in prebuild(lib, "more", "--write-costs")
+    assert "records what 2 compiles took" in prebuild(lib, "more", "--write-costs")
     assert [line.split()[2] for line in costs(lib).read_text().splitlines()] == ["add", "more"]
 
 
@@ -78,4 +78,4 @@ def test_without_a_bundle_there_is_no_place_for_them(lib: LazyLibrary, tmp_path:
     env = {**os.environ, **lib.env, "PYTHONPATH": str(REPOSITORY), "LAZYCK_ROOT": str(lib.directory / "lazyck")}
     words = ["prebuild", "build", "--manifest", str(alone / lib.library.name), "--all", "--write-costs"]
     done = subprocess.run([sys.executable, "-m", "lazyck", *words], env=env, capture_output=True, text=True)
-    assert done.returncode == 2 and "so --write-costs has no place" in done.stderr, done.stderr
+    assert done.returncode == 2 and "no bundle beside it for --write-costs to write to" in done.stderr, done.stderr
