@@ -22,6 +22,7 @@ from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up, set_up_launcher
 from lazyck.postbuild import summary
 from lazyck.postbuild.unchanged import Unchanged, deliver_unchanged
+from lazyck.quantities import counted
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings, save_settings
 from lazyck.toolchains import Found, Toolchain, archs_of_environment, parse_archs, resolve_native
@@ -166,8 +167,8 @@ def report(
     build `is_whole`."""
     found = [line for library in unchanged.libraries for line in summary.unchanged_lines(library)]
     found += [
-        f"lazyck: warning: {visible(str(path))} is no longer the library that lazyck linked, and not lazy: it was "
-        "built without lazyck since. Clean it away to build it lazily"
+        f"lazyck: warning: {visible(str(path))} is no longer lazy: it was rebuilt without lazyck. Remove it and build "
+        "again"
         for path in unchanged.replaced
     ]
     if request.compile_commands is not None:
@@ -179,7 +180,12 @@ def report(
         found += [summary.render(libraries, intercept, left), *passed_lines(passed)]
     elif passed:
         number = sum(count for count, _ in passed.values())
-        found += [f"lazyck: none of the {number} blobs that were compiled is lazy", *passed_lines(passed)]
+        none = (
+            "the one blob that was compiled is not lazy"
+            if number == 1
+            else f"none of the {number} compiled blobs is lazy"
+        )
+        found += [f"lazyck: {none}", *passed_lines(passed)]
     elif unchanged.libraries:
         pass  # its lazy libraries are reported above
     elif is_whole or stands_for_nvcc(lines):  # any other failed build has said why
@@ -191,14 +197,14 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
     """Return a line for each reason why the real compiler compiled blobs, with some of these
     blobs."""
     return [
-        f"lazyck: {count} blobs compiled by the real compiler, {reason}: {shown_names(sources)}"
+        f"lazyck: {counted(count, 'blob')} compiled by the real compiler, {reason}: {shown_names(sources)}"
         for reason, (count, sources) in passed.items()
     ]
 
 
 def imported_lines(imported: Imported, file: Path) -> list[str]:
     """Return what became of the entries of a compile_commands.json."""
-    lines = [f"lazyck: {imported.deferred} blobs deferred from {file}"]
+    lines = [f"lazyck: {counted(imported.deferred, 'blob')} deferred from {file}"]
     for reason in dict.fromkeys(reason for _, reason in imported.refused):
         sources = [source for source, why in imported.refused if why == reason]
         lines.append(f"lazyck: {len(sources)} of its blobs not deferred, {reason}: {shown_names(sources)}")
@@ -222,12 +228,12 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in log.count(lines).passed[:5])
     if stands_for_nvcc(lines):
         return (
-            f"lazyck: hipcc stood for nvcc, and its compiles are passed on: nothing is lazy ({reasons})\n"
+            f"lazyck: hipcc ran nvcc, and lazyck does not defer its compiles: nothing is lazy ({reasons})\n"
             "  hint: set HIP_PLATFORM=amd if this build is for AMD GPUs; for NVIDIA's, build with nvcc itself"
         )
     return (
         f"lazyck: no compile matched --blobs {' '.join(blobs)}: nothing is lazy "
-        f"({len(lines)} compiler calls: {reasons})\n"
+        f"({counted(len(lines), 'compiler call')}: {reasons})\n"
         "  hint: --blobs is a shell pattern for the sources' absolute paths; intercept.log in the tmp dir lists them"
     )
 

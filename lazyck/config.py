@@ -22,7 +22,7 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
     if not text:
         return default
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{name}={text!r}: not a whole number of at least 1", f"unset {name} or give it such a number")
+        raise UsageError(f"{name}={text!r}: not a whole number of at least 1", f"correct or unset {name}")
     return int(text)
 
 
@@ -33,7 +33,7 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
     if not text:
         return default
     if not re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text, re.ASCII) or not float(text):
-        raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"unset {name} or give it such a number")
+        raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"correct or unset {name}")
     return float(text)
 
 
@@ -44,7 +44,7 @@ def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
     if not text:
         return default
     if text not in (*YES, *NO):
-        raise UsageError(f"{name}={text!r}: neither 0 nor 1", f"unset {name} or give it one of these")
+        raise UsageError(f"{name}={text!r}: neither 0 nor 1", f"correct or unset {name}")
     return text in YES
 
 

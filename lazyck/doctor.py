@@ -98,7 +98,7 @@ def unpacking_check(env: Mapping[str, str]) -> Check:
     words = " ".join(missing)
     lines = {m: f"{m} install {words}" for m in ("apt", "dnf", "zypper")}
     lines |= {"pacman": f"pacman -S {words}", "apk": f"apk add {words}"}
-    detail = f"no {' and no '.join(missing)}: what is missing in the cache cannot be compiled out of a deployed bundle"
+    detail = f"no {' and no '.join(missing)}: what the cache lacks cannot be compiled from a deployed bundle"
     return Check("unpacking", State.NOTE, detail, install_line(lines))
 
 
@@ -123,7 +123,7 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
     if is_trusted and place == path and path.is_symlink():
         return Check(name, State.MISSING, f"{path} is a symbolic link: it is refused", hint)
     if not place.is_dir():
-        return Check(name, State.MISSING, f"{place} is no directory", hint)
+        return Check(name, State.MISSING, f"{place} is not a directory", hint)
     if not os.access(place, os.W_OK | os.X_OK):
         return Check(name, State.MISSING, f"{path}: {place} cannot be written", hint)
     if is_trusted and place == path:

@@ -41,7 +41,7 @@ def of_unexpected(error: Exception) -> LazyckError:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return LazyckError(
-        f"a fault of lazyck: {type(error).__name__}: {error}{at}",
+        f"a bug in lazyck: {type(error).__name__}: {error}{at}",
         "report it, with the command (LAZYCK_LOG=debug says more)",
     )
 

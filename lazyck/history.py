@@ -137,7 +137,7 @@ def read_trace(path: Path) -> History:
     except OSError as e:
         raise FormatError(f"{path}: {e.strerror}", "give a file that LAZYCK_TRACE named") from e
     if not found and not names:
-        raise FormatError(f"{path}: no trace of lazyck", "give a file that LAZYCK_TRACE named")
+        raise FormatError(f"{path}: not a lazyck trace", "give a file that LAZYCK_TRACE named")
     return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
 
 

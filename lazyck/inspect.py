@@ -83,7 +83,7 @@ def render_summary(m: Manifest, files: Files) -> str:
         ("library", f"{m.library} (soname {m.soname or '-'}), {files.path}, {show_size(files.size)}"),
         ("machine", m.machine or "-"),
         ("archs", " ".join(m.archs) or "-"),
-        ("blobs", f"{len(lazy)} lazy with {len(m.functions)} symbols, {len(eager)} eager"),
+        ("blobs", f"{len(lazy)} lazy with {counted(len(m.functions), 'symbol')}, {len(eager)} eager"),
     ]
     if sources:
         rows.append(("kernels", f"{kernels} of {counted(sources, 'source')}, each compiled when it is first used"))

@@ -90,7 +90,7 @@ def decode_records(data: bytes, where: str) -> list[CompileCommand | LinkCommand
             continue
         r = _Reader(data, at, len(data), where)
         if r.take(4) != abi.RECORD_MAGIC:
-            raise FormatError(f"{where}: no record of the lazyck shim", "run the build again from clean")
+            raise FormatError(f"{where}: not a record of the lazyck shim", "run the build again from clean")
         version = r.number()
         if version != abi.RECORD_VERSION:
             raise FormatError(

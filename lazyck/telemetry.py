@@ -34,7 +34,7 @@ def spans(library: Library, *, tracer_provider: Any = None) -> Iterator[None]:
     try:
         from opentelemetry import context, trace
     except ImportError as e:
-        raise LazyckError("spans need opentelemetry, which is not here", "pip install opentelemetry-sdk") from e
+        raise LazyckError("spans need opentelemetry, which is not installed", "pip install opentelemetry-sdk") from e
     tracer = trace.get_tracer("lazyck", __version__, tracer_provider)
     parent = context.get_current()  # events arrive on another thread, which has no context
 

@@ -70,7 +70,7 @@ def test_summary_counts_blobs_symbols_and_gives_each_eager_blob_its_reason(ops: 
     assert "17 blobs deferred, 15 lazy with 21 symbols, 2 eager" in ops.report, ops.report
     assert "blob/data.cpp defines data that other files can use: table\n" in ops.report
     assert "blob/registrar.cpp has code that runs when the library is loaded: registrar at registrar.cpp:" in ops.report
-    assert "1 of the lazy blobs are needed by nothing in this link" in ops.report
+    assert "1 lazy blob is needed by nothing in this link" in ops.report
     assert "probe" in ops.report
     assert "link" in ops.report
 
@@ -185,7 +185,7 @@ def test_a_deferred_object_that_no_link_takes_is_reported(lazyck: Lazyck, tmp_pa
     words = ["c++", "-c", str(source), "-o", str(tmp_path / "lonely.o")]
     done = lazyck("build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", *words)
     assert done.returncode == 0
-    assert "1 deferred objects were taken by no link" in done.stderr
+    assert "1 deferred object was taken by no link" in done.stderr
     assert "lonely.o" in done.stderr
 
 

@@ -57,7 +57,7 @@ def test_a_plain_make_fails_with_the_way_out_and_a_lazy_build_heals(tree: Path, 
     assert done.returncode != 0
     assert abi.DEFERRED_SYMBOL in done.stderr
     assert not (tree / "libx.so").exists()
-    assert "1 blobs deferred, 1 lazy" in build_lazily(lazyck, tree)
+    assert "1 blob deferred, 1 lazy" in build_lazily(lazyck, tree)
     assert [run_library(tree / "libx.so", n, 10).stdout for n in (1, 2)] == ["31\n", "22\n"]
 
 

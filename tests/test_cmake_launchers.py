@@ -73,7 +73,7 @@ def test_cxx_by_its_path_compiles_and_links_lazily(lazyck: Lazyck, tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     name = Path(CXX).name
     assert actions(tmp_path) == [("defer", "blob", name), ("link", "deferred-input", name)]
-    assert "1 blobs deferred, 1 lazy" in done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr
     assert returns_42(tmp_path / "out/libx.so")
 
 
@@ -81,7 +81,7 @@ def test_a_toolchain_file_that_names_the_compiler(lazyck: Lazyck, tmp_path: Path
     write_project(tmp_path, "", "cpp")
     (tmp_path / "tools.cmake").write_text(f"set(CMAKE_CXX_COMPILER {CXX})\n")
     done = build(lazyck, tmp_path, "-DCMAKE_TOOLCHAIN_FILE=$PWD/tools.cmake", toolchain="host")
-    assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("ccache"), reason="needs ccache")
@@ -90,7 +90,7 @@ def test_the_user_s_ccache_keeps_real_compiles_and_no_deferred_object(lazyck: La
     write_project(tmp_path / "project", "", "cpp")
     for _ in range(2):
         done = build(lazyck, tmp_path / "project", "", toolchain="host", **env)
-        assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+        assert "1 blob deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
         shutil.rmtree(tmp_path / "project/out")
     said = subprocess.run(["ccache", "--print-stats"], env={**os.environ, **env}, capture_output=True, text=True).stdout
     numbers = dict(line.split("\t") for line in said.splitlines())
@@ -113,7 +113,7 @@ def test_cuda_by_its_path(lazyck: Lazyck, tmp_path: Path) -> None:
     *deferred, link = actions(tmp_path)
     # The dispatcher is compiled by kernel.
     assert deferred == [("defer", "blob", "nvcc")] * 2 and link[:2] == ("link", "deferred-input")
-    assert "1 blobs deferred, 1 lazy" in done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr
     ctypes.CDLL(str(tmp_path / "out/libx.so"))
     # If the host compiler is named by its path, that link has no launcher. So nothing is deferred
     # unless the project includes lazyck.cmake.
@@ -124,7 +124,7 @@ def test_cuda_by_its_path(lazyck: Lazyck, tmp_path: Path) -> None:
     assert len(said) == 1 and "v1.cu" in said[0], done.stderr
     shutil.rmtree(tmp_path / "out")
     done = build(lazyck, tmp_path, f"{options} '-DCMAKE_PROJECT_INCLUDE={tmp_path}/tm p/lazyck.cmake'")
-    assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_cuda_s_links_by_a_host_compiler_that_is_named_are_seen(
     options = "-DCMAKE_CUDA_ARCHITECTURES=80" + ("" if variables else f" -DCMAKE_CUDA_HOST_COMPILER={CXX}")
     path = f"{Path(NVCC).parent}{os.pathsep}{os.environ['PATH']}"
     done = build(lazyck, tmp_path, options, CUDACXX="", PATH=path, **variables)
-    assert "1 blobs deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr, done.stdout + done.stderr
     ctypes.CDLL(str(tmp_path / "out/libx.so"))
 
 
@@ -163,5 +163,5 @@ def test_hip_by_its_path_with_the_file_for_cmake(lazyck: Lazyck, tmp_path: Path)
     )
     done = build(lazyck, tmp_path, options, HIP_PLATFORM="amd", HIPCXX="")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 blobs deferred, 1 lazy" in done.stderr, done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr, done.stderr
     assert actions(tmp_path)[0] == ("defer", "blob", Path(CLANG).name)

@@ -258,7 +258,7 @@ def test_a_program_is_lazy_with_unity_builds_and_a_compiler_cache_and_says_what_
         said = project.build()
     place = project.where / "split.cpp"
     assert f"lazyck: warning: {place} is compiled now instead of at its first call: split-debug\n" in said
-    assert "1 blobs deferred, 1 lazy" in said
+    assert "1 blob deferred, 1 lazy" in said
     assert project.compiled("defer", "program") == ["one.cpp"]
     done = subprocess.run([project.out / "program"], capture_output=True, text=True)
     assert done.stdout == "1 2\n", done.stderr
@@ -273,7 +273,7 @@ def test_under_build_full_its_blobs_decide(lazyck: Lazyck, tmp_path: Path) -> No
     words = ("build", "full", "--toolchain", "host", "--blobs", "*/one.cpp", "--", "sh", "-ec", lines)
     done = lazyck(*words, cwd=project.where)
     assert "its --blobs decide what of attn is lazy" in done.stdout, done.stdout + done.stderr
-    assert "1 blobs deferred, 1 lazy" in done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr
     assert call(project.library, 2, PATH="/nonexistent") == ("42", "")
     assert not (project.out / ".lazyck-build").exists()
 
@@ -301,7 +301,7 @@ def test_cuda_blobs_with_a_host_compiler_by_its_path(lazyck: Lazyck, tmp_path: P
         f"-DCMAKE_CUDA_COMPILER={NVCC}", "-DCMAKE_CUDA_ARCHITECTURES=80", f"-DCMAKE_CUDA_HOST_COMPILER={cxx}"
     )
     said = project.build()
-    assert "1 blobs deferred, 1 lazy" in said, said
+    assert "1 blob deferred, 1 lazy" in said, said
     assert json.loads(lazyck("inspect", project.library, "--json").stdout)["archs"] == ["80"]
     result, said = call(project.library, 1, LAZYCK_ARCHS="80")
     assert result == "21", said

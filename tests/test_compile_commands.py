@@ -129,14 +129,14 @@ def test_what_it_exported_it_imports(lazyck: Lazyck, project: Path) -> None:
         (project / name).unlink()
     done = build(lazyck, project, LINK, "--compile-commands", project / "tmp/compile_commands.json")
     assert done.returncode == 0, done.stderr
-    assert "1 blobs deferred, 1 lazy" in done.stderr
+    assert "1 blob deferred, 1 lazy" in done.stderr
 
 
 def test_blobs_that_cannot_be_deferred_are_named_with_the_reason(lazyck: Lazyck, project: Path) -> None:
     gone = entry(file="blob/gone.cpp", arguments=["c++", "-c", "blob/gone.cpp", "-o", "g.o"])
     split = entry(arguments=["c++", "-gsplit-dwarf", "-c", "blob/v1.cpp", "-o", "s.o"])
     done = build(lazyck, project, "true", "--compile-commands", write(project, [entry(), gone, split]))
-    assert "1 blobs deferred from" in done.stderr
+    assert "1 blob deferred from" in done.stderr
     assert "1 of its blobs not deferred, split-debug: v1.cpp" in done.stderr
     assert "1 of its blobs not deferred, source-unreadable: gone.cpp" in done.stderr
     assert not (project / "s.o").exists()
@@ -154,7 +154,10 @@ def test_blobs_that_cannot_be_deferred_are_named_with_the_reason(lazyck: Lazyck,
         ([entry(arguments=[])], ["entry 1"]),
         ([{"directory": ".", "file": "x", "command": "c++ 'x"}], ["entry 1", "quotation"]),
         ([], ["none of its 0 entries", "--blobs"]),
-        ([entry(file="dispatch.cpp", arguments=["c++", "-c", "dispatch.cpp", "-o", "d.o"])], ["none of its 1 entries"]),
+        (
+            [entry(file="dispatch.cpp", arguments=["c++", "-c", "dispatch.cpp", "-o", "d.o"])],
+            ["no source of its 1 entry matches"],
+        ),
         ([entry(arguments=["icpx", "-c", "blob/v1.cpp", "-o", "v.o"])], ["blob/v1.cpp", "'icpx'"]),
         ([entry(arguments=["/none/g++", "-c", "blob/v1.cpp", "-o", "v.o"])], ["'/none/g++'"]),
         ([entry(directory="dispatch.cpp/x")], ["dispatch.cpp/x"]),
@@ -182,9 +185,9 @@ def test_blobs_that_the_real_compiler_compiled_are_named(lazyck: Lazyck, project
     done = build(lazyck, project, script)
     assert done.returncode == 0, done.stderr
     assert "2 blobs compiled by the real compiler, several-sources: v3.cpp" in done.stderr
-    assert "1 blobs compiled by the real compiler, split-debug: v2.cpp" in done.stderr
-    assert "1 blobs compiled by the real compiler, compile-and-link: v3.cpp" in done.stderr
+    assert "1 blob compiled by the real compiler, split-debug: v2.cpp" in done.stderr
+    assert "1 blob compiled by the real compiler, compile-and-link: v3.cpp" in done.stderr
     assert "preprocess" not in done.stderr
     alone = build(lazyck, project, "c++ -gsplit-dwarf -c blob/v2.cpp -o v2.o")
-    assert "none of the 1 blobs that were compiled is lazy" in alone.stderr and "split-debug" in alone.stderr
+    assert "the one blob that was compiled is not lazy" in alone.stderr and "split-debug" in alone.stderr
     assert os.path.exists(project / "v2.o")

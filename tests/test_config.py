@@ -172,7 +172,7 @@ def test_a_project_says_how_it_is_built(lazyck: Lazyck, tmp_path: Path) -> None:
     where = project(tmp_path / "p", text)
     done = lazyck(*BUILD, cwd=where)
     assert done.returncode == 0, done.stderr
-    assert "1 lazy with 1 symbols" in done.stderr
+    assert "1 lazy with 1 symbol" in done.stderr
     assert (where / "t" / "settings.json").is_file() and (where / "out" / "libk.so").is_file()
     by_hand = lazyck(*BUILD[:2], "--install-dir", where / "else", *BUILD[2:], cwd=where)
     assert by_hand.returncode == 0, by_hand.stderr

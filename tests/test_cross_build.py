@@ -131,7 +131,7 @@ def build_tiny(lazyck: Lazyck, where: Path, name: str, words: str, broken: str =
     tmp = where / f"tmp-{name}"
     done = lazyck("build", "full", "--toolchain", "host", "--tmp-dir", tmp, "--", "sh", "-ec", "\n".join(lines))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 lazy with 1 symbols" in done.stderr, done.stderr
+    assert "1 lazy with 1 symbol" in done.stderr, done.stderr
     assert ("broken.cpp was left out" in done.stderr) == bool(broken), done.stderr
     return project / "prog"
 
@@ -172,7 +172,7 @@ def test_libraries_of_the_target_that_nothing_needs_are_dropped_as_they_are_ahea
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "1 lazy with 1 symbols" in done.stderr
+    assert "1 lazy with 1 symbol" in done.stderr
     needed = elf.read_shared(tmp_path / "prog").needed
     assert "libfirst.so" in needed
     assert "libsecond.so" not in needed

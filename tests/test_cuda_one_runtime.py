@@ -100,12 +100,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Bu
 @pytest.mark.parametrize("library", LINKS)
 def test_errors_and_launches_pass_between_a_library_and_its_blobs(built: Built, library: str) -> None:
     lazy = "0 lazy with 0 symbols, 0 eager" if library == "script" else "1 lazy with 3 symbols, 0 eager"
-    assert f"lib{library}: 1 blobs deferred, {lazy}" in built.report
+    assert f"lib{library}: 1 blob deferred, {lazy}" in built.report
     assert {n: built.run(library, n) for n in SHARED} == SHARED
 
 
 def test_a_program_and_its_blobs_share_its_runtime(built: Built) -> None:
-    assert "program: 1 blobs deferred, 1 lazy with 3 symbols, 0 eager" in built.report
+    assert "program: 1 blob deferred, 1 lazy with 3 symbols, 0 eager" in built.report
     assert {n: built.run("", n) for n in SHARED} == SHARED
 
 

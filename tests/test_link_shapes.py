@@ -47,7 +47,7 @@ def test_static_archive_between_compile_and_link(lazyck: Lazyck, tmp_path: Path)
     done = build(lazyck, tmp_path, COMPILE + "ar rcs libv.a v*.o\nc++ -shared -o libx.so dispatch.o libv.a\n")
     assert done.returncode == 0, done.stderr
     assert "3 blobs deferred, 3 lazy with 3 symbols" in done.stderr
-    assert "static libraries with deferred members, which only lazy links can take: libv.a\n" in done.stderr
+    assert "static libraries with deferred members, which only lazy links can use: libv.a\n" in done.stderr
     assert run_library(tmp_path / "libx.so", 2, 10).stdout == "22\n"
 
 

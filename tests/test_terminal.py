@@ -72,6 +72,6 @@ def test_a_quiet_lazy_build_says_warnings_only(lazyck: Lazyck, tmp_path: Path) -
     (tmp_path / "blob" / "alone.cpp").write_text("int alone() { return 7; }\n")
     unlinked = "c++ -fPIC -c blob/alone.cpp -o alone.o"
     done = lazyck("build", "full", "--quiet", "--", "sh", "-c", unlinked, cwd=tmp_path)
-    assert re.fullmatch(r"lazyck: warning: 1 deferred objects .*\n", done.stderr), done.stderr
+    assert re.fullmatch(r"lazyck: warning: 1 deferred object .*\n", done.stderr), done.stderr
     quick = lazyck("build", "quick", "--tmp-dir", tmp_path / ".lazyck-build", "--quiet")
     assert (quick.returncode, quick.stdout, quick.stderr) == (0, "", "")

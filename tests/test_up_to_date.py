@@ -70,7 +70,7 @@ def test_a_build_with_nothing_to_do_tells_of_its_libraries_and_installs_them(
     done = build(lazyck, tree, "--install-dir", install, "--require-lazy")
     assert done.returncode == 0, done.stderr
     assert "libx: up to date, 2 blobs, 2 lazy with 2 symbols, 0 eager" in done.stderr
-    assert "prog: up to date, 1 blobs, 1 lazy" in done.stderr
+    assert "prog: up to date, 1 blob, 1 lazy" in done.stderr
     assert f"{install}/libx.so.3.1\n" in done.stderr
     assert "nothing is lazy" not in done.stderr
     assert sorted(p.name for p in install.iterdir() if not p.is_symlink()) == ["lazyck", "libx.so.3.1", "prog"]
@@ -100,7 +100,7 @@ def test_what_is_linked_again_and_what_is_not_are_both_told(tree: Path, lazyck: 
     change(tree / "main.cpp", MAIN + "// changed\n")
     done = build(lazyck, tree, "--install-dir", tmp_path / "install")
     assert "libx: up to date" in done.stderr
-    assert "prog: 1 blobs deferred, 1 lazy" in done.stderr
+    assert "prog: 1 blob deferred, 1 lazy" in done.stderr
     assert {p.name for p in (tmp_path / "install").iterdir()} >= {"libx.so.3.1", "prog", *SO_LINKS}
 
 
@@ -120,7 +120,7 @@ def test_a_library_that_was_built_without_lazyck_since_is_not_taken_for_lazy(
     subprocess.run(["make", "clean", "all"], cwd=tree, check=True, capture_output=True)
     done = build(lazyck, tree, "--install-dir", tmp_path / "install", CI="true")
     assert done.returncode == 1
-    assert "libx.so.3.1 is no longer the library that lazyck linked" in done.stderr
+    assert "libx.so.3.1 is no longer lazy: it was rebuilt without lazyck" in done.stderr
     assert not (tmp_path / "install").exists()
     assert ": up to date" not in done.stderr
     done = build(lazyck, tree, command="make clean all")

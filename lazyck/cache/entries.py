@@ -54,7 +54,7 @@ def cache_of(env: Mapping[str, str]) -> Path:
     """Return the cache that the environment names, by the runtime's rules. Raises `UsageError`."""
     for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
         if problem := BY_NAME[name].problem(env.get(name, "")):
-            raise UsageError(f"{name}={env[name]!r}: {problem}", f"unset {name} or give it such a value")
+            raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
     found = cache_dir(env)
     if found is None:
         raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")

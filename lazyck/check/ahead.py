@@ -176,7 +176,7 @@ class AheadOfTime:
         target.unlink(missing_ok=True)
         archiver = proc.run([*driver, "-print-prog-name=ar"], env=self._env).stdout.strip() or "ar"
         # `q` keeps several members of one name.
-        proc.check(f"making {self._link.archives[number]} anew", [archiver, "qcs", str(target), *files])
+        proc.check(f"rebuilding {self._link.archives[number]}", [archiver, "qcs", str(target), *files])
 
 
 def _without_missing(words: Sequence[str], resolve: Callable[[str], str], folder: str, have: set[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from lazyck.check.compare import Difference
 from lazyck.check.kinds import KINDS
 from lazyck.check.library import Checked
 from lazyck.postbuild import demangle
+from lazyck.quantities import counted
 from lazyck.visible import visible
 
 _LONGEST = 160  # characters of a name
@@ -46,19 +47,17 @@ def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str
     number = sum(d.fails for d in c.comparison.differences)
     if number:
         lines.append(
-            f"  {number} differences, each a fault of lazyck: please report it. A source that is behind one can be "
-            "left out of --blobs; it is then compiled ahead of time. `lazyck help check` says more of each kind"
+            f"  {counted(number, 'difference')}, each a bug in lazyck: please report it. Until it is fixed, leave the "
+            "source that it names out of --blobs. `lazyck help check` says more about each kind"
         )
     else:
-        lines.append("  the same as ahead of time")
+        lines.append("  no difference from the ahead-of-time library")
     return lines
 
 
 def _kind(kind: str, differences: Sequence[Difference], texts: Mapping[str, str], *, verbose: bool) -> list[str]:
     fails = KINDS[kind].fails
-    lines = [
-        f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: what is named {KINDS[kind].means}"
-    ]
+    lines = [f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: {KINDS[kind].means}"]
     shown = differences if verbose else differences[:_SHOWN] if fails else ()
     for d in shown:
         names = " and ".join(_short(texts.get(name, name)) for name in d.name.split(" ")) + d.symbol[len(d.name) :]

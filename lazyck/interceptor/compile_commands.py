@@ -17,6 +17,7 @@ from lazyck.errors import BuildError, FormatError, UsageError
 from lazyck.files import write_atomic
 from lazyck.interceptor import launch
 from lazyck.manifest import decode_records
+from lazyck.quantities import counted
 from lazyck.toolchains import ALL, HOST, names
 from lazyck.toolchains.options import Role
 
@@ -121,7 +122,7 @@ def load(path: Path) -> list[Entry]:
             found.append(_entry(item, base))
         except (ValueError, TypeError, KeyError) as e:
             said = f"no {e}" if isinstance(e, KeyError) else str(e)
-            raise FormatError(f"{path}: entry {number} is no compile command ({said})", hint) from e
+            raise FormatError(f"{path}: entry {number} is not a compile command ({said})", hint) from e
     return found
 
 
@@ -140,7 +141,7 @@ def _entry(item: Any, base: str) -> Entry:
 def _text(item: Mapping[str, Any], key: str) -> str:
     value = item[key]
     if not isinstance(value, str) or "\0" in value:
-        raise TypeError(f"`{key}` is not a text")
+        raise TypeError(f"`{key}` is not a string")
     os.fsencode(value)
     return value
 
@@ -160,14 +161,14 @@ def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], j
     if unknown:
         raise UsageError(
             f"{path}: {unknown[0].file}: lazyck does not know the compiler {unknown[0].arguments[0]!r}, "
-            f"or it is not there ({len(unknown)} such entries)",
+            f"or it is not there ({counted(len(unknown), 'such entry', 'such entries')})",
             "the file must name a gcc, clang, hipcc or nvcc of this machine",
         )
     deferred = sum(reason == "blob" for reason, _ in reasons)
     refused = [(e.file, why) for e, (why, count) in zip(entries, reasons, strict=True) if count and why != "blob"]
     if not deferred and not refused:
         raise UsageError(
-            f"{path}: none of its {len(entries)} entries compiles a source that matches --blobs {' '.join(blobs)}",
+            f"{path}: no source of its {counted(len(entries), 'entry', 'entries')} matches --blobs {' '.join(blobs)}",
             "--blobs is a shell pattern for the sources' absolute paths",
         )
     return Imported(deferred, tuple(refused))

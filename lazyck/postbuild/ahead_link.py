@@ -149,7 +149,7 @@ def save(ahead: AheadLink, directory: Path) -> None:
 def load(directory: Path) -> AheadLink:
     """Read what `save` wrote. Raises `FormatError`."""
     path = directory / "ahead.json"
-    again = "run `lazyck build full` again, so that the library is linked anew"
+    again = "run `lazyck build full` again, so that the library is linked again"
     try:
         raw = json.loads(path.read_bytes())
         if raw["version"] != AHEAD_VERSION:
@@ -163,4 +163,4 @@ def load(directory: Path) -> AheadLink:
         archives, kept = tuple(raw["archives"]), tuple(raw["kept"])
         return AheadLink(tuple(raw["words"]), raw["cwd"], tuple(records), archives, raw["eager"], raw["shared"], kept)
     except (OSError, ValueError, TypeError, KeyError) as e:
-        raise FormatError(f"{path}: what a check needs of the link is not there ({e})", again) from e
+        raise FormatError(f"{path}: what the check needs of the link is missing ({e})", again) from e

@@ -22,7 +22,7 @@ def read_manifest(path: Path) -> Manifest:
         raise FormatError(f"{path}: {e.strerror}", "give a lazy library, or the `manifest` of its bundle") from e
     if data is None:
         raise FormatError(
-            f"{path}: no lazy library (no section {abi.MANIFEST_SECTION})",
+            f"{path}: not a lazy library (no section {abi.MANIFEST_SECTION})",
             "give a library that `lazyck build` made, or the `manifest` of its bundle",
         )
     return decode(data, str(path))

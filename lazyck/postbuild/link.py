@@ -293,12 +293,12 @@ def warnings(settled: Settled) -> list[str]:
     """Return what the user should know although the library links."""
     doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
     found = [
-        f"{symbol} is defined by a second blob too, {source}: the first one has it" for symbol, source in doubles[:5]
+        f"{symbol} is also defined by a second blob, {source}: the first one is used" for symbol, source in doubles[:5]
     ]
     if len(doubles) > 5:
         found.append(f"... and {len(doubles) - 5} more symbols are defined by two blobs")
     found += [
-        f"{e.blob.source} was left out: it can neither be probed nor compiled, and nothing undefined is left "
+        f"{e.blob.source} was left out: it can be neither probed nor compiled, and no symbol is undefined without it "
         f"({sentence(e.reasons)})"
         for e in settled.failed
     ]

@@ -39,7 +39,7 @@ def run(record: Path) -> None:
 
     found = decode_records(record.read_bytes(), str(record))
     if len(found) != 1 or not isinstance(found[0], LinkCommand):
-        raise FormatError(f"{record}: not one link record", "report this: it is a fault of lazyck")
+        raise FormatError(f"{record}: not one link record", "report this: it is a bug in lazyck")
     settings = load_settings(record.parent.parent)
     env = environment()
 

@@ -39,7 +39,7 @@ def check(
     lines = [f"{st.file_name}: nothing defines these symbols:", *(f"  {s}" for s in lost[:20])]
     if len(lost) > 20:
         lines.append(f"  ... and {len(lost) - 20} more")
-    lines.append("and these blobs, which might, can neither be probed nor compiled:")
+    lines.append("and these blobs, which might, can be neither probed nor compiled:")
     lines += [f"  {e.blob.source} ({sentence(e.reasons)})" for e in failed[:20]]
     first = failed[0].error
     library.unlink()

@@ -94,17 +94,17 @@ class Kind(Enum):
     )
     NOT_COMPILED = (
         "does not compile for the host",
-        "Mend the error that the compiler names. lazyck compiles the host code alone, without any device code.",
+        "Fix the error that the compiler names. lazyck compiles the host code alone, without any device code.",
     )
     UNLISTED = (
         "reads files that cannot be listed",
-        "Make the compiler's option `-M` work with the options of this source: the message says what it lacks.",
+        "Make the compiler's option `-M` work with the options of this source: the message says what is missing.",
     )
     IN_DOUBT = (
         "is linked as an object, since only its own compile could tell what it defines",
         "Write what the reason names so that no compile is needed to understand it: instantiate functions rather than "
-        "a class, initialize variables with constants, do without attributes and `#pragma`s that make symbols. Eight "
-        "such sources of a link are lazy in any case, or one in eight of its blobs.",
+        "a class, initialize variables with constants, avoid attributes and `#pragma`s that make symbols. Up to eight "
+        "such sources of a link, or one in eight of its blobs, are lazy in any case.",
     )
     STATIC = (
         "is linked into a static program, which cannot load blobs at run time",
@@ -165,8 +165,8 @@ class Kind(Enum):
     )
     NOT_BY_KERNEL = (
         "cannot be compiled by kernel",
-        "Where the reason names managed variables, textures or surfaces, move them into another file. Else lazyck does "
-        "not know the steps of this compiler: take a release that its documentation names.",
+        "Where the reason names managed variables, textures or surfaces, move them into another file. Otherwise lazyck "
+        "does not know the steps of this compiler: use a release that lazyck's documentation names.",
     )
     BY_KERNEL = (
         "has its host code compiled with the library, as `--kernels` asks",

@@ -71,7 +71,7 @@ def render_deferred() -> str:
 
 def _quote(text: str) -> str:
     if "\n" in text or "\0" in text:
-        raise BuildError(f"{text!r} cannot stand in an assembler line", "rename it")
+        raise BuildError(f"{text!r} cannot be written in assembler", "rename it")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -14,7 +14,7 @@ from lazyck.errors import FormatError
 from lazyck.files import write_atomic
 from lazyck.postbuild.explain import summary_lines
 from lazyck.postbuild.reasons import Unlazy, of_json, to_json
-from lazyck.quantities import show_size
+from lazyck.quantities import counted, show_size
 from lazyck.visible import visible, visible_lines
 
 NAME = "summary.json"  # in the library's directory: what a link of the running, or the last, build did
@@ -69,7 +69,7 @@ def load(path: Path) -> LinkSummary:
         raw["archives"] = tuple(raw.get("archives", ()))
         return LinkSummary(**raw)
     except (OSError, ValueError, TypeError, KeyError) as e:
-        raise FormatError(f"{path}: no summary of a lazy link ({e})", "run `lazyck build full` again") from e
+        raise FormatError(f"{path}: not a summary of a lazy link ({e})", "run `lazyck build full` again") from e
 
 
 def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked: Sequence[str]) -> str:
@@ -80,37 +80,39 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
     archives = list(dict.fromkeys(os.path.basename(path) for s in libraries for path in s.archives))
     if archives:
         shown = ", ".join(map(visible, archives[:4])) + (", ..." if len(archives) > 4 else "")
-        lines.append(f"lazyck: static libraries with deferred members, which only lazy links can take: {shown}")
+        lines.append(f"lazyck: static libraries with deferred members, which only lazy links can use: {shown}")
     if unlinked:
         shown = "\n".join(f"lazyck:   {visible(name)}" for name in unlinked[:10])
         more = f"\nlazyck:   ... and {len(unlinked) - 10} more" if len(unlinked) > 10 else ""
+        objects, whose = ("object was", "it lacks its") if len(unlinked) == 1 else ("objects were", "them lacks their")
         lines.append(
-            f"lazyck: warning: {len(unlinked)} deferred objects were taken by no link that lazyck saw; "
-            f"whatever uses them lacks their functions:\n{shown}{more}"
+            f"lazyck: warning: {len(unlinked)} deferred {objects} taken by no link that lazyck saw; "
+            f"whatever uses {whose} functions:\n{shown}{more}"
         )
     return "\n".join(lines)
 
 
 def unchanged_lines(s: LinkSummary) -> list[str]:
     """Return what to say of a library that the build found up to date."""
-    counts = f"{s.deferred} blobs, {s.lazy} lazy with {s.symbols} symbols, {len(s.eager)} eager"
+    counts = f"{counted(s.deferred, 'blob')}, {s.lazy} lazy with {counted(s.symbols, 'symbol')}, {len(s.eager)} eager"
     return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
 def library_lines(s: LinkSummary) -> list[str]:
     """Return what to say of one link."""
     lines = [
-        f"lazyck: {visible(s.library)}: {s.deferred} blobs deferred, {s.lazy} lazy with {s.symbols} symbols, "
-        f"{len(s.eager)} eager"
+        f"lazyck: {visible(s.library)}: {counted(s.deferred, 'blob')} deferred, "
+        f"{s.lazy} lazy with {counted(s.symbols, 'symbol')}, {len(s.eager)} eager"
     ]
     if s.units:
-        lines.append(f"lazyck:   {s.kernels} kernels of {s.units} sources, each compiled when it is first used")
+        kernels = f"{counted(s.kernels, 'kernel')} of {counted(s.units, 'source')}"
+        lines.append(f"lazyck:   {kernels}, each compiled when it is first used")
     if s.spare:
-        lines.append(f"lazyck:   {s.spare} of the lazy blobs are needed by nothing in this link, only exported")
+        spare = counted(s.spare, "lazy blob is", "lazy blobs are")
+        lines.append(f"lazyck:   {spare} needed by nothing in this link, only exported")
     if s.unneeded:
-        lines.append(
-            f"lazyck:   {s.unneeded} blobs of static libraries are needed by nothing in this link, and left out of it"
-        )
+        unneeded = counted(s.unneeded, "blob of static libraries is", "blobs of static libraries are")
+        lines.append(f"lazyck:   {unneeded} needed by nothing in this link, and left out of it")
     reasons = [*summary_lines("by kernel", s.by_kernel), *summary_lines("eager", s.eager)]
     lines += [f"lazyck:   {line}" for line in reasons]
     if s.eager:

@@ -29,7 +29,7 @@ def find_ninja(env: Mapping[str, str]) -> Path:
     if found is None:
         raise ToolchainError(
             f"no `ninja`: the Python package in {Path(ninja.__file__).parent} lacks it, and PATH leads to none",
-            "install it anew: python -m pip install --force-reinstall ninja (or Debian's ninja-build)",
+            "install it again: python -m pip install --force-reinstall ninja (or Debian's ninja-build)",
         )
     return Path(found)
 

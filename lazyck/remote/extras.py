@@ -15,5 +15,5 @@ def need(module: str, extra: str, why: str) -> Any:
         return import_module(module)
     except ImportError as e:
         raise RemoteError(
-            f"{why} needs {module.split('.')[0]}, which is not here", f"pip install 'lazyck[{extra}]'"
+            f"{why} needs {module.split('.')[0]}, which is not installed", f"pip install 'lazyck[{extra}]'"
         ) from e

@@ -193,7 +193,7 @@ def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
     """Return a digest of the compiler and its flags."""
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
-        raise ToolchainError(f"{compiler[0]!r} is no C++ compiler: --version fails", _HINT)
+        raise ToolchainError(f"{compiler[0]!r} is not a C++ compiler: --version fails", _HINT)
     words = [_LAYOUT, machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
     words += [*_FAST, *(word for flags in _SMALL.values() for word in flags)]
     return digest(version.stdout.encode(), *map(encode, words))

@@ -131,4 +131,6 @@ def _try(found: Found, arch: str, env: Mapping[str, str]) -> Check:
 
 def _error_line(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[-1] if lines else "the compiler failed, silently")
+    return next(
+        (line for line in lines if "error" in line), lines[-1] if lines else "the compiler failed without a message"
+    )

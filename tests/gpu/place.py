@@ -95,7 +95,7 @@ class Place:
         """Return how many blobs of a library are lazy and how many are eager. Raises `StageError`
         if lazyck does not say."""
         shown = self.lazyck("inspect", library).stdout
-        found = re.search(r"(\d+) lazy with \d+ symbols, (\d+) eager", shown)
+        found = re.search(r"(\d+) lazy with \d+ symbols?, (\d+) eager", shown)
         if found is None:
             raise StageError(f"lazyck inspect {library} does not say how many blobs are lazy: {shown[:300]}")
         return int(found[1]), int(found[2])

@@ -57,7 +57,7 @@ class Built:
 
     @property
     def left_out(self) -> int:
-        found = re.search(r"(\d+) blobs of static libraries are needed by nothing in this link", self.report)
+        found = re.search(r"(\d+) blobs? of static libraries (?:is|are) needed by nothing in this link", self.report)
         return int(found[1]) if found else 0
 
     def check(self) -> list[Any]:

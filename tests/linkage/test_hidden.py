@@ -37,7 +37,7 @@ def test_blobs_of_two_libraries_call_each_other(project: Project) -> None:
     project.build(
         "c++ -shared -o libfar.so v2.o\nc++ -shared -o libx.so dispatch.o v1.o -L. -lfar -Wl,-rpath,'$ORIGIN'"
     )
-    assert project.report.count("1 lazy with 1 symbols") == 2
+    assert project.report.count("1 lazy with 1 symbol") == 2
     assert project.call(1, 3) == "301"
 
 
@@ -142,7 +142,7 @@ def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_name
         )
     project.file("api.map", "{ global: run; local: *; };\n")
     project.build(link)
-    assert "3 blobs deferred, 1 lazy with 1 symbols, 2 eager" in project.report, project.report
+    assert "3 blobs deferred, 1 lazy with 1 symbol, 2 eager" in project.report, project.report
     assert project.eager() == [
         "2 sources, each of which needs a symbol that the library does not export: "
         "blob/v1.cpp, blob/v3.cpp (helper(int))"
@@ -209,7 +209,7 @@ def test_a_hidden_class_of_an_eager_blob_can_be_derived_from(project: Project) -
             2: base + derived + body(2, "[](Base&& b) { return b.f(); }(Derived()) + x"),
         },
     ).build(SHARED, FLAGS + " -fvisibility=hidden")
-    assert "1 lazy with 1 symbols, 1 eager" in project.report, project.report
+    assert "1 lazy with 1 symbol, 1 eager" in project.report, project.report
     assert [project.call(n, 1) for n in (1, 2)] == ["1", "8"]
 
 

@@ -98,7 +98,7 @@ def test_what_one_process_may_load_twice_is_not_shared(lazyck: Lazyck, tmp_path:
     words = ["build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", "sh", "-ec", SHARED_SCRIPT]
     done = lazyck(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("1 blobs deferred, 1 lazy") == 4, done.stderr
+    assert done.stderr.count("1 blob deferred, 1 lazy") == 4, done.stderr
     cache = tmp_path / "cache"
     called = run(tmp_path / "alone", cache)
     assert called.stdout == "2 0 0\n" and called.stderr.count("compiled ") == 1, called.stderr

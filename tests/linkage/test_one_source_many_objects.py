@@ -63,7 +63,7 @@ def test_an_eager_one_among_them_has_an_object_of_its_own(lazyck: Lazyck, tmp_pa
     (tmp_path / "blob" / "convert.cpp").write_text(KERNEL + "#if BITS > 8\nint NAMED(table, BITS)[4];\n#endif\n")
     compiles = "".join(f"c++ -fPIC -DBITS={n} -c blob/convert.cpp -o c{n}.o\n" for n in WAYS)
     said = build(lazyck, tmp_path, f"{compiles}c++ -shared -o libx.so c8.o c16.o c32.o")
-    assert "1 lazy with 1 symbols, 2 eager" in said
+    assert "1 lazy with 1 symbol, 2 eager" in said
     assert call(tmp_path / "libx.so", *(f"convert{n}" for n in WAYS)) == [80, 160, 320]
 
 
@@ -79,7 +79,7 @@ def test_static_and_pic_copies_in_two_archives_are_one_blob(
         "c++ -fPIC -c blob/one.cpp -o static.o\nar rcs liba.a pic.o\nar rcs libb.a static.o\n"
         "c++ -shared -o libx.so main.o liba.a libb.a"
     )
-    assert f"1 blobs deferred, {lazy} lazy" in build(lazyck, tmp_path, script)
+    assert f"1 blob deferred, {lazy} lazy" in build(lazyck, tmp_path, script)
     assert call(tmp_path / "libx.so", "run") == [11]
 
 
@@ -91,5 +91,5 @@ def test_an_object_that_a_link_meets_more_than_once_is_one_blob(lazyck: Lazyck, 
         "c++ -fPIC -c main.cpp -o main.o\nc++ -fPIC -c blob/one.cpp -o one.o\n"
         "ar qc lib1.a one.o one.o\ncp lib1.a lib2.a\nc++ -shared -o libx.so main.o one.o lib1.a lib2.a lib1.a"
     )
-    assert "1 blobs deferred, 1 lazy" in build(lazyck, tmp_path, script)
+    assert "1 blob deferred, 1 lazy" in build(lazyck, tmp_path, script)
     assert call(tmp_path / "libx.so", "run") == [11]

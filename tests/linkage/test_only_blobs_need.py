@@ -239,7 +239,7 @@ def test_hidden_classes_that_each_file_has_itself_cost_no_compile(project: Proje
         more=f'#include "error.h"\nint own(int x) {{ return {catches}; }}\n',
     )
     project.build("g++-9 -shared -o libx.so *.o", flags="-I. -O1", cxx="g++-9", path=str(compiler.path.parent))
-    assert "1 lazy with 1 symbols, 0 eager" in project.report, project.report
+    assert "1 lazy with 1 symbol, 0 eager" in project.report, project.report
     assert compiler.compiles("v1") == 0
     assert project.call(1, 3) == "10"
 

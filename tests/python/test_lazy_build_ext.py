@@ -143,7 +143,7 @@ def test_under_build_full_the_command_line_decides(project: Path, lazyck: Lazyck
     options = ("--toolchain", "host", "--blobs", "*/scale_d64.cpp", "--tmp-dir", project.parent / "tmp")
     done = lazyck("build", "full", *options, "--", *BUILD, cwd=project, env={"LAZYCK": "0"})
     assert done.returncode == 0, done.stderr
-    assert "1 blobs deferred, 1 lazy with 1 symbols, 0 eager" in done.stderr, done.stderr
+    assert "1 blob deferred, 1 lazy with 1 symbol, 0 eager" in done.stderr, done.stderr
     assert not (project / ".lazyck-build").exists()
 
 

@@ -61,7 +61,7 @@ def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_
     env = {"PATH": SYSTEM_PATH, "HIP_PLATFORM": "amd"}
     done = lazyck("build", "full", "--gpu-archs", "gfx90a", "--", "sh", "build.sh", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 blobs deferred, 1 lazy with 1 symbols, 0 eager" in done.stderr
+    assert "2 blobs deferred, 1 lazy with 1 symbol, 0 eager" in done.stderr
     assert "k2.hip has a kernel that another file launches, or takes the address of: K<2>, in main.hip" in done.stderr
     launches = tmp_path / "launches"
     code = "import ctypes; x = ctypes.CDLL('./libx.so'); print(x.launch())"

@@ -87,7 +87,7 @@ def lazy_library(once: Once, shared_lazyck: Lazyck, link: str) -> Built:
 @pytest.fixture(params=[LINK, STATIC], ids=["shared", "static"])
 def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
     lazy = lazy_library(once, shared_lazyck, request.param)
-    assert "1 blobs deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
+    assert "1 blob deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
     return lazy, once("blob_units.ahead", lambda where: build_ahead(where, FILES))
 
 

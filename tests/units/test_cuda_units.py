@@ -221,7 +221,7 @@ def test_kernels_that_share_a_variable_are_in_one_module(both: Pair, spy: Path) 
 def test_a_blob_uses_the_handles_of_kernels_in_a_host_unit(lazyck: Lazyck, tmp_path: Path, spy: Path, n: int) -> None:
     files = {"kernels.cuh": FILES["kernels.cuh"], "blob.cu": BLOB, "owner.cu": OWNER, "caller.cu": CALLER}
     lazy = build(lazyck, tmp_path, files, VISIBLE, blobs="*/blob.cu")
-    assert "1 blobs deferred, 1 lazy with 1 symbols, 0 eager" in lazy.said
+    assert "1 blob deferred, 1 lazy with 1 symbol, 0 eager" in lazy.said
     returned, seen = lazy.run(spy, "call", n)
     assert (returned, len(used(seen))) == ("0", 1)
     assert not used(seen)[0].endswith(("UNREGISTERED", "none"))

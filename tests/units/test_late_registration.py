@@ -78,7 +78,7 @@ def build(lazyck: Lazyck, where: Path, cudart: str, *, is_lazy: bool, project: P
     words = ["sh", str(project / "build.sh"), ARCH, cudart]
     if is_lazy:
         done = lazyck("build", "full", "--kernels", "*/kernels.cu", "--", *words, cwd=where, env=env)
-        assert "4 kernels of 1 sources, each compiled when it is first used" in done.stdout + done.stderr
+        assert "4 kernels of 1 source, each compiled when it is first used" in done.stdout + done.stderr
     else:
         done = subprocess.run(words, cwd=where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
