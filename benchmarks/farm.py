@@ -133,7 +133,7 @@ def measure(
     name = f"{workers}, one killed after {kill_after:.0f} s" if kill_after else str(workers)
     return Run(
         name, workers, plan["plans"][0]["seconds"]["likely"], done["seconds"], plan["core_seconds"]["likely"],
-        done["stderr"].count("once more"), len(done["failed"]),
+        done["stderr"].count("retry: "), len(done["failed"]),
     )  # fmt: skip
 
 

@@ -219,7 +219,7 @@ def pass_over(path: Path, reason: LazyckError | OSError) -> None:
         return
     _said.add(path)
     text = reason if isinstance(reason, LazyckError) else LazyckError(f"{path}: {reason.strerror}")
-    sys.stderr.write(f"lazyck: warning: passed over: {text.render()}\n")
+    sys.stderr.write(f"lazyck: warning: skipped: {text.render()}\n")
 
 
 def find_root(path: Path) -> Directory | None:

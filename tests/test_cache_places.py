@@ -198,7 +198,7 @@ def test_a_refused_directory_is_passed_over_and_named_once(
     tidy(cache, monkeypatch)
     assert contents(there) == before
     said = capsys.readouterr().err
-    assert said.count(f"passed over: refusing the cache directory {cache / place}: ") == 1, said
+    assert said.count(f"skipped: refusing the cache directory {cache / place}: ") == 1, said
     assert REASONS[kind] in said
 
 
@@ -223,7 +223,7 @@ def test_a_refused_root_is_an_error(
         assert REASONS[kind] in caught.value.message
     # Recorded costs are only estimates, so losing them is no error.
     assert (read_costs([cache]).seconds, read_last(cache, "lib", "add", "any")) == ({}, None)
-    assert "passed over: refusing the cache directory" in capsys.readouterr().err
+    assert "skipped: refusing the cache directory" in capsys.readouterr().err
     assert contents(there) == before
 
 

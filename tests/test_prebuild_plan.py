@@ -89,9 +89,9 @@ def test_known_times_of_the_arch_or_of_others_are_no_guesses() -> None:
     assert done.efficiency == pytest.approx(90 / 120)
     text = render(work, [done])
     assert "3 to compile: 1 m 30 s of compiles\n" not in text  # times under 100 s are written in seconds
-    assert "3 entries, 0 cached already, 3 to compile: 90.0 s of compiles\n  2 by what they took before\n" in text
-    assert "1 by what they took for other archs" in text
-    assert re.search(r"\n2 +1 +not looked at +60.0 s +75% +60.0 s, the longest alone\n", text), text
+    assert "3 entries, 0 cached already, 3 to compile: 90.0 s of compiles\n  2 from what they took before\n" in text
+    assert "1 from what they took for other archs" in text
+    assert re.search(r"\n2 +1 +not considered +60.0 s +75% +60.0 s, the longest alone\n", text), text
 
 
 def test_what_was_never_compiled_is_a_range_whose_basis_is_said() -> None:
@@ -107,7 +107,7 @@ def test_what_was_never_compiled_is_a_range_whose_basis_is_said() -> None:
     assert total(few).high / total(few).low > 1.5
     told = render(few, [])
     assert "the library's 1 recorded compile for other archs: 20.0 s to 20.0 s" in told
-    assert "wrong by up to a factor of two, for they are few" in told
+    assert "; since these are few, the guess may be wrong by a factor of two" in told
 
 
 def test_nothing_known_at_all_is_an_error_that_says_what_to_do() -> None:

@@ -154,7 +154,7 @@ def test_what_went_well_later_comes_last_and_says_so(lazyck: Lazyck, tmp_path: P
     write_history(tmp_path, [*rows, line("two", t=START + 9), line("one", "wait", t=START + 9)])
     one, two = report_json(lazyck, tmp_path)["failures"]
     assert (one["blob"], one["is_over"], two["blob"], two["is_over"]) == ("one", False, "two", True)
-    assert two["hint"] == "It went well later: there is nothing to do."
+    assert two["hint"] == "A later attempt succeeded: there is nothing to do."
 
 
 def test_a_log_of_any_size_shows_its_end(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def is_there(cache: Path) -> bool:
                 root.names()
         return root is not None
     except OSError as e:
-        hint = f"run this as the user whose cache it is, or set {abi.ENV_CACHE_DIR} to a directory of your own"
+        hint = f"run this as the cache's owner, or set {abi.ENV_CACHE_DIR} to a directory of your own"
         raise LazyckError(f"the cache {cache} cannot be read: {e.strerror}", hint) from e
 
 

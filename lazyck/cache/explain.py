@@ -95,7 +95,7 @@ def problem_of(path: Path, machine: str) -> str:
         return "it is cut short, or was not written by lazyck"
     is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
     if machine and is_for != machine:
-        return f"it is for the machine {is_for}, the library for {machine}"
+        return f"it is for {is_for}, but the library is for {machine}"
     return (
         "it is damaged, or was made for another key (`lazyck cache verify` says which; `lazyck cache verify --remove` "
         "removes a damaged one)"
@@ -137,7 +137,7 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
     blob = next(b for b in manifest.blobs if b.name == entry.name)
     command = read_command(other.log)
     if command is None:
-        return Difference("source, headers or flags", "", "the entry has no log that would tell which")
+        return Difference("source, headers or flags", "", "the entry has no log that says which")
     archs = entry.shown_arch if other.archs == entry.shown_arch.replace("-", "_") else other.archs
     ours, theirs = compare_commands(manifest.recipes[blob.recipe], blob.source, archs.split("+"), command)
     if ours or theirs:
@@ -201,9 +201,9 @@ def render(explanation: Explanation, now: float) -> str:
         return "\n".join([f"{head}: hit", f"  entry       {visible(str(e.entry.path))}", *same])
     lines = [f"{head}: miss", f"  looked for  {visible(str(e.entry.path))}"]
     if e.problem:
-        lines.append(f"  it is there, and not taken: {e.problem}")
+        lines.append(f"  exists, but is not used: {e.problem}")
     elif e.nearest is None:
-        lines.append("  the cache has no entry of this blob at all")
+        lines.append("  the cache has no entry for this blob")
     else:
         age = show_seconds(max(0, round(now - e.nearest.made)))
         lines.append(f"  nearest     {visible(str(e.nearest.path))}, {age} old")

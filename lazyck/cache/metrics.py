@@ -25,14 +25,16 @@ class Metric:
 BY_LIBRARY = (
     Metric("lazyck_cache_entries", "Compiled blobs in the cache.", lambda s: s.entries),
     Metric("lazyck_cache_entry_bytes", "Bytes of the compiled blobs in the cache.", lambda s: s.bytes),
-    Metric("lazyck_cache_hits_total", "Blobs loaded out of the cache.", lambda s: s.hits),
-    Metric("lazyck_cache_fetched_total", "Blobs loaded out of a remote cache.", lambda s: s.fetched),
-    Metric("lazyck_cache_misses_total", "Blobs that were compiled since no cache had them.", lambda s: s.misses),
+    Metric("lazyck_cache_hits_total", "Blobs loaded from the cache.", lambda s: s.hits),
+    Metric("lazyck_cache_fetched_total", "Blobs loaded from a remote cache.", lambda s: s.fetched),
+    Metric("lazyck_cache_misses_total", "Blobs that were compiled because no cache had them.", lambda s: s.misses),
     Metric("lazyck_cache_failures_total", "Compiles, waits and loads that failed.", lambda s: s.failures),
-    Metric("lazyck_cache_waits_total", "Waits for another process's compile, or to compile.", lambda s: s.waits),
-    Metric("lazyck_cache_compile_seconds_total", "Time that compiles took.", lambda s: s.seconds_spent),
-    Metric("lazyck_cache_saved_seconds_total", "Time that compiling what was loaded took.", lambda s: s.seconds_saved),
-    Metric("lazyck_cache_wait_seconds_total", "Time that the waits took.", lambda s: s.seconds_waited),
+    Metric("lazyck_cache_waits_total", "Waits for another process's compile or for a compile slot.", lambda s: s.waits),
+    Metric("lazyck_cache_compile_seconds_total", "Time spent compiling.", lambda s: s.seconds_spent),
+    Metric(
+        "lazyck_cache_saved_seconds_total", "Compile time that loads from a cache saved.", lambda s: s.seconds_saved
+    ),
+    Metric("lazyck_cache_wait_seconds_total", "Time spent waiting.", lambda s: s.seconds_waited),
 )
 
 
@@ -49,9 +51,9 @@ def render(stats: Stats, cache: Path) -> str:
     for name, text, value in (
         ("lazyck_cache_preambles", "Precompiled preambles in the cache.", stats.preambles),
         ("lazyck_cache_preamble_bytes", "Bytes of the precompiled preambles.", stats.preamble_bytes),
-        ("lazyck_cache_used_bytes", "Bytes on the disk that count to the limit.", stats.used_bytes),
+        ("lazyck_cache_used_bytes", "Bytes on disk that count towards the limit.", stats.used_bytes),
         ("lazyck_cache_limit_bytes", "LAZYCK_CACHE_MAXSIZE.", stats.max_bytes or None),
-        ("lazyck_cache_since_timestamp_seconds", "Since when the counters count.", stats.since or None),
+        ("lazyck_cache_since_timestamp_seconds", "When the counters began to count.", stats.since or None),
     ):
         if value is not None:
             lines += [*_head(name, text), f"{name}{{{own}}} {value!r}"]

@@ -25,8 +25,8 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
     remote = open_remote(share.env, Listener(skipped=skipped.add))
     if not any(map(remote.may_push, remote.places)):
         raise RemoteError(
-            f"no tier of {abi.ENV_REMOTE} may be written",
-            f"one that is not read-only, and trusted or with {abi.ENV_SIGN_KEY} set",
+            f"{abi.ENV_REMOTE} names no tier that may be written",
+            f"name one that is not read-only, and call it trusted or set {abi.ENV_SIGN_KEY}",
         )
     todo, looked = _look(share, remote, items)
     reporter = share.reporter(len(todo))

@@ -58,8 +58,8 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
             with contextlib.suppress(FormatError, OSError):  # a damaged entry: `cache verify` reports it
                 items.append(Item(EntryName.of_file(cache, e.path), e.path))
     if unused:
-        problem = f"no entry of {cache} is of a blob {sorted(unused)[0]!r}"
-        raise LazyckError(problem, "`lazyck cache list` has the names")
+        problem = f"{cache} has no entry for a blob {sorted(unused)[0]!r}"
+        raise LazyckError(problem, "`lazyck cache list` prints the names")
     return items
 
 
@@ -69,7 +69,7 @@ def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
     # First calls remember which tiers were down. A user who asks explicitly wants a new try.
     remote = Remote.from_environment(env, None, listener, remembers=False)
     if remote is None:
-        raise UsageError("no remote", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
+        raise UsageError("no remote cache is set", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
     for place in remote.places:
         place.open()
     return remote

@@ -187,7 +187,7 @@ def render(outcome: Outcome, seconds: float, dry_run: bool) -> str:
     before."""
     verb = f"would be {outcome.verb}" if dry_run else outcome.verb
     parts = [f"{counted(len(outcome.done), 'entry', 'entries')} ({show_size(outcome.bytes)}) {verb}"]
-    parts += [f"{outcome.there} there already"] if outcome.there else []
+    parts += [f"{outcome.there} already there"] if outcome.there else []
     parts += [f"{outcome.absent} in no remote"] if outcome.absent else []
     parts += [f"{len(outcome.refused)} refused"] if outcome.refused else []
     parts += [f"{len(outcome.failed)} failed"] if outcome.failed else []

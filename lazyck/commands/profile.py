@@ -31,7 +31,7 @@ def read(path: Path) -> profile.Profile:
     """Read a profile. Lines that a crash cut short are skipped, with a warning."""
     found = profile.read_profile(path)
     if found.torn:
-        warn(f"{path}: {counted(found.torn, 'line')} cut short, passed over")
+        warn(f"{path}: skipped {counted(found.torn, 'line')} cut short")
     return found
 
 

@@ -89,7 +89,7 @@ class Library:
         if isinstance(what, str):
             pattern, what = what, fitting(self.blobs(), what)
             if not what:
-                raise CompileError(f"{self.path}: no blob matches {pattern!r}", "Library.blobs() has the names")
+                raise CompileError(f"{self.path}: no blob matches {pattern!r}", "Library.blobs() returns the names")
         return Prefetch([(self, self._begin(what, workers))])
 
     def _begin(self, what: Iterable[str] | os.PathLike[str], workers: int) -> int:

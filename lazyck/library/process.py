@@ -103,7 +103,7 @@ def prefetch(what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int
     found = {name for _, names in parts for name in names}
     for name in [wanted] if isinstance(wanted, str) else wanted:
         if not found or (name not in found and name != wanted):
-            raise CompileError(f"no loaded lazy library has a blob {name!r}", "Library.blobs() has the names")
+            raise CompileError(f"no loaded lazy library has a blob {name!r}", "Library.blobs() returns the names")
     return Prefetch([(library, library._begin(names, workers)) for library, names in parts if names])
 
 

@@ -35,9 +35,11 @@ class Item:
             with opened_in(self.source.parents[3], self.source) as file:
                 data = file.read()
         except OSError as e:
-            raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", "run the same line again") from e
+            raise LazyckError(
+                f"{self.source}: cannot read the entry: {e.strerror}", "run the same command again"
+            ) from e
         if trailer.parse(data) is None:
-            raise LazyckError(f"{self.source}: changed while it was packed", "run the same line again")
+            raise LazyckError(f"{self.source}: changed while it was packed", "run the same command again")
         return data
 
 

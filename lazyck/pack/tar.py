@@ -22,7 +22,7 @@ def suffix_of(path: Path) -> str:
     """Return the end of the file name, which says how it is compressed. Raises `UsageError`."""
     found = next((s for s in SUFFIXES if path.name.endswith(s)), "")
     if not found or path.name == found:
-        raise UsageError(f"--tar {path}: not a name that says its format", f"end it in {', '.join(SUFFIXES)}")
+        raise UsageError(f"--tar {path}: its name does not say the format", f"end it in {', '.join(SUFFIXES)}")
     if found == ".tar.zst" and _zstd() is None:
         raise UsageError(f"--tar {path}: this Python has no zstd (3.14 has)", "end it in .tar.xz")
     return found

@@ -91,7 +91,7 @@ def gather(entries: Sequence[Entry], costs: Costs, from_scratch: bool = False) -
     if not basis and any(j.seconds is None for j in jobs):
         raise UsageError(
             f"no compile of {jobs[0].entry.cost_key[0]} is recorded in the cache, so nothing says how long one takes",
-            "compile a few that are typical, such as the shortest and the longest, by `lazyck prebuild build`",
+            "compile a few that are typical, such as the shortest and the longest, with `lazyck prebuild build`",
         )
     return Work(len(entries) - len(wanted), tuple(jobs), tuple(sorted(basis)), is_other)
 
@@ -152,17 +152,15 @@ def render(work: Work, forecasts: Sequence[Forecast]) -> str:
     """Render what `lazyck prebuild plan` prints."""
     count = counted(len(work.jobs) + work.cached, "entry", "entries")
     if not work.jobs:
-        return f"{count}, all cached already: nothing to compile (--from-scratch: as if nothing were)\n"
+        return f"{count}, all cached already: nothing to compile (--from-scratch plans as if nothing were)\n"
     lines = [
         f"{count}, {work.cached} cached already, {len(work.jobs)} to compile: {show_range(total(work))} of compiles"
     ]
     lines += [f"  {line}" for line in _bases(work)]
     rows = [("workers", "jobs each", "memory each", "time", "efficiency", "not less than")]
     for f in forecasts:
-        memory = "not looked at" if f.fleet.memory_kib is None else show_kib(f.fleet.memory_kib)
-        bound = (
-            "the longest alone" if f.least * f.fleet.total_places > total(work).likely * 1.001 else "all places busy"
-        )
+        memory = "not considered" if f.fleet.memory_kib is None else show_kib(f.fleet.memory_kib)
+        bound = "the longest alone" if f.least * f.fleet.total_places > total(work).likely * 1.001 else "all slots busy"
         rows.append((
             str(f.fleet.workers), str(f.fleet.places), memory, show_range(f.seconds), f"{f.efficiency:.0%}",
             f"{show_seconds(f.least)}, {bound}",
@@ -179,15 +177,15 @@ def render(work: Work, forecasts: Sequence[Forecast]) -> str:
 
 def _bases(work: Work) -> list[str]:
     others = sum(j.is_of_other_archs for j in work.jobs)
-    lines = [f"{len(work.jobs) - others - work.guessed} by what they took before"]
-    lines += [f"{others} by what they took for other archs"] if others else []
+    lines = [f"{len(work.jobs) - others - work.guessed} from what they took before"]
+    lines += [f"{others} from what they took for other archs"] if others else []
     if work.guessed:
         of = " for other archs" if work.is_basis_of_other_archs else ""
         middle = show_seconds(statistics.median(work.basis))
         lines.append(
             f"{work.guessed} guessed, as the library's {counted(len(work.basis), 'recorded compile')}{of}: "
             f"{show_seconds(work.basis[0])} to {show_seconds(work.basis[-1])}, median {middle}"
-            + (", taken to be wrong by up to a factor of two, for they are few" if len(work.basis) < _FEW else "")
+            + ("; since these are few, the guess may be wrong by a factor of two" if len(work.basis) < _FEW else "")
         )
     return lines
 

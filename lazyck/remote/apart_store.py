@@ -119,7 +119,7 @@ class _Child:
     def _hear(self) -> dict[str, Any]:
         line = self._out.readline(_LONGEST_LINE)
         if not line.endswith(b"\n"):
-            raise StoreError("its library ends without an answer")
+            raise StoreError("its process ended without an answer")
         answer: dict[str, Any] = json.loads(line)
         self._is_busy = "parts" in answer
         if "store" in answer:
@@ -133,5 +133,5 @@ class _Child:
     def _read(self, size: int) -> bytes:
         data = self._out.read(size)
         if len(data) < size:
-            raise StoreError("its library ends within an answer")
+            raise StoreError("its process ended within an answer")
         return data

@@ -112,7 +112,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
-    caller.say("note", "info", f"not used: what {fetched.label} had ({why})")
+    caller.say("note", "info", f"not used: the entry of {fetched.label} ({why})")
     return False
 
 

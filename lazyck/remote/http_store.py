@@ -160,11 +160,11 @@ def _next_url(url: str, target: str) -> str:
         found = urljoin(url, target)
         scheme, host, _ = _origin_of(found)
     except ValueError as e:
-        raise StoreError("redirects to what is no URL") from e
+        raise StoreError("redirects to an invalid URL") from e
     if url.startswith("https:") and scheme != "https":
         raise StoreError("redirects away from https")
     if scheme not in HTTP or not host:
-        raise StoreError("redirects to what is no web server")
+        raise StoreError("redirects to a URL that is not HTTP")
     return found
 
 

@@ -125,7 +125,7 @@ class Place:
             self._unusable = e.render().replace("\n", ";")
             raise TierDown(f"{self.label}: {self._unusable}") from e
         except TimeoutError as e:
-            raise self._failed(what, f"made no end within {seconds:.1f} s", began) from e
+            raise self._failed(what, f"did not finish within {seconds:.1f} s", began) from e
         # Each backend's library has errors of its own, and their texts may hold URLs with
         # passwords.
         except Exception as e:

@@ -87,9 +87,9 @@ def decode(data: bytes) -> Record | None:
         return None
     sha256, size = members.get("sha256"), members.get("size")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise FormatError("its sha256 is none")
+        raise FormatError("its sha256 is invalid")
     if type(size) is not int or not 0 < size <= LARGEST_ENTRY:
-        raise FormatError("its size is none")
+        raise FormatError("its size is invalid")
     key, name = members.get("key"), members.get("name")
     if not isinstance(key, str) or not isinstance(name, str):
         raise FormatError("it lacks its key or name")
@@ -106,11 +106,11 @@ def _number(value: object) -> float:
 
 def _signatures(rows: Any) -> tuple[Signature, ...]:
     if not isinstance(rows, list) or len(rows) > MOST_SIGNATURES:
-        raise FormatError("its signatures are none, or too many")
+        raise FormatError("its signatures are not a list, or too many")
     found = []
     for row in rows:
         if not isinstance(row, dict) or not is_base64(row.get("key"), 32) or not is_base64(row.get("signature"), 64):
-            raise FormatError("one of its signatures is none")
+            raise FormatError("one of its signatures is invalid")
         found.append(Signature(row["key"], row["signature"]))
     return tuple(found)
 

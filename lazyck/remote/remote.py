@@ -120,7 +120,7 @@ class Remote:
             return None
         if place.tier.is_trusted or self.keys.believe(record):
             return record
-        signed = "is not signed by anybody that is trusted" if record.signatures else "is not signed"
+        signed = "is not signed by anyone trusted" if record.signatures else "is not signed"
         self._refuse(place, entry, f"it {signed}; {_HINT}")
         return None
 
@@ -193,7 +193,7 @@ class Remote:
                     self._put(place, contents)
                     taken += 1
             if not taken:
-                raise RemoteError(f"no remote took {path}", f"see that a tier of {abi.ENV_REMOTE} may be written")
+                raise RemoteError(f"no remote took {path}", f"check that a tier of {abi.ENV_REMOTE} may be written")
             return contents.sha256
 
     def get_contents(self, sha256: str, to: Path) -> bool:
@@ -209,7 +209,7 @@ class Remote:
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
                     return True
                 self._bad.add(sha256)
-                self.listener.refused(f"contents {sha256[:16]} of {place.label}: not what their name says")
+                self.listener.refused(f"contents {sha256[:16]} of {place.label}: they do not match their name")
         return False
 
     # -- parts ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Remote:
                 is_right = answers_to(path, record.entry.key_id)
             except FormatError:
                 is_right = False
-            return "" if is_right else "its contents are an entry for something else"
+            return "" if is_right else "its contents are an entry for another key"
 
         problem = self._fetch_file(place, record.sha256, record.size, to, problem_of)
         if problem and problem != _ABSENT:
@@ -249,7 +249,7 @@ class Remote:
             found = place.fetch(contents_name(sha256), size, part)
             if found is None:
                 return _ABSENT
-            problem = problem_of(part) if found == sha256 else "its contents are not what its record says"
+            problem = problem_of(part) if found == sha256 else "its contents do not match its record"
             if not problem:
                 part.chmod(0o600)
                 part.replace(to)

@@ -68,7 +68,7 @@ def wait_for_turn(
                     return Turn(lease=lease)
                 if now > next_word:
                     next_word = now + _NEXT_WORD
-                    say(f"waiting for {lease.holder or 'another host'}, which compiles it ({now - began:.0f} s)")
+                    say(f"waiting for {lease.holder or 'another host'}, which is compiling it ({now - began:.0f} s)")
                 sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
         except TierDown as e:
             remote.listener.skipped(e.message)

@@ -109,7 +109,7 @@ def with_advice(found: Sequence[Failure], cache: Path) -> list[Failure]:
 
 def _hint(failure: Failure, log: Log | None) -> str:
     if failure.is_over:
-        return "It went well later: there is nothing to do."
+        return "A later attempt succeeded: there is nothing to do."
     for pattern, hint in _HINTS:
         if re.search(pattern, failure.what):
             return hint

@@ -71,7 +71,7 @@ def gather(
     if found.events and not chosen:
         known = ", ".join(sorted({e.library for e in found.events})[:10])
         raise LazyckError(
-            f"{place}: of {len(found.events)} events none is of this library and period",
+            f"{place}: none of {len(found.events)} events is of this library and period",
             f"libraries in it: {known}; without --since and --library all are reported",
         )
     return make_report(place, chosen, found, library, manifests, made)
@@ -107,7 +107,7 @@ def since_time(text: str, now: float) -> float:
         return now - int(match[1]) * _UNITS[match[2]]
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromisoformat(text).timestamp()
-    raise UsageError(f"--since {text}: no time", "give an age, such as 90m, 12h or 7d, or a date: 2026-01-31")
+    raise UsageError(f"--since {text}: not a time", "give an age, such as 90m, 12h or 7d, or a date: 2026-01-31")
 
 
 def cache_size(cache: Path) -> tuple[int, int]:

@@ -78,7 +78,7 @@ def _section(heading: str, body: str) -> str:
 def _nothing_yet(report: Report) -> str:
     return (
         f"<p>Nothing was compiled into the cache <code>{html_text(report.cache)}</code> or loaded from it. The runtime "
-        "of a lazy library notes there what it does, from the first call on.</p>"
+        "of a lazy library records there what it does, from the first call on.</p>"
         "<ul><li>Call a function of a lazy library, or run <code>lazyck prebuild build --manifest LIB --all</code>; "
         "then make this page again.</li>"
         "<li>A job that has a cache of its own (<code>LAZYCK_CACHE_DIR</code>, another user, another machine): "
@@ -205,7 +205,7 @@ def _coverage(libraries: Sequence[Coverage]) -> str:
 def _library(c: Coverage) -> str:
     part = c.compiled / c.blobs if c.blobs else 0.0
     eager = (
-        f" {count_text(c.eager, 'blob')} more {'was' if c.eager == 1 else 'were'} compiled with the library."
+        f" {count_text(c.eager, 'more blob')} {'was' if c.eager == 1 else 'were'} compiled with the library."
         if c.eager
         else ""
     )
@@ -218,14 +218,14 @@ def _library(c: Coverage) -> str:
     if c.compiled == c.blobs > 0:
         lines.append(
             f"<p>The whole library took <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, "
-            f"{duration(c.mean_seconds)} for a blob in the mean.</p>"
+            f"{duration(c.mean_seconds)} per blob on average.</p>"
         )
     elif c.compiled:
         lines.append(
-            f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at the "
-            f"mean of {duration(c.mean_seconds)} of the {count_text(c.compiled, 'compiled blob')}, which took "
+            f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at "
+            f"the average of {duration(c.mean_seconds)} per blob: {count_text(c.compiled, 'compiled blob')} took "
             f"{duration(c.spent_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, not a "
-            "measurement: what was called may be cheaper or dearer than the rest.</p>"
+            "measurement: the rest may be cheaper or more expensive.</p>"
         )
     else:
         lines.append(
@@ -244,7 +244,7 @@ def _growth(report: Report) -> str:
         return '<p class="quiet">No entry was published in this period.</p>'
     total = show_size(report.growth[-1][1])
     return (
-        f"<p>Entries published in this period, added up: {total}. What was removed since is not taken off; the cache "
+        f"<p>Entries published in this period, added up: {total}. What was removed since is not subtracted; the cache "
         f"holds {show_size(report.summary.cache_bytes)} now.</p>"
         f'<svg id="growth" role="img" aria-label="bytes published over time, {total} at the end"></svg>'
     )

@@ -56,7 +56,7 @@ def render_timeline(report: Report) -> str:
         '<div id="timeline"><div id="axis-row"><span id="day"></span><svg id="axis" role="img" aria-label="time"></svg>'
         '</div><div id="lanes" tabindex="0" role="group" aria-label="processes"></div></div>'
         '<p class="quiet hint below">Drag to move; zoom with the wheel over the time axis, or with Ctrl anywhere. '
-        f"Point at a bar for what it is.{_left_out(report)}</p>"
+        f"Point at a bar for details.{_left_out(report)}</p>"
         "<noscript><p>The timeline and the growth chart are drawn by a script.</p></noscript>"
     )
 
@@ -66,7 +66,7 @@ def _left_out(report: Report) -> str:
     if total <= _MOST_EVENTS and len(report.lanes) <= _MOST_LANES:
         return ""
     drawn = len(_drawn(report.lanes))
-    return f" {total - drawn:,} of {total:,} events, the shortest, are left out; the sums above count them."
+    return f" {total - drawn:,} of {total:,} events, the shortest, are left out; the sums above include them."
 
 
 def _run_text(run: Run) -> str:

@@ -61,7 +61,7 @@ def test_a_worker_that_lacks_the_password_is_refused_before_it_compiles(
         words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", cluster.url)
         done = lazyck(*words, env={"LAZYCK_REMOTE": f"http://builder:{PASSWORD}@{host}|trusted"})
     assert done.returncode == 1
-    assert "nothing that it makes can travel: LAZYCK_REMOTE there names no tier" in done.stderr
+    assert "its entries cannot be shared: LAZYCK_REMOTE there names no tier" in done.stderr
     assert "set LAZYCK_REMOTE in each worker's own environment, or name a file" in done.stderr
     assert bundle.compiled() == []
 

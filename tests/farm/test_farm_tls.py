@@ -21,7 +21,7 @@ pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytest.importorskip("cryptography", reason="needs lazyck[farm]")
 pytestmark = pytest.mark.xdist_group("farm")
 
-OPEN = "is not encrypted: whoever is on the way can read and change orders and answers"
+OPEN = "is not encrypted: anyone on the network path can read and change orders and answers"
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,7 @@ def test_patterns_profiles_and_libraries_choose(lazyck: Lazyck, bundle: Bundle, 
     assert dry("push", "--profile", profile, "two") == ["three", "two"]
     assert dry("push", "--manifest", bundle.file, "t*") == ["three", "two"]
     assert not list(shared.iterdir())
-    assert "is of a blob 'nothing'" in said(lazyck, "push", "nothing", status=1)
+    assert "has no entry for a blob 'nothing'" in said(lazyck, "push", "nothing", status=1)
     assert "no blob of this name" in said(lazyck, "pull", "--manifest", bundle.file, "nothing", status=1)
     said(lazyck, "push")
     shutil.rmtree(cache)
@@ -215,7 +215,7 @@ def test_without_a_remote_or_one_to_write_it_says_what_to_set(
 ) -> None:
     assert "set LAZYCK_REMOTE" in said(lazyck, "push", status=2, env={"LAZYCK_REMOTE": ""})
     text = said(lazyck, "push", status=1, env={"LAZYCK_REMOTE": str(shared)})
-    assert "no tier of LAZYCK_REMOTE may be written" in text and "LAZYCK_SIGN_KEY" in text
+    assert "LAZYCK_REMOTE names no tier that may be written" in text and "LAZYCK_SIGN_KEY" in text
     assert "no tier" in said(lazyck, "push", status=1, env={"LAZYCK_REMOTE": f"{shared}|trusted|read-only"})
 
 

@@ -91,7 +91,7 @@ def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
     remote = Remote.from_environment(env, listener=Listener(say, say))
     if remote is None:
         raise UsageError(
-            f"--executor: {abi.ENV_REMOTE} is not set, and what the workers make comes back by that cache",
+            f"--executor: {abi.ENV_REMOTE} is not set, and the workers' entries come back through that cache",
             f"set {abi.ENV_REMOTE}=URL to one that they can write and this machine can read (`lazyck help remote`)",
         )
     return remote
@@ -288,7 +288,7 @@ class Farm:
             keep_cost(self._plan.jobs[number].entry, made)
             self._took(number, made.seconds)
         else:
-            why = problem or f"{made.host} has compiled it, and it did not come by the remote cache"
+            why = problem or f"{made.host} compiled it, but it did not arrive through the remote cache"
             self._again(number, why)
 
     def _let_go(self, gone: Sequence[str]) -> None:
@@ -302,11 +302,11 @@ class Farm:
         """Retry the job, or let it fail after too many tries."""
         job = self._plan.jobs[number]
         if self._run.tries.get(number, 0) < _TRIES:
-            self._reporter.note(f"lazyck: once more: {job.title}: {visible(why)}")
+            self._reporter.note(f"lazyck: retry: {job.title}: {visible(why)}")
             self.state.running.pop(number, None)
             self._run.todo.appendleft(number)
         else:
-            self._fail(number, Failure(job, "", f"given up after {_TRIES} tries: {why}"))
+            self._fail(number, Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
 
     def _took(self, number: int, seconds: float) -> None:
         since = self.state.running.pop(number, None)

@@ -53,8 +53,8 @@ def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, 
         raise UsageError(f"--executor {executor}: {e.name} is not installed", "pip install 'lazyck[farm]'") from e
     if is_in_the_open(address, _find_peer(executor, address)):
         say(
-            f"--executor {executor} is not encrypted: whoever is on the way can read and change orders and answers, and"
-            " run code on the workers; use TLS and dask+tls:// (`lazyck help scale`)"
+            f"--executor {executor} is not encrypted: anyone on the network path can read and change orders and "
+            "answers, and run code on the workers; use TLS and dask+tls:// (`lazyck help scale`)"
         )
     # No message may name a module to import.
     no_imports = import_module("dask").config.set({"distributed.scheduler.allowed-imports": []})
@@ -128,7 +128,7 @@ def _no_scheduler(executor: str, address: str, e: BaseException) -> LazyckError:
     why = f"{e}: {e.__cause__}" if e.__cause__ else str(e)
     return BuildError(
         f"--executor {executor}: no scheduler answers there: {visible(why)}",
-        "is it one with TLS, and are its certificates of the same ca-file? (`lazyck help scale`)"
+        "is it one with TLS, and are its certificates signed by your ca-file? (`lazyck help scale`)"
         if is_refused
-        else "start one by `dask scheduler`, and workers by `dask worker HOST:8786` (`lazyck help scale`)",
+        else "start one with `dask scheduler`, and workers with `dask worker HOST:8786` (`lazyck help scale`)",
     )

@@ -112,7 +112,7 @@ class Crew:
 
     def _problem(self, answer: Report | Exception) -> str:
         if isinstance(answer, FormatError):
-            return f"it answers in another way than this lazyck ({visible(answer.message)})"
+            return f"it does not answer as this lazyck does ({visible(answer.message)})"
         if isinstance(answer, Exception):
             why = describe(answer)
             if why.startswith(("ModuleNotFoundError", "AttributeError", "ImportError")):
@@ -121,7 +121,7 @@ class Crew:
         if answer.problem:
             return visible(answer.problem)
         if answer.runtime != source_digest():
-            return "it has another version of lazyck"
+            return "it runs another version of lazyck"
         for i in sorted(self.used):
             recipe = self.manifest.recipes[i]
             if i in answer.problems:
@@ -129,7 +129,7 @@ class Crew:
             if answer.identities.get(i) != recipe.toolchain_id:
                 return visible(
                     f"its {recipe.toolchain} toolchain is {answer.identities.get(i)},"
-                    f" and the library's {recipe.toolchain_id}"
+                    f" but the library's is {recipe.toolchain_id}"
                 )
         return ""
 

@@ -46,7 +46,7 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
     sources = {b.source for b in manifest.blobs}
     outside = sorted(s for s in sources if s.startswith("/") or ".." in s.split("/"))
     if outside:
-        raise BuildError(f"{outside[0]} is not in the library's bundle: workers cannot have it", _HINT)
+        raise BuildError(f"{outside[0]} is not in the library's bundle: workers cannot get it", _HINT)
     if root is None:
         raise BuildError(f"{given}: its bundle is not at {' or '.join(str(r) for r in roots)}", _HINT)
     files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in _files(root / manifest.library)}
@@ -104,9 +104,11 @@ def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapp
         with tempfile.TemporaryDirectory(dir=home, prefix=".new-") as name:
             parcel = Path(name) / "parcel"
             if not fetch(parcel):
-                raise BuildError(f"the bundle {digest} is not in the remote cache", "is it the same for all workers?")
+                raise BuildError(
+                    f"the bundle {digest} is not in the remote cache", "do all workers use the same remote cache?"
+                )
             if sha256_of(parcel) != digest:
-                raise FormatError("the bundle that came is not the one that was sent", "run the same line again")
+                raise FormatError("the bundle that arrived is not the one that was sent", "run the same command again")
             unpack(parcel, Path(name) / "tree")
             shutil.rmtree(place, ignore_errors=True)
             (Path(name) / "tree").rename(place)
@@ -120,5 +122,5 @@ def unpack(parcel: Path, directory: Path) -> None:
             place = PurePosixPath(member.name)
             data = tar.extractfile(member) if member.isreg() else None
             if data is None or place.is_absolute() or ".." in place.parts or str(place) != os.fspath(member.name):
-                raise FormatError(f"{parcel}: not a bundle: it has {member.name!r}", "run the same line again")
+                raise FormatError(f"{parcel}: not a bundle: it contains {member.name!r}", "run the same command again")
             write_atomic(directory / place, data.read())

@@ -41,13 +41,13 @@ class _WrongError(Exception):
 def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or len(value) > longest:
-            raise _WrongError(f"not a text of at most {longest} characters")
+            raise _WrongError(f"not a string of at most {longest} characters")
         try:
             value.encode(errors="surrogateescape")
         except UnicodeEncodeError as e:
             raise _WrongError("not Unicode") from e
         if pattern and not re.fullmatch(pattern, value):
-            raise _WrongError("not as it has to be written")
+            raise _WrongError("not in the form that is expected")
         return value
 
     return read
@@ -147,7 +147,7 @@ def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
     if not isinstance(data, bytes):
         raise FormatError(f"{name}: {type(data).__name__} is not what lazyck sends")
     if most is not None and len(data) > most:
-        raise FormatError(f"{name}: {len(data)} bytes, and at most {most} are read")
+        raise FormatError(f"{name}: {len(data)} bytes, but at most {most} are read")
     try:
         whole = json.loads(data.decode("ascii"), object_pairs_hook=_once)
         return kind(**_body(whole, name, _SCHEMAS[kind]))
@@ -160,9 +160,9 @@ def _body(whole: Any, name: str, schema: Mapping[str, Reader]) -> dict[str, Any]
         raise _WrongError(f"not of version {VERSION}")
     body = whole.get(name)
     if set(whole) != {_MARK, name} or not isinstance(body, dict):
-        raise _WrongError("another message")
+        raise _WrongError("not the expected message")
     if set(body) != set(schema):
-        raise _WrongError("its fields are others")
+        raise _WrongError("it has other fields")
     found = {}
     for field, read in schema.items():
         try:
@@ -183,5 +183,5 @@ def _plain(value: Any) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _WrongError("a name is there twice")
+        raise _WrongError("a name occurs twice")
     return found

@@ -68,8 +68,8 @@ def visit(asked: Visit) -> Report:
         remote = Remote.from_environment(env)
         if remote is None or not any(remote.may_push(place) for place in remote.places):
             raise LazyckError(
-                f"nothing that it makes can travel: {abi.ENV_REMOTE} there names no tier that may be written and either"
-                f" is trusted or, by {abi.ENV_SIGN_KEY}, gets signed entries"
+                f"its entries cannot be shared: {abi.ENV_REMOTE} there names no tier that may be written and is trusted"
+                f" or gets signed entries ({abi.ENV_SIGN_KEY})"
             )
         for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
             try:
@@ -127,7 +127,7 @@ def _make(order: Order, host: str, begin: float) -> Made:
     ).stdout.splitlines()
     row = json.loads(status)
     if row["key"] != order.key:
-        return Made(host, problem=f"its key there is {row['key']}, and here {order.key}")
+        return Made(host, problem=f"its key is {row['key']} there, but {order.key} here")
     name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
     prepare_preamble(order, rt, manifest_file, env)
     running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
