@@ -314,7 +314,7 @@ BAD = {
     "lazyck_library(x)": "no BLOBS",
     "lazyck_library(x BLOBS)": "no BLOBS",
     "lazyck_library(x SOURCES a.cpp)": "unknown arguments: SOURCES;a.cpp",
-    "lazyck_library(x BLOBS a.cpp INSTALL_DIR)": "no value behind INSTALL_DIR",
+    "lazyck_library(x BLOBS a.cpp INSTALL_DIR)": "no value after INSTALL_DIR",
     "lazyck_library(nothing BLOBS a.cpp)": "no such target",
     "lazyck_library(s BLOBS a.cpp)": "type STATIC_LIBRARY",
     "lazyck_library(x::x BLOBS a.cpp)": "alias target",
@@ -322,7 +322,7 @@ BAD = {
     "lazyck_library(x BLOBS a.cpp TOOLCHAIN metal)": "TOOLCHAIN metal: give one of auto, host",
     "lazyck_library(x BLOBS a.cpp COMPONENT c)": "COMPONENT without INSTALL_DIR",
     "lazyck_library(x BLOBS a.cpp ARCHS none)": "none",
-    "lazyck_library(x BLOBS a.cpp)\nlazyck_library(x BLOBS a.cpp)": "called for the second time",
+    "lazyck_library(x BLOBS a.cpp)\nlazyck_library(x BLOBS a.cpp)": "called twice",
     "set_property(GLOBAL PROPERTY RULE_LAUNCH_COMPILE ccache)\nlazyck_library(x BLOBS a.cpp)": "CXX_COMPILER_LAUNCHER",
 }
 

@@ -261,4 +261,4 @@ def test_old_bundles_in_a_directory_that_is_refused_stay(patient: Patient, tmp_p
     assert (done.returncode, done.stdout) == (0, GOOD)
     assert contents(bundles.resolve()) == before
     assert done.stderr.count(f"refusing the cache directory '{bundles}'") == 1
-    assert "; passed over" in done.stderr
+    assert "; skipped" in done.stderr

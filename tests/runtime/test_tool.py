@@ -60,7 +60,9 @@ def test_code_for_another_machine_does_not_become_an_entry(lib: LazyLibrary, rt_
     lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine=other)))
     done = lib.call(rt_tool, "compile", "--from", lib.manifest_file, "add")
     assert done.returncode == 1
-    assert f"cannot compile blob 'add' for {other}: it is for {HERE.name}, the library for {other}" in done.stderr
+    assert (
+        f"cannot compile blob 'add' for {other}: it is for {HERE.name}, but the library is for {other}" in done.stderr
+    )
     assert not lib.entries()
 
 
@@ -68,7 +70,7 @@ def test_manifest_of_another_machine_is_refused_by_name(lib: LazyLibrary, rt_too
     lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="riscv")))
     done = lib.call(lib.program(CALL_CAUGHT), env={"LAZYCK_MANIFEST": str(lib.manifest_file)})
     assert done.returncode == 3
-    assert f"a manifest for riscv, in a process of {HERE.name}" in done.stdout
+    assert f"its manifest is for riscv, but this process runs on {HERE.name}" in done.stdout
     lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="z80")))
     done = lib.call(rt_tool, "status", "--from", lib.manifest_file)
     assert (done.returncode, done.stdout) == (1, "")

@@ -117,7 +117,7 @@ def test_a_file_that_is_no_trace_is_left_as_it_is(cached: tuple[LazyLibrary, str
     lib, _ = cached
     (tmp_path / "mine").write_text(text)
     done = call(lib, tmp_path / "mine", 1, 2)
-    assert done.stderr.count(f"cannot write the trace '{tmp_path}/mine': it holds something else than a trace") == 1
+    assert done.stderr.count(f"cannot write the trace '{tmp_path}/mine': it holds something other than a trace") == 1
     assert (tmp_path / "mine").read_text() == text
 
 

@@ -214,7 +214,7 @@ def test_that_a_blob_cannot_be_taken_apart_is_remembered_and_no_error(own_blob: 
         own_blob.run(spy, "launch", 0, LAZYCK_LOG_FILE=str(log))
         assert any(cache.rglob("blob.host-*.log")) is tries_host_unit
     assert (cache / ".costs" / "libx.by-kernel").read_text() == "refused 0 blob\n"
-    assert "blob.host for 80 cannot be had: all of the blob is compiled instead" in log.read_text()
+    assert "blob.host for 80 cannot be compiled alone: the whole blob is compiled instead" in log.read_text()
     assert "error" not in log.read_text()
 
 

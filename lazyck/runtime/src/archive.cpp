@@ -83,7 +83,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     while (!said.empty() && said.back() == '\n') said.pop_back();
     fail("lazyck: cannot unpack '" + archive + "' into the cache: " + outcome.text +
          (said.empty() ? "" : ": " + visible(said)) +
-         "\n  this needs tar and gzip, or is done once where it lies: tar -xzf " + shell_quote(archive) + " -C " +
+         "\n  this needs tar and gzip; or unpack it once in its place: tar -xzf " + shell_quote(archive) + " -C " +
          shell_quote(directory_of(directory_of(archive))));
 }
 

@@ -72,8 +72,9 @@ class Compilation {
         } catch (const std::exception&) {
             const bool has_other_way = m_request.has_other_way;
             say(has_other_way ? Level::info : Level::error,
-                has_other_way ? m_request.subject.words + " cannot be had: all of the blob is compiled instead"
-                              : "could not compile " + m_request.subject.words,
+                has_other_way
+                    ? m_request.subject.words + " cannot be compiled alone: the whole blob is compiled instead"
+                    : "could not compile " + m_request.subject.words,
                 {"compile_end", m_request.subject, seconds_since(m_start), "failed"});
             throw;
         }
@@ -105,7 +106,7 @@ class Compilation {
         const std::string change = m_request.find_change();
         if (!change.empty()) {
             fail_here("the bundle was changed while it was compiled from: " + change,
-                      "what is made of it must not go into the cache under a key that says otherwise", {false, 0});
+                      "the result would go into the cache under a key that it does not match", {false, 0});
         }
         seal_entry(output.get(), m_key.id(), m_text.is_text ? m_text.id() : Digest());
         keep_log();
@@ -114,7 +115,7 @@ class Compilation {
         const double spent = seconds_since(m_start);
         say(Level::info,
             (m_is_taken_over ? "took over " : "compiled ") + m_request.subject.words + " in " + seconds_text(spent) +
-                (m_is_taken_over ? ": what its compiler reads is what an entry was made of" : ""),
+                (m_is_taken_over ? ": an existing entry was made from the same text" : ""),
             {"compile_end", m_request.subject, spent, m_is_taken_over ? "reused" : "compiled"});
         return {std::move(output), m_text, m_is_taken_over};
     }
@@ -241,7 +242,7 @@ class Compilation {
         }
         if (outcome.ending == Ending::unknown) m_is_end_known = false;
         if (outcome.ending == Ending::unknown && has_product) return;
-        std::string reason = outcome.ending == Ending::succeeded ? std::string("it left no ") + product : outcome.text;
+        std::string reason = outcome.ending == Ending::succeeded ? std::string("it made no ") + product : outcome.text;
         if (outcome.has_timed_out) {
             reason = "it took longer than " + seconds_text(m_request.timeout_seconds) +
                      " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";

@@ -23,7 +23,7 @@ void check(const UniqueFd& fd, const std::string& path) {
 
 }  // namespace
 
-void pass_over(const std::string& path, const std::string& reason) { say_once(path, reason + "; passed over"); }
+void pass_over(const std::string& path, const std::string& reason) { say_once(path, reason + "; skipped"); }
 
 Directory Directory::open(const std::string& path) {
     UniqueFd fd = open_file(path, k_flags);

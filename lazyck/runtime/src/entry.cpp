@@ -131,7 +131,7 @@ void remember(const Note& note, const Entry& entry, const MappedFile& file, cons
 
 std::string problem_of(const ElfView& elf, std::uint16_t machine) {
     if (!elf.problem().empty() || elf.machine() == machine) return elf.problem();
-    return "it is for " + machine_name(elf.machine()) + ", the library for " + machine_name(machine);
+    return "it is for " + machine_name(elf.machine()) + ", but the library is for " + machine_name(machine);
 }
 
 // Returns what is wrong with the file itself, or an empty string. Then `trailer` is the file's
@@ -154,7 +154,7 @@ std::string check(const MappedFile& file, const EntryKey& key) {
     if (!problem.empty()) return problem;
     const Digest id = key.id();
     const bool is_for_key = key.is_text ? trailer.text == id.low : Digest{trailer.key_low, trailer.key_high} == id;
-    if (!is_for_key) return "an entry for something else";
+    if (!is_for_key) return "an entry for another key";
     return problem_of(ElfView(file.data(), trailer.image_size), key.machine);
 }
 

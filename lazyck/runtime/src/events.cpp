@@ -84,8 +84,8 @@ double now_seconds() {
 
 void Events::set_listener(Callback listener) {
     if (!m_listener.close(k_longest_telling))
-        fail("lazyck: the listener that there was is still at an event after " + seconds_text(k_longest_telling) +
-             "; it is told no more. Does it wait for a lock that is held here (in Python, the GIL)?");
+        fail("lazyck: the previous listener is still handling an event after " + seconds_text(k_longest_telling) +
+             "; it gets no more events. Does it wait for a lock that is held here (in Python, the GIL)?");
     auto made = listener ? std::make_shared<const Callback>(std::move(listener)) : nullptr;
     const bool is_wanted = made != nullptr;
     {

@@ -158,8 +158,8 @@ Library::Library(const Config& config, std::string path)
     }
     for (const ManifestView* manifest : {&m_embedded, &m_fallback}) {
         if (manifest->blob_count() == 0 || manifest->machine() == own_machine()) continue;
-        fail("lazyck: " + m_path + ": a manifest for " + machine_name(manifest->machine()) + ", in a process of " +
-             machine_name(own_machine()));
+        fail("lazyck: " + m_path + ": its manifest is for " + machine_name(manifest->machine()) +
+             ", but this process runs on " + machine_name(own_machine()));
     }
     if (m_embedded.symbol_count() != lazyck_slot_count && m_fallback.symbol_count() != lazyck_slot_count) {
         fail("lazyck: " + m_path + ": neither its manifest nor " LAZYCK_ENV_MANIFEST " describes its " +
@@ -427,7 +427,7 @@ void Library::record(const std::string& path) {
     };
     if (start_thread(work)) return;
     say(Level::warn,
-        "no thread to be had: the record '" + record + "' tells which blobs are called, and not how often");
+        "cannot start a thread: the record '" + record + "' says which blobs are called, but not how often");
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_is_sampled = false;
 }

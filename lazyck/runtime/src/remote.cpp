@@ -101,14 +101,14 @@ bool RemoteEntry::read_line(std::string& line) {
             return true;
         }
         if (m_read.size() >= k_longest_answer) {
-            give_up("it said a line that is too long");
+            give_up("it sent a line that is too long");
             return false;
         }
         pollfd wanted = {m_socket.get(), POLLIN, 0};
         const int ready = poll(&wanted, 1, k_silence_ms);
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) {
-            give_up(ready == 0 ? "it said nothing for five minutes" : system_text(errno));
+            give_up(ready == 0 ? "it sent nothing for five minutes" : system_text(errno));
             return false;
         }
         char buffer[1024];
@@ -151,9 +151,9 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
         } else if (line != "alive") {
-            give_up("it said '" + visible(line) + "'");
+            give_up("it sent '" + visible(line) + "'");
         }
-        if (lines == k_most_lines) give_up("it said too much");
+        if (lines == k_most_lines) give_up("it sent too much");
     }
     return Answer::miss;
 }
@@ -183,7 +183,7 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
         say(Level::warn, "what " + m_label + " has for " + m_request.subject.words + " is refused: " + fault,
             {"", m_request.subject});
         send("bad " + fault.substr(0, k_longest_answer / 2));
-        if (bad == k_most_bad) give_up("it offers one bad entry after the other");
+        if (bad == k_most_bad) give_up("it keeps offering bad entries");
     }
     return UniqueFd();
 }

@@ -351,7 +351,7 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
         }
         if (here.state == EntryState::damaged && cache->is_tier()) {
             const std::string path = cache->entry_path(key);
-            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); passed over",
+            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
                      {"damaged", subject_of(manifest, blob, key.arch_label())});
         }
     }
@@ -411,10 +411,9 @@ void Store::check_source_of(const Source& source, const ManifestView& manifest, 
     if (is_privileged()) check_way(blob, source.path);
     const std::string fault = source.is_in_bundle ? m_contents->find_fault(source.root, manifest, blob) : "";
     if (!fault.empty()) {
-        refuse(
-            "the bundle is not as it was when the library was built: " + fault,
-            "what is made of it must not go into the cache under a key that says otherwise; install the library again,"
-            " or build it again with the change");
+        refuse("the bundle is not as it was when the library was built: " + fault,
+               "the result would go into the cache under a key that it does not match; install the library again,"
+               " or build it again with the change");
     }
 }
 
@@ -521,7 +520,7 @@ std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, cons
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(manifest, blob, key.arch_label());
             say(Level::warn,
-                "no memory for the compiler of " + subject.words + ": once more, when twice as much is free",
+                "the compiler of " + subject.words + " ran out of memory: retrying when twice as much is free",
                 {"retry", subject});
         } catch (const SystemFailure& e) {
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
@@ -650,7 +649,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     if (made.is_taken_over) {
         ++m_counters.hits;
         span.event().kind = "wait";
-        span.event().what = "its text, of which there is an entry";
+        span.event().what = "its text, which has an entry already";
     } else {
         cost.seconds = std::chrono::duration<double>(spent).count();
         costs.add(cost);

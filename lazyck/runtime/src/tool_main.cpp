@@ -35,19 +35,20 @@ constexpr char k_usage[] =
     "usage: lazyck-rt compile|status|path|kernels|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
     "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
-    "  status    one JSON line for each blob: name, arch, path, cached; key and entry, which any cache has it under\n"
-    "  path      where each blob's entry is or would be, one a line\n"
+    "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
+    "cache\n"
+    "  path      where each blob's entry is or would be, one per line\n"
     "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
-    "  preamble  makes the precompiled one of a blob in the cache, from which compile takes it\n"
+    "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
-    "  there is one\n"
+    "  there is a problem\n"
     "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--only FILE] [--dry-run]\n"
-    "  removes what was not used for longest; a JSON line for each removed entry, and one that sums up.\n"
-    "  FILE lists the paths of the entries, or of the directories of entries, that may go, one a line\n";
+    "  removes the least recently used entries; a JSON line for each removed entry, and one with the sums.\n"
+    "  FILE lists the paths of the entries, or of the directories of entries, that may go, one per line\n";
 
 struct Options {
     std::string verb;

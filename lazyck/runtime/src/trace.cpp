@@ -104,7 +104,7 @@ std::string append_to_array(const std::string& path, const std::string& objects,
     char first = '[';
     if (size > 0 && pread(fd.get(), &first, 1, 0) != 1) return system_text(errno);
     const std::size_t at = size > 0 ? end_of_lines(fd.get(), size) : 0;
-    if (first != '[' || at == std::string::npos) return "it holds something else than a trace; remove it";
+    if (first != '[' || at == std::string::npos) return "it holds something other than a trace; remove it";
     const std::string text = (at == 0 ? "[\n" : at == 1 ? "\n" : ",\n") + objects + std::string(k_end_of_array);
     const bool is_written = write_at(fd.get(), text, at);
     const int error = errno;

@@ -42,7 +42,7 @@ void append(std::string& out, const T& value) {
 ElfObject::ElfObject(std::string_view bytes) : m_bytes(bytes) {
     if (bytes.size() < sizeof(Elf64_Ehdr) || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0 ||
         bytes[EI_CLASS] != ELFCLASS64 || bytes[EI_DATA] != ELFDATA2LSB)
-        throw Refused{"the compiler makes something else than an ELF object"};
+        throw Refused{"the compiler's output is not an ELF object"};
     const auto head = read_at<Elf64_Ehdr>(bytes, 0);
     // If there are too many sections for the file header's fields, the first section header holds
     // their number and the index of their names.
