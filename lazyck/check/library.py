@@ -19,6 +19,7 @@ from lazyck.errors import CommandError, FormatError
 from lazyck.postbuild import ahead_link, relink, state
 from lazyck.postbuild.ahead_link import AheadLink
 from lazyck.postbuild.private_names import plain_name
+from lazyck.quantities import counted
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def check_library(directory: Path, request: Request, env: Mapping[str, str], say
     st, link = state.load(directory), ahead_link.load(directory)
     made = AheadOfTime(link, directory, env)
     number = len(made.units)
-    say(f"check: {st.file_name}: compiling {_how_many(request.sample, number)} ahead of time, {request.jobs} at a time")
+    say(f"check: {st.file_name}: compiling {_how_many(request.sample, number)}, {request.jobs} at a time")
     try:
         with present(unit.blob.call.cwd for unit in made.units):
             compiled = made.compile(request.sample, request.jobs, say)
@@ -134,8 +135,12 @@ def _compare(
 
 def _how_many(sample: Sample, number: int) -> str:
     if sample.seconds is not None:
-        return f"for {sample.seconds:g} s as many as it can of {number} blobs"
-    return f"{number} blobs" if sample.blobs is None or sample.blobs >= number else f"{sample.blobs} of {number} blobs"
+        return f"as many of {counted(number, 'blob')} as possible in {sample.seconds:g} s"
+    return (
+        counted(number, "blob")
+        if sample.blobs is None or sample.blobs >= number
+        else f"{sample.blobs} of {number} blobs"
+    )
 
 
 def first_error(error: CommandError) -> str:

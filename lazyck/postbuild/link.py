@@ -32,6 +32,7 @@ from lazyck.postbuild.settle import Settled, Settler
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.words import link_words
+from lazyck.quantities import counted
 from lazyck.runtime.build import source_digest
 from lazyck.settings import BuildSettings
 from lazyck.toolchains import HOST, by_name
@@ -296,7 +297,8 @@ def warnings(settled: Settled) -> list[str]:
         f"{symbol} is also defined by a second blob, {source}: the first one is used" for symbol, source in doubles[:5]
     ]
     if len(doubles) > 5:
-        found.append(f"... and {len(doubles) - 5} more symbols are defined by two blobs")
+        more = counted(len(doubles) - 5, "more symbol is", "more symbols are")
+        found.append(f"... and {more} defined by two blobs")
     found += [
         f"{e.blob.source} was left out: it can be neither probed nor compiled, and no symbol is undefined without it "
         f"({sentence(e.reasons)})"

@@ -12,6 +12,7 @@ from lazyck.command import LinkCommand
 from lazyck.config import environment
 from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
 from lazyck.manifest import decode_records
+from lazyck.quantities import counted
 from lazyck.settings import load_settings
 
 
@@ -50,7 +51,7 @@ def run(record: Path) -> None:
     done = link_lazily(found[0], settings, env, say)
     if settings.says_links:
         sys.stderr.write("".join(f"{line}\n" for line in summary.library_lines(done)))
-    say(f"linked {done.output}: {done.lazy} lazy blobs, {len(done.eager)} eager")
+    say(f"linked {done.output}: {counted(done.lazy, 'lazy blob')}, {len(done.eager)} eager")
 
 
 if __name__ == "__main__":

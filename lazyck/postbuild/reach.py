@@ -29,6 +29,7 @@ from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.store import Store
 from lazyck.postbuild.symbols import Names
 from lazyck.postbuild.vtables import of_classes_with
+from lazyck.quantities import counted
 from lazyck.toolchains import CUDA
 
 # At most so many blobs are compiled to learn whether a shared library is needed. If headers are as
@@ -170,7 +171,7 @@ class Reach:
         fresh = {b: g for b, g in wanted.items() if b not in self._needs}
         if not fresh:
             return
-        self._say(f"compiling {len(fresh)} blobs for the host: they may need what the library does not export")
+        self._say(f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export")
         learnt: dict[str, dict[str, list[str]]] = {}
         with ThreadPoolExecutor(max(1, self._jobs)) as pool:
             tasks = [(g, b.source, self._work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]

@@ -168,7 +168,8 @@ def render(work: Work, forecasts: Sequence[Forecast]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines += ["", *("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)]
     if large := max((f.too_large for f in forecasts), default=0):
-        lines += ["", f"{counted(large, 'needs', 'need')} more memory than that: they are compiled alone on a worker"]
+        need, are = ("needs", "is") if large == 1 else ("need", "are")
+        lines += ["", f"{large} {need} more memory than that, and {are} compiled alone on a worker"]
     if shown := longest(work):
         lines += ["", "longest:"]
         lines += [f"  {show_seconds(j.seconds or 0):>9}  {_title(j)}" for j in shown]

@@ -16,6 +16,7 @@ from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError
 from lazyck.prebuild.entries import listed, rt_words
 from lazyck.prebuild.plan import Job
+from lazyck.quantities import counted
 
 # Two or three blobs win back the time that a preamble takes. Blobs that are compiled meanwhile do
 # not use it.
@@ -54,7 +55,7 @@ def make_preambles(rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel:
     for number, group in enumerate(groups, 1):
         entry = jobs[group[0]].entry
         words = [*rt_words(rt, "preamble", manifest_file, entry.archs), "--", entry.name]
-        with waiting.saying(f"precompiling what {len(group)} blobs include, {number} of {len(groups)}"):
+        with waiting.saying(f"precompiling headers of {counted(len(group), 'blob')}, {number} of {len(groups)}"):
             done = proc.run(words, env=env)
         if done.status != 0:
             raise BuildError(done.stderr.strip() or f"lazyck-rt ended with status {done.status}", _HINT)

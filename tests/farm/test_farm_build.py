@@ -85,7 +85,7 @@ def test_what_workers_compile_comes_back_and_is_what_a_local_build_makes(
     # The remote has everything, so a run on another machine compiles nothing.
     again = farm(lazyck, cluster, bundle, "--all", env={"LAZYCK_CACHE_DIR": str(tmp_path / "third")})
     assert (again["status"], again["compiled"]) == (0, 6)
-    assert "6 of 6 were in the remote cache" in str(again["stderr"])
+    assert "6 of 6 entries were in the remote cache" in str(again["stderr"])
     assert len(bundle.compiled()) == 12
 
 

@@ -155,7 +155,7 @@ class Farm:
                 self._run.todo.remove(number)
                 self._took(number, 0.0)
         if any(have):
-            self._reporter.note(f"lazyck: {sum(have)} of {len(have)} were in the remote cache")
+            self._reporter.note(f"lazyck: {sum(have)} of {len(have)} entries were in the remote cache")
 
     def _share_preambles(self, manifest_file: Path, env: Mapping[str, str], workers: int) -> None:
         """Group the jobs that can share a preamble. Each worker makes its own, so larger groups are

@@ -78,7 +78,8 @@ void Listener::run(const std::shared_ptr<Queue>& queue) {
         queue->is_telling = true;
         lock.unlock();
         if (dropped > 0)
-            say(Level::warn, "the listener was not told of " + std::to_string(dropped) + " events: it is too slow");
+            say(Level::warn, "the listener is too slow: it missed " + std::to_string(dropped) +
+                                 (dropped == 1 ? " event" : " events"));
         message();
         lock.lock();
         queue->is_telling = false;

@@ -135,7 +135,7 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
             say(Level::info,
                 "waiting for " + subject.words + " (" + seconds_text(waited) + "), which " +
                     (holder.empty() ? "another process" : holder) + " compiles" +
-                    (is_over ? "; no longer: compiling it here too" : ""),
+                    (is_over ? "; giving up, and compiling it here too" : ""),
                 {"wait", subject, waited, is_over ? "gave_up" : ""});
         }
         if (is_over) return;

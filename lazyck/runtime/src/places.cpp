@@ -54,8 +54,8 @@ void check_bundle(const Strings& roots, const std::string& library, const Manife
     }
     fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle of '" + visible(library) +
              "', which has its source, is not at " + places + "; copy lazyck/" + visible(name) +
-             " of the build's install dir to " + visible(roots.front() + "/" + name) + ", or name what holds " +
-             visible(name) + " with " LAZYCK_ENV_ROOT,
+             " of the build's install dir to " + visible(roots.front() + "/" + name) +
+             ", or name the directory that holds " + visible(name) + " with " LAZYCK_ENV_ROOT,
          {blob.name, "", ""});
 }
 
@@ -73,10 +73,10 @@ Strings bundle_roots(const std::string& given, const std::string& baked, const s
 std::string root_of_blob(const Strings& roots, const std::string& library, const ManifestView& manifest,
                          const BlobRow& blob) {
     if (roots.empty()) {
-        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the system does not tell where the file of " +
+        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': its bundle is beside the file of " +
                  visible(manifest.library()) +
-                 " is, beside which its bundle lies (without /proc it is known where it was"
-                 " loaded by an absolute path); name what holds the bundle with " LAZYCK_ENV_ROOT,
+                 ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
+                 " name the directory that holds the bundle with " LAZYCK_ENV_ROOT,
              {blob.name, "", ""});
     }
     std::string other;

@@ -105,7 +105,7 @@ bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
             say(is_over ? Level::warn : Level::info,
                 m_request.subject.words + " waits (" + seconds_text(waited.count()) + ") for " +
                     (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
-                    (is_over ? "; no longer: is it stopped?" : ""),
+                    (is_over ? "; giving up: is it stopped?" : ""),
                 {"wait", m_request.subject, waited.count(), is_over ? "gave_up" : ""});
         }
         if (is_over) return true;

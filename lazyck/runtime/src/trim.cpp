@@ -210,7 +210,7 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     remove_unused_texts(directory);
     say(Level::info,
         "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) + ": removed the " +
-            std::to_string(outcome.removed) + " least recently used blobs, " +
+            std::to_string(outcome.removed) + " least recently used blob" + (outcome.removed == 1 ? ", " : "s, ") +
             size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")",
         {"trim"});
 }
