@@ -10,7 +10,8 @@ command `lazyck` builds such libraries.
 
     library = lazyck.load("libscale.so")  # or one of lazyck.loaded()
     library.prefetch("scale_float_*").wait()  # in a coroutine: await library.prefetch(...)
-    with lazyck.forbid_jit():  # a call that would have to compile raises
+    lazyck.ready()  # warm-up is over: LAZYCK_JIT decides on calls that have to compile
+    with lazyck.forbid_jit():  # such a call raises in any case
         serve()
 
 Errors are `LazyckError`, with a `hint`. If a blob cannot be made ready, the error is a
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
         Prefetch,
         Progress,
         Stats,
+        drain,
         forbid_jit,
         load,
         loaded,
         prefetch,
+        ready,
         record,
     )
 
@@ -48,10 +51,12 @@ __all__ = [
     "Prefetch",
     "Progress",
     "Stats",
+    "drain",
     "forbid_jit",
     "load",
     "loaded",
     "prefetch",
+    "ready",
     "record",
 ]
 

@@ -56,7 +56,7 @@ SYMBOL_WRAPPED = "lazyck_wrapped"
 SYMBOL_REGISTERING = "lazyck_registering"
 # Wrappers look a handle up in the table of ready handles by this many of its lowest bits.
 READY_HANDLE_BITS = 16
-SYMBOL_READY = "lazyck_ready"
+SYMBOL_READY = "lazyck_ready_handles"
 
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
@@ -74,7 +74,7 @@ BUNDLE_ARCHIVE = "sources.tar.gz"
 # A file beside that archive: what compiling the blobs took where the library was built, in the
 # format of a cache's `.costs`.
 BUNDLE_COSTS = "costs"
-API_VERSION = 2
+API_VERSION = 3
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
 PH = "\x01"
@@ -97,6 +97,7 @@ ENV_LOG = "LAZYCK_LOG"
 ENV_LOG_FILE = "LAZYCK_LOG_FILE"
 ENV_LOG_FORMAT = "LAZYCK_LOG_FORMAT"
 ENV_DISABLE_JIT = "LAZYCK_DISABLE_JIT"
+ENV_JIT = "LAZYCK_JIT"
 ENV_ARCHS = "LAZYCK_ARCHS"
 ENV_JOBS = "LAZYCK_JOBS"
 ENV_EXTRA_CACHE_KEY = "LAZYCK_EXTRA_CACHE_KEY"

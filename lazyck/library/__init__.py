@@ -12,7 +12,7 @@ from lazyck.errors import CompileError, LazyckError
 from lazyck.library.facts import Event, Progress, Stats
 from lazyck.library.job import Prefetch
 from lazyck.library.library import Library
-from lazyck.library.process import forbid_jit, load, loaded, prefetch
+from lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready
 from lazyck.library.recording import record
 
 __all__ = [
@@ -23,9 +23,11 @@ __all__ = [
     "Prefetch",
     "Progress",
     "Stats",
+    "drain",
     "forbid_jit",
     "load",
     "loaded",
     "prefetch",
+    "ready",
     "record",
 ]

@@ -8,13 +8,18 @@ from typing import Any
 
 from lazyck.library.facts import Progress, Stats
 
+LONGEST_LOOK = 0.2  # seconds for which Ctrl-C has no effect while the interface waits
+
 
 class StatsStruct(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint64), *((name, ctypes.c_uint64) for name in Stats.__dataclass_fields__)]
 
 
 class ProgressStruct(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("size", "total", "ready", "failed", "is_over")]
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("size", "total", "ready", "failed", "is_over")),
+        ("left", ctypes.c_double),
+    ]
 
 
 class EventStruct(ctypes.Structure):
@@ -27,6 +32,7 @@ class EventStruct(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("has_ended", ctypes.c_int),
         ("has_failed", ctypes.c_int),
+        ("expected", ctypes.c_double),
     ]
 
 
@@ -43,6 +49,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lazyck_blob_name": (ctypes.c_char_p, [ctypes.c_int]),
     "lazyck_is_cached": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_forbid_jit": (ctypes.c_int, [ctypes.c_int]),
+    "lazyck_ready": (ctypes.c_int, [ctypes.c_int]),
+    "lazyck_drain": (ctypes.c_int, [ctypes.c_double]),
     "lazyck_record": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_speculate": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_job_start": (ctypes.c_void_p, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t, ctypes.c_uint]),
@@ -77,4 +85,5 @@ def progress_of(handle: ctypes.CDLL, job: int, seconds: float) -> Progress | Non
     out = ProgressStruct(ctypes.sizeof(ProgressStruct))
     if handle.lazyck_job_wait(job, seconds, ctypes.byref(out)) < 0:
         return None
-    return Progress(int(out.total), int(out.ready), int(out.failed), bool(out.is_over))
+    left = float(out.left) if out.left >= 0 else None
+    return Progress(int(out.total), int(out.ready), int(out.failed), bool(out.is_over), left)

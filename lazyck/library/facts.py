@@ -26,12 +26,17 @@ class Stats:
 @dataclass(frozen=True)
 class Progress:
     """The progress of a prefetch: how many blobs there are, how many are ready, and how many have
-    failed."""
+    failed.
+
+    `seconds_left` are the expected seconds until it is over, from what compiles took before, or
+    None if nothing is known.
+    """
 
     total: int
     ready: int
     failed: int
     is_over: bool
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Event:
     or where a load came from. `start` is in seconds since 1970, and `seconds` is the duration. A
     compile that begins is an event too: `has_ended` is false and `seconds` is 0. `peak_kib` is the
     memory of the compiler's largest process, and `bytes` is the size of the entry. Either is 0 if
-    it is unknown.
+    it is unknown. `expected` are the seconds that a compile was expected to take, or 0.
     """
 
     kind: str
@@ -56,3 +61,4 @@ class Event:
     bytes: int
     has_ended: bool
     has_failed: bool
+    expected: float = 0.0

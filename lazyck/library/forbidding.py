@@ -42,7 +42,9 @@ class Blocks:
             try:
                 self._forbid(libraries())
                 if path == ALL and not self._count[ALL]:
-                    self._outside = int(switch(environment(), abi.ENV_DISABLE_JIT, default=False))
+                    env = environment()
+                    is_off = switch(env, abi.ENV_DISABLE_JIT, default=False) or env.get(abi.ENV_JIT) == "off"
+                    self._outside = int(is_off)
                     self._environment.enter_context(setting(abi.ENV_DISABLE_JIT, "1"))
                 self._count[path] += 1
             except BaseException:

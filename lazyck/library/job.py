@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyck.errors import CompileError
-from lazyck.library.c_interface import progress_of, text_of
+from lazyck.library.c_interface import LONGEST_LOOK, progress_of, text_of
 from lazyck.library.facts import Progress
 
 if TYPE_CHECKING:
     from lazyck.library.library import Library
 
-_LONGEST_LOOK = 0.2  # seconds for which Ctrl-C has no effect
 _BETWEEN_LOOKS = 0.05  # seconds between two looks of a task that awaits
 
 
@@ -76,11 +76,13 @@ class Prefetch:
                 raise library._error()
             seconds = seconds if now.is_over else 0
             found.append(now)
+        left = [now.seconds_left for now in found if now.seconds_left is not None]
         return Progress(
             sum(now.total for now in found),
             sum(now.ready for now in found),
             sum(now.failed for now in found),
             all(now.is_over for now in found),
+            max(left) if len(left) == len(found) else None,
         )
 
     def progress(self) -> Progress:
@@ -99,10 +101,10 @@ class Prefetch:
         end = None if timeout is None else time.monotonic() + timeout
         last = None
         while True:
-            now = self._look(_LONGEST_LOOK if end is None else max(0.0, min(_LONGEST_LOOK, end - time.monotonic())))
-            if on_progress is not None and now != last:
+            now = self._look(LONGEST_LOOK if end is None else max(0.0, min(LONGEST_LOOK, end - time.monotonic())))
+            if on_progress is not None and replace(now, seconds_left=None) != last:
                 on_progress(now)
-            last = now
+            last = replace(now, seconds_left=None)
             if now.is_over:
                 break
             if end is not None and time.monotonic() >= end:

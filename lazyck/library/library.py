@@ -6,13 +6,14 @@ import atexit
 import contextlib
 import ctypes
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from lazyck.errors import CompileError
-from lazyck.library.c_interface import LISTENER, SIGNATURES, StatsStruct, text_of
+from lazyck.library.c_interface import LISTENER, LONGEST_LOOK, SIGNATURES, StatsStruct, text_of
 from lazyck.library.facts import Event, Stats
 from lazyck.library.forbidding import BLOCKS
 from lazyck.library.job import Prefetch
@@ -111,6 +112,15 @@ class Library:
         with BLOCKS.forbid(self.path, lambda: [self]):
             yield
 
+    def ready(self, is_ready: bool = True) -> bool:
+        """Declare that this library's warm-up is over, or that it is not, as `lazyck.ready` does
+        for all libraries. Returns the previous state."""
+        return self._check(self._handle.lazyck_ready(int(is_ready))) == 1
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of this library is in flight, as `lazyck.drain` does for all."""
+        return drain([self], timeout)
+
     def _forbid_jit(self, is_forbidden: int) -> int:
         """Forbid compiles, or allow them. Returns whether they were forbidden before."""
         return self._check(self._handle.lazyck_forbid_jit(is_forbidden))
@@ -152,6 +162,7 @@ class Library:
                     kind=text_of(e.kind), library=text_of(e.library), blob=text_of(e.blob), arch=text_of(e.arch),
                     what=text_of(e.what), start=e.start, seconds=e.seconds, peak_kib=int(e.peak_kib),
                     bytes=int(e.bytes), has_ended=bool(e.has_ended), has_failed=bool(e.has_failed),
+                    expected=e.expected,
                 )
             )  # fmt: skip
 
@@ -185,3 +196,15 @@ def _end_listening() -> None:
     for library, _ in list(_LISTENERS.values()):
         with contextlib.suppress(CompileError):
             library._stop_listening()
+
+
+def drain(libraries: Iterable[Library], timeout: float | None) -> bool:
+    """Wait until nothing of these libraries is in flight, at most `timeout` seconds, and return
+    whether that is so."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while busy := [each for each in libraries if not each._check(each._handle.lazyck_drain(0))]:
+        left = LONGEST_LOOK if end is None else min(LONGEST_LOOK, end - time.monotonic())
+        if left <= 0:
+            return False
+        busy[0]._check(busy[0]._handle.lazyck_drain(left))
+    return True

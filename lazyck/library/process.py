@@ -14,6 +14,7 @@ from lazyck.library.c_interface import InfoStruct, text_of
 from lazyck.library.forbidding import ALL, BLOCKS
 from lazyck.library.job import Prefetch
 from lazyck.library.library import Library, fitting
+from lazyck.library.library import drain as drained
 
 
 def _own(handle: ctypes.CDLL) -> str | None:
@@ -105,6 +106,29 @@ def prefetch(what: Iterable[str] | os.PathLike[str] | str = "*", *, workers: int
         if not found or (name not in found and name != wanted):
             raise CompileError(f"no loaded lazy library has a blob {name!r}", "Library.blobs() returns the names")
     return Prefetch([(library, library._begin(names, workers)) for library, names in parts if names])
+
+
+def ready(is_ready: bool = True) -> None:
+    """Declare that warm-up is over: from now on a call that has to compile raises under
+    `LAZYCK_JIT=error`, and gets a warning in the log under `LAZYCK_JIT=warn`. With False, the
+    program warms up again.
+
+    This applies to all lazy libraries that are loaded, and to those that are loaded later. If none
+    is loaded, as after an ahead-of-time build, nothing happens.
+    """
+    for library in loaded():
+        library.ready(is_ready)
+
+
+def drain(timeout: float | None = None) -> bool:
+    """Wait until nothing of the loaded lazy libraries is in flight: calls that make a blob ready,
+    prefetches, and what is compiled in the background. Waits at most `timeout` seconds (`None`: for
+    ever), and returns whether nothing is in flight.
+
+    Use it before a fork, a graph capture or a health check. It does not keep new work from
+    beginning. Ctrl-C interrupts the wait.
+    """
+    return drained(loaded(), timeout)
 
 
 @contextlib.contextmanager

@@ -3,9 +3,13 @@ extensions do; `call_four` does not."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from lazylib import LazyLibrary, build_lazy_library
+from support import REPOSITORY
 
 NAMES = ("one", "two", "three")
 BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
@@ -38,3 +42,32 @@ def build_other(where: Path, objects_dir: Path) -> LazyLibrary:
     return build_lazy_library(
         where, objects_dir, {"four": FOUR}, CALL_FOUR, header=header, symbols=symbols, name="other"
     )
+
+
+HEAD = """
+import asyncio, ctypes, gc, os, subprocess, sys, threading, time
+import lazyck
+path, other = os.environ["LIBRARY"], os.environ["OTHER"]
+"""
+
+
+class Python:
+    """Runs Python text in processes that share the test's cache and know the paths of both
+    libraries."""
+
+    def __init__(self, demo: LazyLibrary, other: LazyLibrary) -> None:
+        self.demo, self.other = demo, other
+
+    def __call__(self, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+        places = {"LIBRARY": str(self.demo.library), "OTHER": str(self.other.library), "PYTHONPATH": str(REPOSITORY)}
+        argv = [sys.executable, "-c", HEAD + text]
+        done = subprocess.run(argv, env={**os.environ, **places, **env}, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+def slow(compiler: Path, before: str) -> str:
+    """Make the compiler run the shell commands `before` first. Return its previous script."""
+    text = compiler.read_text()
+    compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
+    return text

@@ -3,58 +3,13 @@ nothing is compiled."""
 
 from __future__ import annotations
 
-import os
 import pydoc
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from demo_libraries import build_demo, build_other
-from lazylib import LazyLibrary
-from support import REPOSITORY
+from demo_libraries import Python, slow
 
 import lazyck
-
-HEAD = """
-import asyncio, ctypes, gc, os, subprocess, sys, threading, time
-import lazyck
-path, other = os.environ["LIBRARY"], os.environ["OTHER"]
-"""
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> tuple[LazyLibrary, LazyLibrary]:
-    make = tmp_path_factory.mktemp
-    return build_demo(make("demo"), objects_dir), build_other(make("other"), objects_dir)
-
-
-@pytest.fixture
-def python(libraries: tuple[LazyLibrary, LazyLibrary]) -> Python:
-    return Python(*libraries)
-
-
-class Python:
-    """Runs Python text in processes that share the test's cache and know the paths of both
-    libraries."""
-
-    def __init__(self, demo: LazyLibrary, other: LazyLibrary) -> None:
-        self.demo, self.other = demo, other
-
-    def __call__(self, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-        places = {"LIBRARY": str(self.demo.library), "OTHER": str(self.other.library), "PYTHONPATH": str(REPOSITORY)}
-        argv = [sys.executable, "-c", HEAD + text]
-        done = subprocess.run(argv, env={**os.environ, **places, **env}, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-
-def slow(compiler: Path, before: str) -> str:
-    """Make the compiler run the shell commands `before` first. Return its previous script."""
-    text = compiler.read_text()
-    compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
-    return text
-
 
 # -- what the package shows ------------------------------------------------------------------------
 
@@ -110,7 +65,7 @@ for what in (["one", "nonsense"], "nonsense*"):
         print(str(error))
 """)
     assert done.stdout.splitlines() == [
-        "Progress(total=2, ready=2, failed=0, is_over=True)",
+        "Progress(total=2, ready=2, failed=0, is_over=True, seconds_left=0.0)",
         "3",
         "no loaded lazy library has a blob 'nonsense'",
         "no loaded lazy library has a blob 'nonsense*'",
@@ -160,7 +115,7 @@ asyncio.run(main())
 """)
     finally:
         python.demo.compiler.write_text(script)
-    assert done.stdout == "cancelled\nProgress(total=2, ready=2, failed=0, is_over=True)\n"
+    assert done.stdout == "cancelled\nProgress(total=2, ready=2, failed=0, is_over=True, seconds_left=0.0)\n"
 
 
 def test_a_prefetch_that_nobody_keeps_goes_on(python: Python) -> None:

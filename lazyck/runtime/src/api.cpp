@@ -114,6 +114,16 @@ LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
     return guarded([=] { return Library::get().forbid_jit(is_forbidden != 0) ? 1 : 0; });
 }
 
+// This begins nothing, so that another lazy library can ask at its own first use.
+LAZYCK_EXPORT int lazyck_ready(int is_ready) {
+    if (is_ready < 0) return lazyck::rt::is_ready() ? 1 : 0;
+    return lazyck::rt::set_ready(is_ready != 0) ? 1 : 0;
+}
+
+LAZYCK_EXPORT int lazyck_drain(double seconds) {
+    return guarded([=] { return Library::get().drain(seconds) ? 1 : 0; });
+}
+
 LAZYCK_EXPORT int lazyck_record(const char* path) {
     return guarded([=] {
         Library::get().record(path == nullptr ? "" : path);
@@ -164,6 +174,7 @@ LAZYCK_EXPORT int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progre
             out.ready = now.ready;
             out.failed = now.failed;
             out.is_over = now.is_over ? 1 : 0;
+            out.left = now.left;
             std::memcpy(progress, &out, out.size);
         }
         return now.is_over ? 1 : 0;
@@ -198,6 +209,7 @@ LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
             out.bytes = event.size;
             out.has_ended = has_ended ? 1 : 0;
             out.has_failed = has_ended && event.has_failed ? 1 : 0;
+            out.expected = event.expected;
             listener(&out, data);
         });
         return 0;

@@ -37,6 +37,15 @@ bool read_switch(const char* variable) {
     fail_variable(variable, value, "must be 0 or 1");
 }
 
+Jit read_jit() {
+    const std::string value = environment(LAZYCK_ENV_JIT);
+    if (value.empty() || value == "on") return Jit::on;
+    if (value == "warn") return Jit::warn;
+    if (value == "error") return Jit::error;
+    if (value == "off") return Jit::off;
+    fail_variable(LAZYCK_ENV_JIT, value, "must be on, warn, error or off");
+}
+
 // Returns the number of cores that this process may use. A container or a batch job often has fewer
 // than the machine.
 unsigned usable_cores() {
@@ -175,6 +184,7 @@ Config read_config() {
     config.caches = read_caches(!config.cache_dir.empty());
     config.name = read_name();
     check_log_settings();
+    config.jit = read_jit();
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
         config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;

@@ -9,6 +9,9 @@
 
 namespace lazyck::rt {
 
+// What applies to a call that has to compile. `warn` and `error` apply once warm-up is over.
+enum class Jit { on, warn, error, off };
+
 enum class ByKernelChoice { by_cost, always, never };
 
 struct Config {
@@ -17,7 +20,8 @@ struct Config {
     std::string root;       // empty: the manifest's
     std::string manifest;   // empty: none
     std::string name;       // empty: the manifest's
-    bool is_jit_disabled = false;
+    Jit jit = Jit::on;
+    bool is_jit_disabled = false;  // by LAZYCK_DISABLE_JIT
     ByKernelChoice by_kernel = ByKernelChoice::by_cost;
     bool has_preambles = true;       // precompiled preambles are made and used
     bool has_text_keys = true;       // entries are also found by the text that they were made of

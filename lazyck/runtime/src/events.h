@@ -24,6 +24,7 @@ struct Event {
     std::string what;        // a failure's reason, what was waited for, or where a load came from
     long peak_kib = 0;       // of a compile: its largest process; 0: unknown
     std::uint64_t size = 0;  // bytes of the entry; 0: unknown
+    double expected = 0;     // seconds that a compile was expected to take; 0: unknown
 };
 
 class Events {

@@ -46,7 +46,8 @@ extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
 // Handles that are ready, each at the place that its address determines. The wrappers' fast path
 // reads this table. Of its half megabyte, only the pages with a handle ever take memory.
-__attribute__((visibility("hidden"))) std::atomic<const void*> lazyck_ready[std::size_t{1} << LAZYCK_READY_HANDLE_BITS];
+__attribute__((visibility("hidden"))) std::atomic<const void*>
+    lazyck_ready_handles[std::size_t{1} << LAZYCK_READY_HANDLE_BITS];
 }
 
 namespace lazyck::rt {
@@ -109,7 +110,7 @@ Registry& registry() {
 }
 
 std::atomic<const void*>& ready_place(const void* handle) {
-    return lazyck_ready[reinterpret_cast<std::uintptr_t>(handle) % std::size(lazyck_ready)];
+    return lazyck_ready_handles[reinterpret_cast<std::uintptr_t>(handle) % std::size(lazyck_ready_handles)];
 }
 
 std::uintptr_t call(std::uint32_t role, const Words& w) {

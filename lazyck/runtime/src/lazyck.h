@@ -2,7 +2,7 @@
  * only: look them up by dlsym(handle of the library, name), or link against the library.
  *
  * History: version 1 is the first. Version 2 adds blobs, prefetching in the background, records and
- * a listener.
+ * a listener. Version 3 adds the end of warm-up, waiting for what is in flight, and expected times.
  */
 #ifndef LAZYCK_H
 #define LAZYCK_H
@@ -32,7 +32,7 @@ typedef struct lazyck_stats {
     uint64_t remote_skipped; /* times that a remote cache was down or slow */
 } lazyck_stats;
 
-/* Returns the version of this interface (2). */
+/* Returns the version of this interface (3). */
 int lazyck_abi_version(void);
 
 /* Sets the cache directory for blobs that are not loaded yet, in place of LAZYCK_CACHE_DIR. Returns
@@ -60,6 +60,19 @@ int lazyck_is_cached(const char* blob);
  * is the initial setting). With 0, it is compiled again. Returns the previous setting, or -1. */
 int lazyck_forbid_jit(int is_forbidden);
 
+/* With 1, declares that warm-up is over: from now on a call that has to compile is an error under
+ * LAZYCK_JIT=error, and gets a warning under LAZYCK_JIT=warn. With 0, the library warms up again;
+ * with -1, nothing changes. Returns the previous setting. It applies to this library, and to lazy
+ * libraries whose first lazy call in this process comes later. */
+int lazyck_ready(int is_ready);
+
+/* Waits until nothing of this library is in flight any more, for at most `seconds` (0: only looks,
+ * negative: for ever): calls that make a blob ready, jobs, and what is compiled in the background.
+ * Use it before a fork, a graph capture or a health check. Returns 1 if nothing is in flight, 0 if
+ * something still is, or -1. Do not call it from an initializer of a blob, for which it would
+ * wait. */
+int lazyck_drain(double seconds);
+
 /* Records the blobs that are called from now on in the profile `path`, like LAZYCK_RECORD, but for
  * a part of a run. NULL ends the record. Returns 0, or -1. The library then stays loaded for as
  * long as the process lives. */
@@ -85,6 +98,7 @@ typedef struct lazyck_progress {
     uint64_t ready;  /* a call would find them loaded */
     uint64_t failed; /* see lazyck_job_error */
     uint64_t is_over;
+    double left; /* expected seconds until the job is over; negative: unknown */
 } lazyck_progress;
 
 /* Begins a job for these blobs. Cached blobs come first, in this order. `workers` is the number of
@@ -128,6 +142,7 @@ typedef struct lazyck_event {
     uint64_t bytes;    /* of the entry; 0: unknown */
     int has_ended;     /* 0 if a compile begins */
     int has_failed;
+    double expected; /* seconds that a compile was expected to take; 0: unknown */
 } lazyck_event;
 
 /* A listener is called on a thread of the library's own, with one event after the other, some time

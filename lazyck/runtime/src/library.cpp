@@ -177,6 +177,8 @@ Library& Library::get() {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         std::atexit(at_exit);  // or at its dlclose
+        const Jit jit = library->m_store.config().jit;
+        if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
         warn_of_environment();
     }
@@ -231,6 +233,8 @@ void Library::after_fork_in_child() {
     library.m_expected.clear();
     library.m_is_expecting = false;
     library.m_is_sampled = false;
+    library.m_in_flight = 0;
+    ++library.m_generation;
     static_cast<void>(library.m_changed.release());  // its waiters are gone: destroying it would wait for them
     library.m_changed = std::make_unique<std::condition_variable>();
     library.m_mutex.unlock();
@@ -261,14 +265,14 @@ Library::BlobId Library::blob_of_slot(std::uint32_t slot) const {
 void* Library::resolve(std::uint32_t slot, const void* caller) {
     const BlobId blob = blob_of_slot(slot);
     expect_neighbours(blob);  // while this one is compiled
-    make_ready({blob, nullptr, true, "", "", {slot, caller}});
+    make_ready_for_call({blob, nullptr, true, "", "", {slot, caller}});
     const Row at = row(blob);
     return function_for_call(blob, slot - at.manifest.blob(at.index).first_symbol);
 }
 
 void* Library::first_function(BlobId blob) {
     expect_neighbours(blob);
-    make_ready({blob, nullptr, true, "", ""});
+    make_ready_for_call({blob, nullptr, true, "", ""});
     return function_for_call(blob, 0);
 }
 
@@ -576,7 +580,7 @@ std::vector<Library::BlobId> Library::siblings_of(const Call& call) {
 // Begins to compile the other blobs that the calling function calls, while the blob of this call is
 // compiled.
 void Library::expect_siblings(const Call& call) {
-    if (call.from == nullptr || m_store.config().jobs < 2 || m_store.is_jit_forbidden()) return;
+    if (call.from == nullptr || m_store.config().jobs < 2 || m_store.jit().is_forbidden()) return;
     for (const Wanted& sibling : wanted_here(siblings_of(call))) {
         {
             const std::lock_guard<std::mutex> guard(m_mutex);
@@ -586,7 +590,7 @@ void Library::expect_siblings(const Call& call) {
         stay_loaded();
         const auto name_of = [&](BlobId blob) { return std::string(blob_name(blob - first_blob())); };
         m_store.announce(name_of(sibling.blob), name_of(blob_of_slot(call.slot)));
-        const bool has_begun = start_thread([this, sibling] {
+        const bool has_begun = start_thread([this, sibling, activity = std::make_shared<Activity>(*this)] {
             try {
                 make_ready(sibling);
             } catch (const std::exception&) {
@@ -619,7 +623,7 @@ void Library::make_ready_later(const std::vector<Wanted>& wanted) {
         if (m_is_expecting || m_expected.empty()) return;
         m_is_expecting = true;
     }
-    if (start_thread([this] { make_expected_ready(); })) return;
+    if (start_thread([this, activity = std::make_shared<Activity>(*this)] { make_expected_ready(); })) return;
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_is_expecting = false;
     m_expected.clear();  // without a thread, nothing is made ready
@@ -638,7 +642,7 @@ void Library::make_expected_ready() {
             m_expected.pop_front();
         }
         try {
-            if (is_at_hand(next) || (m_store.config().jobs > 1 && !m_store.is_jit_forbidden())) make_ready(next);
+            if (is_at_hand(next) || (m_store.config().jobs > 1 && !m_store.jit().is_forbidden())) make_ready(next);
         } catch (const std::exception&) {
             // If a call needs this blob, that call gets the error.
         }
@@ -700,13 +704,24 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
                              "'): recorded with another build of it?");
     }
     stay_loaded();
-    const auto work = [this, wanted = std::move(chosen)](std::size_t i, bool may_compile) {
-        if (!may_compile && !is_at_hand(wanted[i])) return false;
-        make_ready(wanted[i]);
-        if (wanted[i].part.empty()) load_parts(wanted[i].blob);
+    const auto wanted = std::make_shared<const std::vector<Wanted>>(std::move(chosen));
+    const auto expect = [this, wanted](std::size_t i) {
+        const Wanted& each = (*wanted)[i];
+        const Row at = row(each.blob);
+        try {
+            return m_store.expected_seconds(at.manifest, at.index, each.archs ? *each.archs : archs_here(each.blob));
+        } catch (const std::exception&) {
+            return 0.0;  // the compile will report what is wrong
+        }
+    };
+    const auto work = [this, wanted, activity = std::make_shared<Activity>(*this)](std::size_t i, bool may_compile) {
+        const Wanted& each = (*wanted)[i];
+        if (!may_compile && !is_at_hand(each)) return false;
+        make_ready(each);
+        if (each.part.empty()) load_parts(each.blob);
         return true;
     };
-    return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work);
+    return std::make_unique<Prefetch>(seconds, workers == 0 ? m_store.config().jobs : workers, work, expect);
 }
 
 // Returns what a profile names: a blob, or a part of one, whose name begins with the blob's.
@@ -938,7 +953,7 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
             return std::nullopt;
         }
     };
-    if (m_store.is_jit_forbidden()) {
+    if (m_store.jit().is_forbidden()) {
         if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return m_store.fetch(words...); });
         return fetched ? std::move(*fetched) : whole();
@@ -963,7 +978,7 @@ void Library::expect_others_like(const Row& at, const Strings& archs) {
         return;  // a blob's own call will report what is wrong with it
     }
     stay_loaded();
-    start_thread([this, at, archs] {
+    start_thread([this, at, archs, activity = std::make_shared<Activity>(*this)] {
         try {
             const std::string problem = m_store.make_preamble(at.manifest, at.index, archs);
             if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
@@ -1075,7 +1090,63 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     m_store.events().tell(event, m_store.history(at.manifest));
 }
 
+Library::Activity::Activity(Library& library) : m_library(library) {
+    const std::lock_guard<std::mutex> guard(library.m_mutex);
+    ++library.m_in_flight;
+    m_generation = library.m_generation;
+}
+
+Library::Activity::~Activity() {
+    const std::lock_guard<std::mutex> guard(m_library.m_mutex);
+    if (m_generation != m_library.m_generation) return;
+    if (--m_library.m_in_flight == 0) m_library.m_changed->notify_all();
+}
+
+bool Library::drain(double seconds) {
+    std::unique_lock<std::mutex> lock(m_mutex);
+    const auto is_idle = [&] { return m_in_flight == 0; };
+    if (seconds < 0) {
+        m_changed->wait(lock, is_idle);
+    } else if (seconds > 0) {
+        m_changed->wait_for(lock, std::chrono::duration<double>(seconds), is_idle);
+    }
+    return is_idle();
+}
+
+// Makes a blob ready that the program calls. Under LAZYCK_JIT=warn, a call that had to wait for a
+// compile after warm-up is reported.
+void Library::make_ready_for_call(const Wanted& wanted) {
+    const Activity activity(*this);
+    const auto is_obtained = [&] {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        return m_states[wanted.blob].entry != nullptr;
+    };
+    const bool may_be_late = m_store.jit().is_watching() && !is_obtained();
+    const double begin = now_seconds();
+    make_ready(wanted);
+    if (may_be_late) report_late(wanted.blob, now_seconds() - begin);
+}
+
+// Warns that a call waited for a blob's compile, unless the entry came from a cache. Each blob is
+// reported once.
+void Library::report_late(BlobId blob, double seconds) {
+    const Row at = row(blob);
+    std::string archs;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        BlobState& state = m_states[blob];
+        if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
+        archs = state.archs;
+    }
+    const Subject subject = subject_of(at.manifest, at.manifest.blob(at.index), archs);
+    say(Level::warn,
+        "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
+            " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
+        {"late", subject, seconds, "compiled"});
+}
+
 int Library::prefetch(const char* pattern) {
+    const Activity activity(*this);
     std::vector<BlobId> chosen;
     for (BlobId i = 0; i < blob_count(); ++i) {
         if (fnmatch(pattern, blob_name(i), 0) == 0) chosen.push_back(first_blob() + i);

@@ -71,7 +71,7 @@ class Library {
     // profile cannot be read.
     void speculate(const std::string& path);
 
-    bool forbid_jit(bool is_forbidden) { return m_store.forbid_jit(is_forbidden); }
+    bool forbid_jit(bool is_forbidden) { return m_store.jit().forbid(is_forbidden); }
     void set_listener(Events::Callback listener) { m_store.events().set_listener(std::move(listener)); }
 
     // Forgets the failures that later calls would fail with. Returns the number of blobs concerned.
@@ -83,7 +83,25 @@ class Library {
 
     lazyck_stats stats();
 
+    // Waits until nothing is in flight, at most `seconds` (negative: for ever), and returns whether
+    // that is so.
+    bool drain(double seconds);
+
  private:
+    // Something in flight, for as long as this object exists. What was in flight at a fork is not
+    // in flight in the child.
+    class Activity {
+     public:
+        explicit Activity(Library& library);
+        Activity(const Activity&) = delete;
+        Activity& operator=(const Activity&) = delete;
+        ~Activity();
+
+     private:
+        Library& m_library;
+        unsigned m_generation;
+    };
+
     struct BlobState {
         bool is_busy = false;  // a thread gets the entry
         bool is_loaded = false;
@@ -97,6 +115,7 @@ class Library {
         std::string archs;             // archs that it was loaded for
         std::vector<void*> functions;  // of a loaded blob, in the order of its slots
         std::vector<void*> lazy;       // the earlier contents of those slots
+        bool is_reported = false;      // as late: see report_late
         unsigned order = 0;            // order of its first call in the current record; 0: not called yet
         unsigned long calls = 0;       // number of samples in which it was called, in the current record
     };
@@ -140,6 +159,8 @@ class Library {
     Strings archs_here(BlobId blob);
     std::vector<Wanted> wanted_here(const std::vector<BlobId>& blobs);
     void make_ready(const Wanted& wanted);
+    void make_ready_for_call(const Wanted& wanted);
+    void report_late(BlobId blob, double seconds);
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel, const Call& call);
     std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     bool is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel);
@@ -200,9 +221,11 @@ class Library {
     std::mutex m_mutex;
     std::unique_ptr<std::condition_variable> m_changed;
     std::unordered_map<BlobId, BlobState> m_states;
-    Strings m_state_holders;  // loader's names of blobs with header state, in loading order
-    std::string m_record;     // profile to record to; empty: none
-    unsigned m_order = 0;     // of the last blob that was called
+    unsigned m_in_flight = 0;   // activities
+    unsigned m_generation = 0;  // number of forks that led to this process
+    Strings m_state_holders;    // loader's names of blobs with header state, in loading order
+    std::string m_record;       // profile to record to; empty: none
+    unsigned m_order = 0;       // of the last blob that was called
     bool m_is_sampled = false;
     std::unique_ptr<Prefetch> m_prefetch;                             // of LAZYCK_PREFETCH
     std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;     // of blobs that were not called yet

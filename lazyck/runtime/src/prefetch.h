@@ -3,9 +3,11 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +19,7 @@ struct PrefetchProgress {
     std::size_t total = 0, ready = 0, failed = 0;
     std::size_t running = 0;
     bool is_over = false;
+    double left = -1;   // expected seconds until it is over; negative: unknown
     std::string error;  // of the first blob that failed
 };
 
@@ -24,12 +27,14 @@ class Prefetch {
  public:
     // Makes one blob ready. Returns false if that would take a compile and `may_compile` is false.
     using Work = std::function<bool(std::size_t index, bool may_compile)>;
+    // Returns the expected seconds of one blob's compile, or 0 if they are not known.
+    using Expect = std::function<double(std::size_t index)>;
 
     // Starts the work on one index per element of `seconds`, which holds the expected compile times
-    // (0: unknown). Calls `work(i, false)` in order, then `work(i, true)` for those that need a
-    // compile, the longest first, on `workers` threads. A call that throws counts as failed. When
-    // this object ends, the threads finish what they are working on and begin nothing more.
-    Prefetch(std::vector<double> seconds, unsigned workers, Work work);
+    // (0: unknown; then `expect` is asked once the blob turns out to need a compile). Calls `work(i, false)` in order,
+    // then `work(i, true)` for those that need a compile, the longest first, on `workers` threads. A call that throws
+    // counts as failed. When this object ends, the threads finish what they are working on and begin nothing more.
+    Prefetch(std::vector<double> seconds, unsigned workers, Work work, Expect expect = nullptr);
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
@@ -42,15 +47,25 @@ class Prefetch {
     void cancel();
 
  private:
+    using Clock = std::chrono::steady_clock;
+
     struct State {
         std::mutex mutex;
         std::condition_variable changed;
         PrefetchProgress progress;
         std::vector<double> seconds;
         std::size_t next = 0;
-        std::vector<std::size_t> to_compile;  // the longest last
+        std::vector<std::size_t> to_compile;                 // the longest last
+        std::map<std::size_t, Clock::time_point> compiling;  // since when
+        double spent = 0;                                    // on the compiles that are over, in seconds
+        std::size_t compiled = 0;
         bool is_cancelled = false;
         Work work;
+        Expect expect;
+
+        double left() const;
+        bool perform(std::size_t index, bool may_compile, std::string& error) const;
+        void end_thread();
     };
 
     static void run(const std::shared_ptr<State>& state);

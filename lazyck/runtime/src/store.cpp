@@ -206,7 +206,7 @@ Store::Store(const Config& config, Places places, bool may_stand_in)
     : m_config(config),
       m_places(std::move(places)),
       m_events(config.trace),
-      m_is_jit_forbidden(config.is_jit_disabled),
+      m_jit(config),
       m_jobs(std::make_unique<JobSlots>(config.jobs)),
       m_copies(std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME)),
       m_may_stand_in(may_stand_in) {}
@@ -222,6 +222,11 @@ Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
         if (is_file(shipped)) return costs.guess(shipped);
     }
     return costs.guess();
+}
+
+double Store::expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+    const EntryKey key = key_of(manifest, manifest.blob(index), archs);
+    return guess(manifest, caches(manifest)->own()->costs(key)).blob.seconds;
 }
 
 std::string Store::name_of(const ManifestView& manifest) const {
@@ -363,7 +368,7 @@ Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strin
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    if (m_is_jit_forbidden && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
+    if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
     return *compile_somewhere(manifest, blob, key, true, *caches);
 }
 
@@ -489,7 +494,8 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
 bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
     // With a single job, the next call would wait for the preamble.
-    if (!m_config.has_preambles || m_config.jobs < 2 || !m_config.launcher.empty() || m_is_jit_forbidden) return false;
+    if (!m_config.has_preambles || m_config.jobs < 2 || !m_config.launcher.empty() || m_jit.is_forbidden())
+        return false;
     if (!manifest.has_slots() || !rt::has_preambles(manifest.recipe(blob.recipe))) return false;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -571,7 +577,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     }
     if (remote) tell_wait(event, "the remote caches", remote_begin, cache);
     if (!may_compile) return std::nullopt;
-    if (m_is_jit_forbidden) fail_frozen(blob, key, cache);
+    if (m_jit.is_forbidden()) fail_frozen(blob, key, cache);
     CompileRequest request;
     request.subject = subject;
     request.recipe = manifest.recipe(blob.recipe);
@@ -631,6 +637,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const auto start = std::chrono::steady_clock::now();
     const auto spent_so_far = [&] { return std::chrono::steady_clock::now() - start; };
     event.kind = "compile";
+    event.expected = guess.blob.seconds;
     Span span(m_events, event, cache.history_path());
     Made made;
     try {
@@ -684,7 +691,7 @@ std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Gu
     request.subject = subject;
     request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
-    request.may_compile = may_compile && !m_is_jit_forbidden;
+    request.may_compile = may_compile && !m_jit.is_forbidden();
     return std::make_unique<RemoteEntry>(request, cache, key, m_counters.remote);
 }
 
@@ -729,8 +736,7 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) 
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
              cache.root() + (m_config.has_remote ? "' and in the remote caches, and " : "', and ") +
-             (m_config.is_jit_disabled ? LAZYCK_ENV_DISABLE_JIT : "the program (lazyck_forbid_jit)") +
-             " forbids compiling it\n  looked for: " + cache.entry_path(key) +
+             m_jit.forbidden_by() + " forbids compiling it\n  looked for: " + cache.entry_path(key) +
              "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),
          {blob.name, "", ""});
 }

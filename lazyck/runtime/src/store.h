@@ -20,6 +20,7 @@
 #include "contents.h"
 #include "entry.h"
 #include "events.h"
+#include "jit_policy.h"
 #include "manifest_view.h"
 #include "named_copies.h"
 #include "remote.h"
@@ -116,10 +117,9 @@ class Store {
     void withdraw() { --m_announced; }
     void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
 
-    // Forbids compiles, or permits them again, and returns the previous state. LAZYCK_DISABLE_JIT
-    // sets the initial state.
-    bool is_jit_forbidden() const { return m_is_jit_forbidden; }
-    bool forbid_jit(bool is_forbidden) { return m_is_jit_forbidden.exchange(is_forbidden); }
+    JitPolicy& jit() { return m_jit; }
+    // Returns the expected seconds of the blob's compile, or 0 if nothing is known.
+    double expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
     // Returns the file in which events of this library are recorded, or an empty string if there is
     // no cache.
@@ -178,7 +178,7 @@ class Store {
     const Places m_places;
     Counters m_counters;
     Events m_events;
-    std::atomic<bool> m_is_jit_forbidden;
+    JitPolicy m_jit;
     std::atomic<unsigned> m_announced{0};
     std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
     std::unique_ptr<Archives> m_archives = std::make_unique<Archives>();
