@@ -98,7 +98,7 @@ def test_lines_that_a_crash_cut_short_are_passed_over_and_counted(
     ranks[0].write_text(whole + row("new", 3)[:-4])
     done = lazyck("profile", "show", ranks[0])
     assert done.returncode == 0
-    assert f"{ranks[0]}: 1 line cut short" in done.stderr
+    assert f"{ranks[0]}: skipped 1 line cut short" in done.stderr
     assert "new" not in done.stdout
     ranks[0].write_text(whole + row("new", 3)[:-30] + row("other", 4) + row("late", 5))  # rows after a torn one
     assert profile.read_profile(ranks[0]).torn == 1
