@@ -20,7 +20,7 @@ HEADER = "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak 
 COLUMNS = 10  # and one more for kernels
 _VERSION = re.compile(r"# lazyck profile (\d+)\b")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*|")
-_MERGED = "merged"  # the process of a merged line, whose figures are those of several processes
+MERGED = "merged"  # the process of a merged line, whose figures are those of several processes
 # Characters that no name, path or pattern of a blob holds and that most lines of other files do.
 _NO_NAME = re.compile(r"[:$(){}\"'`;<>|&]")
 _REMEDY = "give a file that LAZYCK_RECORD named, one of `lazyck profile merge`, or a list of names"
@@ -165,23 +165,28 @@ def encode(uses: Iterable[Use]) -> bytes:
     """Return the text of a profile with these uses in this order."""
     rows = [HEADER]
     for u in uses:
-        figures = (u.order, u.calls, f"{u.seconds:.1f}", u.peak_kib, show_ranks(u.ranks), u.process or _MERGED, u.time)
+        figures = (u.order, u.calls, f"{u.seconds:.1f}", u.peak_kib, show_ranks(u.ranks), u.process or MERGED, u.time)
         kernel = (u.kernel,) if u.kernel else ()
         rows.append("\t".join(map(str, (u.blob, u.library, u.archs, *figures, *kernel))))
     return ("\n".join(rows) + "\n").encode("utf-8", "surrogateescape")
 
 
 def merge(profiles: Iterable[Profile]) -> list[Use]:
-    """Merge profiles into one use for each library, blob and archs, sorted by first use.
+    """Merge the uses of all profiles, as `merge_uses` does."""
+    return merge_uses(use for p in profiles for use in p.uses)
+
+
+def merge_uses(uses: Iterable[Use]) -> list[Use]:
+    """Merge uses into one for each library, blob and archs, sorted by first use.
 
     The order of a use is the smallest of all, not the mean: what a prefetch or prebuild does first
     must be ready for the rank that needs it first. Calls, seconds and memory are the largest of
     all. A name in a plain list adds nothing if some profile knows the library of that blob.
     """
     merged: dict[tuple[str, str, str], Use] = {}
-    for use in (u for p in profiles for u in p.uses):
+    for use in uses:
         known = merged.get(use.key)
-        merged[use.key] = replace(_joined(known, use) if known else use, process=_MERGED)
+        merged[use.key] = replace(_joined(known, use) if known else use, process=MERGED)
     placed = {u.blob for u in merged.values() if u.library}
     found = [u for u in merged.values() if u.library or u.blob not in placed]
     return sorted(found, key=lambda u: (u.order, u.key))
@@ -241,17 +246,21 @@ def render_table(uses: Sequence[Use]) -> str:
         memory = show_kib(u.peak_kib) if u.peak_kib else "-"
         texts = (visible(u.blob), visible(u.archs) or "-", visible(u.library) or "-")
         rows.append((str(u.order), str(u.calls), seconds, memory, show_ranks(u.ranks) or "-", *texts))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [c.rjust(w) if i < 4 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
     t = totals(uses)
-    lines.append(
-        f"{counted(t.blobs, 'blob')} of {counted(t.libraries, 'library', 'libraries')}, {counted(t.calls, 'call')}, "
+    return "\n".join(aligned(rows, 4)) + (
+        f"\n{counted(t.blobs, 'blob')} of {counted(t.libraries, 'library', 'libraries')}, {counted(t.calls, 'call')}, "
         f"{show_seconds(t.seconds)} of compiles, largest {show_kib(t.peak_kib)}, {counted(t.ranks, 'rank')}"
     )
-    return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: int) -> list[str]:
+    """Return the lines of a table. The first `right` columns are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i < right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
-"""`lazyck profile`: merges, shows and compares what runs have used."""
+"""`lazyck profile`: merges, shows and compares what runs have used, and says how likely others use
+more."""
 
 from __future__ import annotations
 
 import json
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from lazyck import profile
-from lazyck.errors import LazyckError
+from lazyck import coverage, profile
+from lazyck.errors import LazyckError, UsageError
 from lazyck.files import write_atomic
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.names import Names
@@ -35,13 +37,44 @@ def read(path: Path) -> profile.Profile:
     return found
 
 
+def read_each(files: Sequence[Path]) -> list[profile.Profile]:
+    """Read profiles that are compared with each other. Raises `UsageError` if a file is given
+    twice, since it would count as two runs that agree."""
+    seen: dict[Path, Path] = {}
+    for file in files:
+        if known := seen.get(file.resolve()):
+            raise UsageError(f"{file}: the same file as {known}, and would count as two runs", "give each file once")
+        seen[file.resolve()] = file
+    found = [read(file) for file in files]
+    for p in found:
+        if len(found) > 1 and not p.uses:
+            warn(f"{p.where}: no blobs in it; it counts as a run that used none")
+    return found
+
+
 @group.command("merge")
 @FILES
+@click.option(
+    "--share", metavar="SHARE", help="Keep only blobs that at least this share of the runs used, such as 0.1."
+)
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="FILE=NUMBER",
+    help="Count FILE as so many runs for --share; repeatable. [default: 1]",
+)
 @click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here. [default: stdout]")
-def merge_command(files: tuple[Path, ...], output: Path | None) -> None:
+def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str, ...], output: Path | None) -> None:
     """Merge the profiles of many ranks and runs into one, with a line per blob; it also serves as a
     --blob-list."""
-    merged = profile.encode(profile.merge([read(f) for f in files]))
+    if share is not None:
+        least, each = coverage.parse_share(share), coverage.parse_weights(weights, files)
+        merged = profile.encode(coverage.common(coverage.runs_of(read_each(files), each), least))
+    elif weights:
+        raise UsageError(f"--weight {weights[0]!r}: --weight needs --share", "give --share 0.1, or leave out --weight")
+    else:
+        merged = profile.encode(profile.merge([read(f) for f in files]))
     if output is None:
         sys.stdout.buffer.write(merged)
     else:
@@ -69,6 +102,21 @@ def diff_command(a: Path, b: Path) -> None:
         for library, blob in pairs:
             click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
     sys.exit(1 if found else 0)
+
+
+@group.command("coverage")
+@FILES
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all blobs.")
+def coverage_command(files: tuple[Path, ...], as_json: bool) -> None:
+    """Say how likely a new run uses a blob that no recorded run has used. Each FILE is a run; of a
+    single FILE each process is one."""
+    found = coverage.measure(coverage.runs_to_compare(read_each(files)))
+    if as_json:
+        click.echo(json.dumps(coverage.to_json(found), indent=1))
+        return
+    if len(files) == 1:
+        click.echo(f"Each process in {visible(str(files[0]))} counts as a run.")
+    click.echo(coverage.render(found))
 
 
 @group.command("prune")
