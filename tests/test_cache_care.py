@@ -306,7 +306,7 @@ def test_a_cache_without_permission_is_an_error_with_a_hint(cache: Path, tmp_pat
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
     cache.chmod(0o700)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert f"the cache {cache} cannot be read: Permission denied\n  hint: run this as the user whose" in done.stderr
+    assert f"the cache {cache} cannot be read: Permission denied\n  hint: run this as the cache's owner" in done.stderr
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("pull", "sync")])

@@ -153,7 +153,7 @@ def test_blobs_that_cannot_be_deferred_are_named_with_the_reason(lazyck: Lazyck,
         ([entry(), entry(arguments="c++ -c")], ["entry 2", "`arguments`"]),
         ([entry(arguments=[])], ["entry 1"]),
         ([{"directory": ".", "file": "x", "command": "c++ 'x"}], ["entry 1", "quotation"]),
-        ([], ["none of its 0 entries", "--blobs"]),
+        ([], ["no source of its 0 entries", "--blobs"]),
         (
             [entry(file="dispatch.cpp", arguments=["c++", "-c", "dispatch.cpp", "-o", "d.o"])],
             ["no source of its 1 entry matches"],

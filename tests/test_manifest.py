@@ -74,5 +74,5 @@ def test_another_version_is_named() -> None:
 
 
 def test_other_bytes_are_no_record() -> None:
-    with pytest.raises(FormatError, match="no record"):
+    with pytest.raises(FormatError, match="not a record"):
         decode_records(b"hello, world, this is no record", "x.o")

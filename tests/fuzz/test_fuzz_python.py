@@ -175,7 +175,7 @@ def test_names_that_overlap_do_not_spell_out_terabytes(tmp_path: Path) -> None:
 def test_half_of_a_surrogate_pair_is_no_word_of_a_command(tmp_path: Path, where: str) -> None:
     entry = {"directory": "/d", "file": "a.cpp", "arguments": ["c++"], "output": "a.o"}
     entry[where] = ["\ud800"] if where == "arguments" else "\ud800"
-    refused(lambda: load(write(tmp_path / "c.json", json.dumps([entry]).encode())), "no compile command")
+    refused(lambda: load(write(tmp_path / "c.json", json.dumps([entry]).encode())), "not a compile command")
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_without_tar_the_error_says_what_to_do_and_that_works(lib: LazyLibrary, 
     done = call(lib, 1, PATH=str(tools))
     assert done.returncode == 3
     assert f"lazyck: cannot unpack '{archive}' into the cache: cannot start 'tar'" in done.stdout
-    (line,) = (part.partition("where it lies: ")[2] for part in done.stdout.splitlines() if "where it lies" in part)
+    (line,) = (part.partition("in its place: ")[2] for part in done.stdout.splitlines() if "in its place" in part)
     subprocess.run(["sh", "-c", line], check=True)
     try:
         done = call(lib, 1, PATH=str(tools))
