@@ -155,6 +155,7 @@ def make_home(home: Path) -> None:
     user."""
     (home / "lazyck").mkdir(parents=True)
     shutil.copytree(REPOSITORY / "lazyck", home / "lazyck" / "lazyck", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "examples" / "serve", home / "lazyck" / "examples" / "serve")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(REPOSITORY / name, home / "lazyck" / name)
     real, ours = tools_dir(environment()), home / ".cache" / "lazyck-tools"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -126,7 +127,7 @@ def main(words: Sequence[str]) -> int:
         return 2
     path, action, profile, *rest = words
     try:
-        kernels = Kernels(path)
+        kernels = Kernels(os.path.abspath(path))
         if action == "record":
             with kernels.lazy.record(profile):
                 for factor in map(int, rest):

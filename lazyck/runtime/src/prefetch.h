@@ -31,9 +31,10 @@ class Prefetch {
     using Expect = std::function<double(std::size_t index)>;
 
     // Starts the work on one index per element of `seconds`, which holds the expected compile times
-    // (0: unknown; then `expect` is asked once the blob turns out to need a compile). Calls `work(i, false)` in order,
-    // then `work(i, true)` for those that need a compile, the longest first, on `workers` threads. A call that throws
-    // counts as failed. When this object ends, the threads finish what they are working on and begin nothing more.
+    // (0: unknown; then `expect` is asked once the blob turns out to need a compile). Calls
+    // `work(i, false)` in order, then `work(i, true)` for those that need a compile, the longest
+    // first, on `workers` threads. A call that throws counts as failed. When this object ends, the
+    // threads finish what they are working on and begin nothing more.
     Prefetch(std::vector<double> seconds, unsigned workers, Work work, Expect expect = nullptr);
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
