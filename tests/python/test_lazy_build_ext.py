@@ -129,8 +129,8 @@ def test_torch_s_cuda_extension_is_lazy(tmp_path: Path, monkeypatch: pytest.Monk
     stand_ins.make(tmp_path / "stand-ins")
     found = CUDA.find(os.environ)
     assert found is not None
-    env = {"CUDA_HOME": found.home, "TORCH_CUDA_ARCH_LIST": "8.0"}
-    done = run(*BUILD, "-L", tmp_path / "stand-ins", cwd=project, **env)
+    words = (*BUILD, "-L", tmp_path / "stand-ins")
+    done = run(*words, cwd=project, CUDA_HOME=found.home, TORCH_CUDA_ARCH_LIST="8.0")
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
     libraries = os.pathsep.join([str(tmp_path / "stand-ins"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))])
     call = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
