@@ -168,7 +168,7 @@ def test_interface_counts_prefetches_and_reports(tmp_path: Path, objects_dir: Pa
     lib = build(tmp_path, objects_dir)
     text = """
 lib = load(sys.argv[1])
-assert lib.lazyck_abi_version() == 2 and lib.lazyck_last_error() == b""
+assert lib.lazyck_abi_version() == 3 and lib.lazyck_last_error() == b""
 s = stats(lib)
 assert (s.blobs, s.symbols, s.loaded, s.misses) == (2, 2, 0, 0)
 assert lib.lazyck_prefetch(b"none*") == -1 and b"none*" in lib.lazyck_last_error()

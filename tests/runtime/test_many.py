@@ -247,7 +247,7 @@ def test_who_decides_about_slots_and_is_stopped_is_passed_over(lib: LazyLibrary)
         finally:
             holder.kill()
     assert waiter.returncode == 0, said
-    assert f"process {holder.pid} (stopped), which holds '{admission}'; no longer" in said, said
+    assert f"process {holder.pid} (stopped), which holds '{admission}'; giving up" in said, said
 
 
 @on_each_machine
