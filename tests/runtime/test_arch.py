@@ -4,10 +4,12 @@ libraries answer here."""
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run
+from support import REPOSITORY
 
 from lazyck import abi
 from lazyck.runtime.build import CXX_FLAGS
@@ -232,20 +234,23 @@ def test_pytorch_s_stream_comes_back_whole(
 
 
 # There are two devices, and each thread chooses one. Until it does, device 0 is current.
-TWO_HIP = r"""
+TWO_HIP_UNCOUNTED = r"""
 #include <cstring>
 static thread_local int current = 0;
 extern "C" void choose(int d) { current = d; }
 extern "C" int hipGetDevice(int* d) { *d = current; return STATUS; }
 extern "C" int hipGetDevicePropertiesR0600(char* p, int d) { std::strcpy(p + 1160, d ? "gfx942" : "gfx90a"); return 0; }
 """
+TWO_HIP = TWO_HIP_UNCOUNTED + 'extern "C" int hipGetDeviceCount(int* n) { *n = 2; return 0; }\n'
 TWO_CUDA = r"""
+extern "C" int cudaGetDeviceCount(int* n) { *n = 2; return 0; }
 static thread_local int current = 0;
 extern "C" void choose(int d) { current = d; }
 extern "C" int cudaGetDevice(int* d) { *d = current; return STATUS; }
 extern "C" int cudaDeviceGetAttribute(int* v, int a, int d) { *v = a == 75 ? (d ? 9 : 8) : 0; return 0; }
 """
 TWO_BY_DRIVER = r"""
+extern "C" int cuDeviceGetCount(int* n) { *n = 2; return 0; }
 static thread_local int current = -1;
 extern "C" void choose(int d) { current = d; }
 extern "C" int cuInit(unsigned) { return STATUS; }
@@ -316,18 +321,51 @@ int main(int, char** argv) {
 """
 
 
+HIP_CASES = [
+    (["gfx90a", "gfx942"], "0", "gfx90a+gfx942"),
+    (["gfx90a:xnack-", "gfx942"], "1", "gfx90a+gfx942"),
+    (["gfx942", "gfx950"], "1", "gfx942"),  # the build ahead of time has no code for device 0 either
+]
+# The devices have the capabilities 8.0 and 9.0.
+CUDA_CASES = [
+    (["80", "90a"], "0", "80+90a"),
+    (["80", "90a"], "1", "80+90a"),
+    (["90a"], "1", "90a"),
+    (["90"], "0", "80+90"),  # the device of the call counts in any case
+    (["86", "100"], "1", "90"),
+]
+
+
 @pytest.mark.parametrize(
-    ("built", "current", "expected"),
+    ("toolchain", "device", "built", "current", "expected"),
     [
-        (["gfx90a", "gfx942"], "0", "gfx90a"),
-        (["gfx90a:xnack-", "gfx942"], "1", "gfx90a+gfx942"),
-        (["gfx942", "gfx950"], "1", "gfx942"),  # the build ahead of time has no code for device 0 either
+        *(("rocm", TWO_HIP, *case) for case in HIP_CASES),
+        ("rocm", TWO_HIP_UNCOUNTED, ["gfx90a", "gfx942"], "0", "gfx90a"),
+        ("rocm", TWO_HIP_UNCOUNTED, ["gfx90a", "gfx942"], "1", "gfx90a+gfx942"),
+        *(("cuda", TWO_CUDA, *case) for case in CUDA_CASES),
+        *(("cuda", TWO_BY_DRIVER, *case) for case in CUDA_CASES),
     ],
 )
-def test_a_hip_blob_has_code_for_the_devices_before_the_current_one(
-    tmp_path: Path, objects_dir: Path, built: list[str], current: str, expected: str
+def test_a_blob_has_code_for_all_devices_of_the_process_that_the_build_has_code_for(
+    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, built: list[str], current: str, expected: str
 ) -> None:
-    lib = build(tmp_path, objects_dir, "rocm", TWO_HIP, 0, built)
+    lib = build(tmp_path, objects_dir, toolchain, device, 0, built)
     done = lib.call(lib.program(SINGLE, "single", libs=["-L" + str(tmp_path), "-ldevice"]), current)
     assert done.returncode == 0, done
     assert arch_directories(lib) == [expected]
+
+
+def test_the_command_that_a_forbidden_compile_prints_makes_the_entry_for_all_devices(
+    tmp_path: Path, objects_dir: Path
+) -> None:
+    lib = build(tmp_path, objects_dir, "cuda", TWO_CUDA, 0, ["80", "90"])
+    env = {"LAZYCK_DISABLE_JIT": "1", "PYTHONPATH": str(REPOSITORY)}
+    refused = lib.call(tmp_path / "main", env=env)
+    assert refused.returncode == 3
+    for _ in range(2):  # one for each blob
+        line = lib.call(tmp_path / "main", env=env).stdout.partition("to build it: ")[2]
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        pasted = lib.call("sh", "-c", line, env={**env, "PATH": path, "LAZYCK_CACHE_DIR": ""})
+        assert pasted.returncode == 0, line + pasted.stderr
+    assert lib.call(tmp_path / "main", env=env).stdout == "1 1\n"
+    assert arch_directories(lib) == ["80+90"]

@@ -79,6 +79,7 @@ constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "lib
 constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
 
 Function<GetDevice> g_hip_device, g_cuda_device, g_driver_device;
+Function<GetDevice> g_hip_count, g_cuda_count, g_driver_count;
 Function<GetProperties> g_hip_properties, g_hip_old_properties;
 Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
 Function<int(unsigned)> g_driver_init;
@@ -130,46 +131,41 @@ std::string capability(GetAttribute* attribute, int device) {
     return std::to_string(major) + std::to_string(minor);
 }
 
-// Returns the current device's arch and, of the devices before it, those archs that are among
-// `built`. HIP looks for the code of one device after the other, and stops at the first device
-// without any. On a device that the build has no code for, an ahead-of-time library fails, too.
-Strings ask_hip(const Strings& built) {
-    int device = 0;
-    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
-    if (get_device == nullptr || get_device(&device) != 0) return {};
-    Strings archs = {g_hip_answers.get(device, hip_arch)};
+// Returns the number of devices that `count` tells, or 0 if it tells none.
+int device_count(GetDevice* count) {
+    int devices = 0;
+    return count != nullptr && count(&devices) == 0 ? devices : 0;
+}
+
+// Returns the archs of the current device and of those other devices that `is_built` says the build
+// has code for, or nothing if the current device has none. A process loads a blob once, for all of
+// its devices, as it loads an ahead-of-time library. On a device that the build has no code for,
+// that library fails, too.
+template <typename ArchOf, typename IsBuilt>
+Strings archs_of_devices(int current, int count, ArchOf arch_of, IsBuilt is_built) {
+    Strings archs = {arch_of(current)};
     if (archs[0].empty()) return {};
-    for (int before = 0; before < device; ++before) {
-        const std::string arch = g_hip_answers.get(before, hip_arch);
-        if (std::find(built.begin(), built.end(), arch) != built.end()) archs.push_back(arch);
+    for (int device = 0; device < count; ++device) {
+        const std::string arch = device == current ? "" : arch_of(device);
+        if (!arch.empty() && is_built(arch)) archs.push_back(arch);
     }
     std::sort(archs.begin(), archs.end());
     archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
     return archs;
 }
 
-// Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by
-// name.
-std::string ask_cuda_driver() {
-    const auto init = g_driver_init.get("cuInit", k_driver);
-    GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
-    const auto get = g_driver_get.get("cuDeviceGet", k_driver);
-    GetAttribute* const attribute = g_driver_attribute.get("cuDeviceGetAttribute", k_driver);
-    if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return "";
+// HIP looks for the code of one device after the other, and stops at the first device without any.
+// So the devices before the current one count even if HIP does not tell how many there are.
+Strings ask_hip(const Strings& built) {
     int device = 0;
-    if (current(&device) != 0 && get(&device, 0) != 0) return "";
-    return g_cuda_answers.get(device, [attribute](int d) { return capability(attribute, d); });
-}
-
-std::string ask_cuda() {
-    int device = 0;
-    GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
-    GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
-    if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
-        const std::string arch = g_cuda_answers.get(device, [attribute](int d) { return capability(attribute, d); });
-        if (!arch.empty()) return arch;
-    }
-    return ask_cuda_driver();
+    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
+    if (get_device == nullptr || get_device(&device) != 0) return {};
+    const int count = device_count(g_hip_count.get("hipGetDeviceCount", k_hip_libraries));
+    const auto arch_of = [](int each) { return g_hip_answers.get(each, hip_arch); };
+    const auto is_built = [&](const std::string& arch) {
+        return std::find(built.begin(), built.end(), arch) != built.end();
+    };
+    return archs_of_devices(device, std::max(count, device + 1), arch_of, is_built);
 }
 
 // The number and the letter, if there is one, of a name such as `90a` or `100f`. The number is 0
@@ -212,6 +208,61 @@ std::string as_built(const std::string& arch, const Strings& built) {
     return has_kin_specific && !is_plain ? arch + "a" : arch;
 }
 
+// Returns whether the build has code that a device of capability `arch` can run.
+bool is_built_for_cuda(const std::string& arch, const Strings& built) {
+    const int device = capability_of(arch).number;
+    return std::any_of(built.begin(), built.end(), [&](const std::string& name) {
+        const Capability b = capability_of(name);
+        return b.variant == 'a' ? b.number == device : is_kin(b.number, device) && b.number <= device;
+    });
+}
+
+// Returns what to compile for on these devices, whose attributes `attribute` tells. `device_of`
+// returns the device of an ordinal.
+template <typename DeviceOf>
+Strings ask_cuda_by(GetAttribute* attribute, int current, int count, DeviceOf device_of, const Strings& built) {
+    const auto ask = [&](int ordinal) {
+        return g_cuda_answers.get(device_of(ordinal), [attribute](int d) { return capability(attribute, d); });
+    };
+    const auto is_built = [&](const std::string& arch) { return is_built_for_cuda(arch, built); };
+    Strings archs = archs_of_devices(current, count, ask, is_built);
+    for (std::string& arch : archs) arch = as_built(arch, built);
+    std::sort(archs.begin(), archs.end());
+    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
+    return archs;
+}
+
+// Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by
+// name.
+Strings ask_cuda_driver(const Strings& built) {
+    const auto init = g_driver_init.get("cuInit", k_driver);
+    GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
+    const auto get = g_driver_get.get("cuDeviceGet", k_driver);
+    GetAttribute* const attribute = g_driver_attribute.get("cuDeviceGetAttribute", k_driver);
+    if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return {};
+    int device = 0;
+    if (current(&device) != 0 && get(&device, 0) != 0) return {};
+    // A device is a number that is handed out for an ordinal, and has been equal to it so far.
+    const auto device_of = [&](int ordinal) {
+        int found = 0;
+        return ordinal == device || get(&found, ordinal) != 0 ? ordinal : found;
+    };
+    return ask_cuda_by(attribute, device, device_count(g_driver_count.get("cuDeviceGetCount", k_driver)), device_of,
+                       built);
+}
+
+Strings ask_cuda(const Strings& built) {
+    int device = 0;
+    GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
+    GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
+    if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
+        const int count = device_count(g_cuda_count.get("cudaGetDeviceCount", k_cudart));
+        const Strings archs = ask_cuda_by(attribute, device, count, [](int ordinal) { return ordinal; }, built);
+        if (!archs.empty()) return archs;
+    }
+    return ask_cuda_driver(built);
+}
+
 }  // namespace
 
 std::string advice_on_arch(const std::string& message, const Strings& archs) {
@@ -230,8 +281,8 @@ Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Stri
         const std::string toolchain = manifest.recipe_toolchain(recipe);
         Strings present;
         if (toolchain == "rocm") present = ask_hip(built);
-        if (toolchain == "cuda") present = {as_built(ask_cuda(), built)};
-        if (!present.empty() && !present[0].empty()) return present;
+        if (toolchain == "cuda") present = ask_cuda(built);
+        if (!present.empty()) return present;
     }
     if (built.empty()) {
         fail("lazyck: no GPU answers, and the build of " + std::string(manifest.library()) +

@@ -10,9 +10,9 @@
 namespace lazyck::rt {
 
 // Returns the archs that blobs of recipe row `recipe` are compiled for. These are `asked`
-// (LAZYCK_ARCHS, --arch), if there are any. Else, if `may_ask`, they are the current device's arch
-// and those archs of the build that AMD devices before it have. Else they are the archs of the
-// build. A recipe without arch flags makes host code, whose arch is the name of the library's
+// (LAZYCK_ARCHS, --arch), if there are any. Else, if `may_ask`, they are the archs of the current
+// device and of the process's other devices that the build has code for. Else they are the archs of
+// the build. A recipe without arch flags makes host code, whose arch is the name of the library's
 // machine. Takes the dynamic loader's lock. Throws CompileError if no arch can be determined.
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
 

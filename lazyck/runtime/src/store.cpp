@@ -731,13 +731,17 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) 
     const EntryLookup found = look_up_entry(cache, key, {});
     Strings command = {"lazyck", "prebuild", "build", "--manifest", m_places.library};
     const bool is_for_gpus = !key.archs.empty() && key.archs != Strings{machine_name(key.machine)};
-    if (is_for_gpus) command.insert(command.end(), {"--gpu-archs", join(key.archs, ";")});
+    // --gpu-archs would make an entry for each of several archs; LAZYCK_ARCHS makes one for all.
+    const bool is_joint = is_for_gpus && key.archs.size() > 1;
+    const std::string setting = is_joint ? LAZYCK_ENV_ARCHS "=" + shell_quote(join(key.archs, ";")) + " " : "";
+    if (is_for_gpus && !is_joint) command.insert(command.end(), {"--gpu-archs", key.archs[0]});
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
              cache.root() + (m_config.has_remote ? "' and in the remote caches, and " : "', and ") +
              m_jit.forbidden_by() + " forbids compiling it\n  looked for: " + cache.entry_path(key) +
-             "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + shell_join(command),
+             "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + setting +
+             shell_join(command),
          {blob.name, "", ""});
 }
 
