@@ -90,7 +90,7 @@ def entries(
         return []
     if broken := [n for n in names if not n or "\n" in n]:
         raise FormatError(
-            f"{manifest_file}: the blob name '{broken[0]}' has a line break",
+            f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
             "the manifest is damaged, or not written by lazyck",
         )
     with listed(names) as words:
