@@ -173,7 +173,7 @@ def measure(quick: bool) -> list[Row]:
             30,
             "",
             f"the whole build: {number(at['cpu'])} s of CPU, {number(at['wall'])} s of wall time; "
-            f"{at['symbols']:,} symbols",
+            f"{at['symbols']:,} symbols; without the runtime's compile, which a user's first build adds",
         ),
         Row(
             "ck-cpu",
