@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck.check.ahead import AheadOfTime, Compiled, Sample, present
 from lazyck.check.compare import Comparison, Lazy, compare
 from lazyck.check.objects import read_blob_object
-from lazyck.check.offered import read_offered, read_stubs
+from lazyck.check.offered import read_offered, read_stubs, with_named
 from lazyck.check.vague import vague_names
 from lazyck.errors import CommandError, FormatError
 from lazyck.postbuild import ahead_link, relink, state
@@ -130,6 +130,8 @@ def _compare(
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         vague = pool.map(lambda unit, blob: vague_names(unit, blob, lost, env), compiled.units, blobs)
         names = frozenset().union(*vague)
+    if names:
+        lazy = replace(lazy, offered=with_named(lazy.offered, link.libraries))
     return compare(ahead, lazy, blobs, shared=link.shared, whole=whole, vague=names) if names else found, ""
 
 

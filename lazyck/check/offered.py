@@ -3,9 +3,10 @@ the dynamic section."""
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import abi
@@ -50,7 +51,7 @@ class Offered:
 
     `exports` are keyed by name and version. `names` are all symbols that it defines, including
     those for itself (unless it is stripped). `undefined` are the symbols that it needs from others,
-    and `taken` are those of them that the linker found in a needed library, by their version.
+    and `taken` are those of them that the linker found in a needed library, as their version tells.
     `entries` are the dynamic section's tags that occur once, `code` are the kinds of start-up and
     tear-down code, and `flags` are those for the loader.
     """
@@ -73,6 +74,14 @@ def read_offered(path: Path) -> Offered:
         return _read(image)
     except (struct.error, LookupError, ValueError) as e:
         raise FormatError(f"{path}: damaged ELF file ({e})", "build it again") from e
+
+
+def with_named(library: Offered, named: Iterable[str]) -> Offered:
+    """Return `library` with all symbols `taken` that the libraries at the paths `named` define,
+    since a symbol without a version does not tell where the linker found it. A path that has
+    vanished counts as a library without symbols."""
+    found = (elf.read_shared(path).defined.keys() for path in named if os.path.isfile(path))
+    return replace(library, taken=library.taken | (library.undefined & frozenset().union(*found)))
 
 
 def read_stubs(path: Path) -> Manifest | None:

@@ -22,7 +22,7 @@ from lazyck.postbuild.inputs import LinkInputs, files_of, library_directories
 from lazyck.postbuild.words import Keeper
 from lazyck.toolchains.options import Item, Role
 
-AHEAD_VERSION = 2
+AHEAD_VERSION = 3
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
 # These linker options write further files. Those of the build are left alone.
 _WRITES = frozenset({"-Map", "--Map", "--dependency-file", "--out-implib"})
@@ -39,6 +39,7 @@ class AheadLink:
       made.
     - `eager`: maps the outputs of the blobs that are compiled eagerly to the reasons.
     - `shared`: whether the output is a library.
+    - `libraries`: the paths of the shared libraries that the link names.
     - `kept`: the sonames of libraries that the lazy link keeps for its blobs' sake.
     """
 
@@ -48,6 +49,7 @@ class AheadLink:
     archives: tuple[str, ...]
     eager: Mapping[str, str]
     shared: bool
+    libraries: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
 
@@ -115,7 +117,8 @@ def read_link(
         words += writer.words(index, item)
     words += ["-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
     blobs, copies = tuple(writer.blobs), tuple(writer.copies)
-    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared)
+    libraries = tuple(path for _, path in inputs.libraries)
+    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries)
 
 
 def _without_side_effects(items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
@@ -141,6 +144,7 @@ def save(ahead: AheadLink, directory: Path) -> None:
         "archives": ahead.archives,
         "eager": dict(ahead.eager),
         "shared": ahead.shared,
+        "libraries": ahead.libraries,
         "kept": ahead.kept,
     }
     write_atomic(directory / "ahead.json", json.dumps(raw).encode())
@@ -160,7 +164,7 @@ def load(directory: Path) -> AheadLink:
             )
             for source, output, tool, toolchain, cwd, argv, prefix, env in raw["records"]
         ]
-        archives, kept = tuple(raw["archives"]), tuple(raw["kept"])
-        return AheadLink(tuple(raw["words"]), raw["cwd"], tuple(records), archives, raw["eager"], raw["shared"], kept)
+        words, archives, libraries, kept = (tuple(raw[name]) for name in ("words", "archives", "libraries", "kept"))
+        return AheadLink(words, raw["cwd"], tuple(records), archives, raw["eager"], raw["shared"], libraries, kept)
     except (OSError, ValueError, TypeError, KeyError) as e:
         raise FormatError(f"{path}: what the check needs of the link is missing ({e})", again) from e

@@ -93,22 +93,30 @@ def test_a_library_whose_build_directory_is_gone(tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
 
 
-def test_what_an_inline_function_of_a_blob_is_to_a_library_that_has_it_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", ["", "-L. -lother"])
+def test_what_an_inline_function_of_a_blob_is_to_a_library_that_has_it_too(tmp_path: Path, other: str) -> None:
     """Since C++20, each file that assigns strings has the code of the assignment. Other files take
-    it from libstdc++, as lazyck's runtime does."""
+    it from libstdc++, as lazyck's runtime does, or from another library that exports it and that
+    the link names, as torch does."""
     text = "#include <string>\nvoid NAME(std::string &to, const std::string &from) { to = from; }\n"
+    needs = "void in_other(std::string &, const std::string &);\nvoid *other = (void *)in_other;\n" if other else ""
     files = {
         "blob/v20.cpp": text.replace("NAME", "in_20"),
-        "rest.cpp": text.replace("NAME", "in_17"),
+        "rest.cpp": text.replace("NAME", "in_17") + needs,
+        "other.cpp": text.replace("NAME", "in_other"),
         "build.sh": "set -e\nc++ -std=c++20 -fPIC -c blob/v20.cpp -o v20.o\n"
-        "c++ -std=c++17 -fPIC -c rest.cpp -o rest.o\nc++ -shared v20.o rest.o -o libx.so\n",
+        "c++ -std=c++17 -fPIC -c rest.cpp -o rest.o\n"
+        f"c++ -std=c++20 -shared -fPIC other.cpp -o libother.so\nc++ -shared v20.o rest.o {other} -o libx.so\n",
     }
     made = Built(tmp_path, "--blobs", "*/blob/*", files=files)
     assert made.done.returncode == 0, made.done.stderr
     found = made.check("--verbose")
     assert found["same"], found["differences"]
     ahead = next((made.kept / "ahead").rglob("libx.so"))
-    assert read_offered(ahead).exports.keys() & read_offered(made.kept / "libx.so").taken
+    lazily = read_offered(made.kept / "libx.so")
+    shared = read_offered(ahead).exports.keys() & lazily.undefined
+    assert shared if other else shared & lazily.taken
+    assert not other or shared - lazily.taken, "the linker took none from the library that is named"
 
 
 @pytest.fixture
