@@ -195,6 +195,14 @@ std::string host_unit_of(const BlobRow& blob) {
     return tab == nullptr ? "" : std::string(blob.kernel, tab);
 }
 
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+    const std::string kernel = kernel_of(blob);
+    if (archs.size() < 2 || kernel.empty() || kernel == host_unit_of(blob)) return {archs};
+    std::vector<Strings> each;
+    for (const std::string& arch : archs) each.push_back({arch});
+    return each;
+}
+
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
     const std::string kernel = kernel_of(blob);
     const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);

@@ -147,10 +147,11 @@ class Source {
     ManifestView m_manifest;
 };
 
-// Refers to a row of the manifest, or to one of the parts of a blob.
+// Refers to a row of the manifest, or to one of the parts of a blob, and to one of its entries.
 struct Chosen {
     std::shared_ptr<const ManifestView> manifest;
     std::uint32_t index;
+    Strings archs = {};
 
     BlobRow row() const { return manifest->blob(index); }
 };
@@ -206,7 +207,7 @@ class PartsByName {
     std::unordered_map<std::uint32_t, std::shared_ptr<const ManifestView>> m_parts;
 };
 
-std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, PartsByName& parts) {
+std::vector<Chosen> choose_rows(const ManifestView& manifest, const Options& options, PartsByName& parts) {
     const auto own = std::make_shared<const ManifestView>(manifest);
     std::vector<Chosen> chosen;
     std::unordered_map<std::string, std::uint32_t> by_name;
@@ -233,6 +234,17 @@ std::vector<Chosen> choose(const ManifestView& manifest, const Options& options,
     return chosen;
 }
 
+// Returns the entries of the chosen rows for the archs `asked`.
+std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, const Strings& asked,
+                           PartsByName& parts) {
+    std::vector<Chosen> chosen;
+    for (const Chosen& each : choose_rows(manifest, options, parts)) {
+        for (Strings& archs : archs_of_entries(each.row(), archs_for(*each.manifest, each.row().recipe, asked, false)))
+            chosen.push_back({each.manifest, each.index, std::move(archs)});
+    }
+    return chosen;
+}
+
 int run(const Options& options) {
     if (options.is_quiet) silence();
     const Config config = read_config();
@@ -241,11 +253,10 @@ int run(const Options& options) {
     Store store(config, source.places(config));
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
     PartsByName parts(store, asked, options.verb == "compile");
-    const std::vector<Chosen> blobs = choose(manifest, options, parts);
-    const auto archs_of = [&](const Chosen& b) { return archs_for(*b.manifest, b.row().recipe, asked, false); };
+    const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
-        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, archs_of(blobs[0]));
+        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
@@ -253,7 +264,7 @@ int run(const Options& options) {
         std::atomic<int> failures{0};
         for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
             try {
-                store.obtain(*blobs[i].manifest, blobs[i].index, archs_of(blobs[i]));
+                store.obtain(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
             } catch (const lazyck::CompileError& e) {
                 write_all(2, std::string(e.what()) + "\n");
                 ++failures;
@@ -267,7 +278,7 @@ int run(const Options& options) {
             if (manifest.has_parts(blob.index)) out += parts.kernels_of(manifest, blob.index);
             continue;
         }
-        const Strings archs = archs_of(blob);
+        const Strings& archs = blob.archs;
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
             const std::string preamble = store.preamble_key(*blob.manifest, blob.index, archs);
