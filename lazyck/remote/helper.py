@@ -92,7 +92,7 @@ def serve(task: Task, caller: Caller) -> None:
         remote = None
     target = Path.cwd() / FETCHED
     fetched = remote.fetch(task.entry, target) if remote else None
-    if fetched and remote and hand_over(remote, fetched, target, caller):
+    if fetched and remote and hand_over(remote, fetched, target, task, caller):
         return
     if task.only_fetch or remote is None:
         caller.say("miss" if task.only_fetch else "compile")
@@ -100,7 +100,7 @@ def serve(task: Task, caller: Caller) -> None:
     compile_there(remote, task, target, caller)
 
 
-def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) -> bool:
+def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
     found it no good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
@@ -109,6 +109,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
         if word == "kept":
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            learn_cost(task, fetched)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -122,7 +123,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
     turn = wait_for_turn(
         remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
     )
-    if turn.fetched and hand_over(remote, turn.fetched, target, caller):
+    if turn.fetched and hand_over(remote, turn.fetched, target, task, caller):
         return
     lease = turn.lease
     is_made = False
@@ -159,6 +160,15 @@ def end_at_once(_number: int, _frame: object) -> None:
 def finish_what_is_begun() -> None:
     """Ignore SIGTERM from now on, because what is sent next takes a bounded time."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def learn_cost(task: Task, fetched: Fetched) -> None:
+    """Keep what the fetched entry's compile took, as a guess for the blob's next build."""
+    from lazyck.costs import keep_guess
+
+    e, record = task.entry, fetched.record
+    with contextlib.suppress(OSError, LazyckError):
+        keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
 
 
 def took(task: Task) -> tuple[float, int]:
