@@ -101,6 +101,8 @@ def test_only_the_code_that_is_missing_is_compiled(pair: Pair) -> None:
     first, second = pair.archs
     pair.code(pair.lazily, 1, first, first)
     (kept,) = (p.stat().st_mtime_ns for p in pair.lazily.units)
+    with pytest.raises(AssertionError, match=f"for {second} is missing"):
+        pair.code(pair.lazily, 1, second, " ".join(pair.archs), LAZYCK_DISABLE_JIT="1")
     pair.code(pair.lazily, 1, second, " ".join(pair.archs))
     made = pair.entries(pair.lazily)
     assert [archs for _, archs in made] == sorted(pair.archs) and len({kernel for kernel, _ in made}) == 1
