@@ -19,14 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import fleet_net
 import fleet_remotes
 from fleet_net import Host
-from fleet_ranks import Figures, Options, build, start_ranks, time_compile, time_helper, time_request
+from fleet_ranks import Options, build, measure, start_ranks
 from fleet_remotes import Remote
 
 
@@ -98,7 +98,7 @@ SCENARIOS = (
 )
 
 
-def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outcome:
+def run(o: Options, program: Path, scenario: Scenario) -> Outcome:
     """Run one cold start."""
     where = o.work / scenario.name
     where.mkdir()
@@ -126,12 +126,10 @@ def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outc
         finally:
             if remote:
                 remote.kill()
-    return read(o, scenario, where / "run", hosts, requests, sum(traffic), figures)
+    return read(o, scenario, where / "run", hosts, requests, sum(traffic))
 
 
-def read(
-    o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int, figures: Figures
-) -> Outcome:
+def read(o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int) -> Outcome:
     """Return the outcome from the files that the ranks have left."""
     times, errors, text = [], 0, ""
     for host in hosts:
@@ -144,9 +142,7 @@ def read(
     entries = [p.stat().st_size for p in where.glob("*/cache/v1/*/*/*.so")]
     policy = "no remote" if not scenario.remote else "pulled before" if scenario.is_warm else "leases"
     parameters = {
-        "blobs": [o.seconds] * o.blobs, "compile_cpu": figures.compile, "look": figures.helper,
-        "request_cpu": figures.request, "cores": os.cpu_count(),
-        "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
+        "blobs": [o.seconds] * o.blobs, "cores": os.cpu_count(), "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
         "size": statistics.mean(entries) if entries else 0, "atomic": scenario.remote is fleet_remotes.Redis,
     }  # fmt: skip
     return Outcome(
@@ -190,15 +186,20 @@ def main() -> None:
         work.mkdir(exist_ok=True)
         o = Options(args.hosts, args.ranks, args.blobs, args.seconds, work)
         program = build(o)
-        figures = Figures(time_helper(o), time_request(o), time_compile(o))
-        print(
-            f"a helper's answer takes {figures.helper:.2f} s of a core, each request {figures.request * 1e3:.1f} ms, "
-            f"a compile {figures.compile:.2f} s and its sleep"
-        )
         outcomes = []
+        before = measure(o)
         for scenario in chosen:
-            outcomes.append(run(o, program, scenario, figures))
-            print(table(outcomes[-1:], o).splitlines()[-1], flush=True)
+            ran = run(o, program, scenario)
+            after = measure(o)
+            figures = before.mean_with(after)  # other load on the machine changes from minute to minute
+            outcomes.append(replace(ran, parameters={**ran.parameters, **figures.parameters}))
+            before = after
+            print(table(outcomes[-1:], o).splitlines()[-1])
+            print(
+                f"  a helper's answer takes {figures.helper:.2f} s of a core, each request "
+                f"{figures.request * 1e3:.1f} ms, a compile {figures.compile:.2f} s and its sleep",
+                flush=True,
+            )
     print(f"\n{table(outcomes, o)}")
     if args.table:
         args.table.write_text(table(outcomes, o) + "\n")

@@ -9,6 +9,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -65,12 +66,28 @@ class Options:
 
 @dataclass(frozen=True)
 class Figures:
-    """Holds costs measured when nothing else runs: core seconds until a helper's first answer, CPU
+    """Holds costs measured while no rank runs: core seconds until a helper's first answer, CPU
     seconds of one of the helper's requests, and seconds of a compile besides its sleep."""
 
     helper: float
     request: float
     compile: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Return them as the parameters of the fleet's model."""
+        return {"look": self.helper, "request_cpu": self.request, "compile_cpu": self.compile}
+
+    def mean_with(self, other: Figures) -> Figures:
+        """Return the means of two measurements."""
+        return Figures(
+            (self.helper + other.helper) / 2, (self.request + other.request) / 2, (self.compile + other.compile) / 2
+        )
+
+
+def measure(o: Options) -> Figures:
+    """Measure the costs now."""
+    return Figures(time_helper(o), time_request(o), time_compile(o))
 
 
 def build(o: Options) -> Path:
@@ -131,8 +148,8 @@ def time_helper(o: Options) -> float:
                 running.append((ours, subprocess.Popen(argv, env=env, stdin=theirs.fileno(), cwd=empty)))
                 theirs.close()
             for ours, helper in running:
-                assert ours.recv(100) == b"miss\n"
-                ours.close()
+                with ours, ours.makefile("rb") as lines:
+                    assert lines.readline().startswith(b"pid ") and lines.readline() == b"miss\n"
                 helper.wait()
             taken.append((time.perf_counter() - begin) * (os.cpu_count() or 1) / o.hosts)
     return statistics.median(taken)
@@ -155,11 +172,12 @@ def time_request(o: Options) -> float:
 
 def time_compile(o: Options) -> float:
     """Return the seconds of a real compile and link, which come on top of the sleep."""
-    cache = {**os.environ, "LAZYCK_CACHE_DIR": str(o.work / "cache"), "LAZYCK_LOG": "error"}
-    begin = time.perf_counter()
     rank = o.work / "project" / "rank"
-    subprocess.run([str(rank), "0", str(o.blobs)], env=cache, stdout=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - begin) / o.blobs
+    with tempfile.TemporaryDirectory(dir=o.work) as cache:
+        env = {**os.environ, "LAZYCK_CACHE_DIR": cache, "LAZYCK_LOG": "error"}
+        begin = time.perf_counter()
+        subprocess.run([str(rank), "0", str(o.blobs)], env=env, stdout=subprocess.DEVNULL, check=True)
+        return (time.perf_counter() - begin) / o.blobs
 
 
 def start_ranks(o: Options, program: Path, hosts: Sequence[Host], where: Path, env: dict[str, str]) -> list[Any]:
