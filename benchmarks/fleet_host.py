@@ -175,9 +175,7 @@ class Host:
     def _use_cores(self, seconds: float) -> Steps:
         """Work for so many seconds on the cores that all hosts share."""
         if self.fleet.cores is not None and seconds:
-            with self.fleet.cores.request() as turn:
-                yield turn
-                yield self.env.timeout(seconds)
+            yield self.fleet.cores.transfer(seconds)[1]
 
     # -- the remote --------------------------------------------------------------------------------
 

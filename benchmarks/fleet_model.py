@@ -23,6 +23,7 @@ from functools import partial
 
 import simpy
 from fleet_host import Host, Steps
+from fleet_link import Link
 from fleet_service import Service, ServiceParameters
 from fleet_tier import Entry, Spoiled, Tier
 from fleet_units import Call, Source, Unit
@@ -141,7 +142,7 @@ class Fleet:
         self.env = simpy.Environment()
         self.policy, self.hosts, self.p, self.world = policy, hosts, p, world
         self.random = random.Random(p.seed)
-        self.cores = simpy.Resource(self.env, p.cores) if p.cores else None
+        self.cores = Link(self.env, p.cores, 1.0, {}) if p.cores else None  # shared equally, like a link
         common = self._tier(True, None if world.has_near_tier else world.spoiled)
         self.tiers = ([self._tier(False, world.spoiled)] if world.has_near_tier else []) + [common]
         self.shared: Tier | None = common if policy.has_remote else None  # the tier of the leases

@@ -1,7 +1,7 @@
 """Simulate fleets of 100 to 10,000 hosts that start at once, for the tables of docs/scale.md.
 
     python benchmarks/fleet_simulation.py [--table NAME]... [--hosts 100,…] [--write]
-    python benchmarks/fleet_simulation.py --compare FILE [--write]    (FILE: what fleet.py --json wrote)
+    python benchmarks/fleet_simulation.py --compare FILE [--write]   (FILE: from fleet.py --json)
 
 This is a simulation (in SimPy; fleet_model.py has the model, fleet_tables.py what each table
 shows), not a measurement. --write puts the tables into docs/scale.md and their figures into
@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def read_record() -> dict[str, Found]:
 
 def write_record(found: Mapping[str, Found]) -> None:
     """Record the results of tables; those of others stay."""
-    every = read_record() | found
+    every = {**read_record(), **found}
     kept = {
         name: {label: list(map(dataclasses.asdict, results)) for label, results in every[name].items()}
         for name in BY_NAME
@@ -110,15 +110,12 @@ def draw(found: Found, path: Path) -> None:
 
     matplotlib.rcParams["svg.hashsalt"] = "lazyck"  # the same figures make the same file
     figure, row = plt.subplots(1, 3, figsize=(12, 3.6))
-    for axes, (label, value) in zip(
-        row,
-        (
-            ("last rank ready after, s", lambda r: r.last),
-            ("compiles in total", lambda r: r.compiles),
-            ("bytes from and to the shared tier", lambda r: r.bytes),
-        ),
-        strict=True,
-    ):
+    shown: dict[str, Callable[[Result], float]] = {
+        "last rank ready after, s": lambda r: r.last,
+        "compiles in total": lambda r: r.compiles,
+        "bytes from and to the shared tier": lambda r: r.bytes,
+    }
+    for axes, (label, value) in zip(row, shown.items(), strict=True):
         for (situation, results), color in zip(found.items(), COLORS, strict=True):
             mine = [(r.hosts, value(r)) for r in results if value(r) > 0]
             axes.plot([h for h, _ in mine], [v for _, v in mine], "o-", color=color, ms=3, label=situation)

@@ -11,7 +11,7 @@ from fleet_tier import Spoiled
 from fleet_units import BLOB_SECONDS, SAME_TEXT, Call, Source, blobs, even_steps, kernel_calls, sources, upgraded
 
 HOSTS = (100, 1_000, 10_000)
-MORE_HOSTS = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
+MORE_HOSTS = (100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 LATER = 10.0  # seconds by which the last rank is late where a part is at its limit
 P = Parameters()
 
