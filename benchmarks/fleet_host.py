@@ -268,11 +268,11 @@ class Host:
             return
         if self._find(tier, unit):
             return
-        if not (yield from self._ask(tier, 1, weight)):
+        if not (yield from self._ask(tier, 1, 1)):  # of equal hosts, the first one uploads
             return
-        _, done = tier.up.transfer(unit.size, weight)
+        _, done = tier.up.transfer(unit.size)
         yield done
-        if (yield from self._ask(tier, 1, weight)):
+        if (yield from self._ask(tier, 1, 1)):
             tier.entries[unit.key] = Entry(self.local[unit.key].text, unit.text)
 
     # -- leases, by the steps of lazyck/remote/turn.py ---------------------------------------------
