@@ -188,13 +188,16 @@ class Host:
         if self.env.now < self._down_until.get(id(tier), 0.0):
             return False
         yield from self._use_cores(count * self.p.request_cpu)
-        wait = tier.ask(count, weight or self.weight)
-        if wait <= count * self.p.timeout:
+        while count:
+            together = count if tier.queue < self.p.short_queue else 1  # at a busy tier, one waits for the other
+            wait = tier.ask(together, weight or self.weight)
+            if wait > self.p.timeout:
+                yield self.env.timeout(self.p.timeout)
+                self._give_up(tier)
+                return False
             yield self.env.timeout(wait)
-            return True
-        yield self.env.timeout(self.p.timeout)
-        self._give_up(tier)
-        return False
+            count -= together
+        return True
 
     def _give_up(self, tier: Tier) -> None:
         """Pass a tier over for a while. (What times out took so long that the pause is the

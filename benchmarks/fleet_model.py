@@ -26,7 +26,7 @@ from fleet_host import Host, Steps
 from fleet_link import Link
 from fleet_service import Service, ServiceParameters
 from fleet_tier import Entry, Spoiled, Tier
-from fleet_units import Call, Source, Unit
+from fleet_units import Call, Unit
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Parameters:
     requests: float = 20e3  # requests that the remote answers in a second
     link: float = 1.25e9
     host_link: float = 1.25e9
+    short_queue: float = 0.05  # up to here, several requests of a host are simulated as one event
     timeout: float = 10.0
     connect: float = 2.0
     fetch_bound: float = 60.0
@@ -106,7 +107,7 @@ class Figures:
 
     compiles: int = 0
     core_seconds: float = 0.0  # of these compiles
-    background: int = 0  # of the compiles, whole files that nobody waited for
+    background: int = 0  # whole files that hosts began to obtain because they had compiled several kernels
     taken_over: int = 0  # entries of the same text
     refused: int = 0
     failed: int = 0  # compiles that failed
@@ -174,6 +175,7 @@ class Fleet:
         self.env.run()
         tier, service, late = self.tiers[-1], self.service, self.late_waits
         covered = {unit.key for unit in units_of((*self.world.calls, *self.world.upgraded))}
+        covered |= {call.source.whole.key for call in self.world.calls}  # in the background
         return Result(
             **asdict(self.figures), hosts=self.hosts, median=statistics.median(self.ready), last=max(self.ready),
             requests=sum(tier.requests.values()), peak_requests=max(tier.requests.values(), default=0),
@@ -229,8 +231,9 @@ def work_of(host: Host, calls: Sequence[Call], is_prefetch: bool) -> list[Callab
     need."""
     if not is_prefetch:
         return [partial(host.call, call) for call in calls]
-    sources: dict[str, Source] = {c.source.host.key: c.source for c in calls if c.source.host and c.kernel is not None}
-    return [
-        partial(host.obtain_host_unit, sources[unit.key]) if unit.key in sources else partial(host.obtain, unit)
-        for unit in units_of(calls)
-    ]
+    todo: dict[str, Callable[[], Steps]] = {}
+    for call in calls:
+        if call.kernel is not None and call.source.host is not None:
+            todo[call.source.host.key] = partial(host.obtain_host_unit, call.source)
+            todo[call.source.kernels[call.kernel].key] = partial(host.obtain_kernel, call.source, call.kernel)
+    return [todo.get(unit.key, partial(host.obtain, unit)) for unit in units_of(calls)]

@@ -67,13 +67,18 @@ class Tier:
         self.down = Link(self.env, self.link, self.host_link, self.bytes)
         self.up = Link(self.env, self.link, self.host_link, self.bytes)
 
+    @property
+    def queue(self) -> float:
+        """Return how many seconds a request waits now."""
+        return max(0.0, self.free_at - self.env.now)
+
     def ask(self, count: int, weight: int) -> float:
         """Queue `count` requests, one after the other, of each of `weight` hosts. Return the
         seconds until the last answer."""
         now: float = self.env.now
         self.requests[int(now)] = self.requests.get(int(now), 0) + count * weight
         self.free_at = max(self.free_at, now) + count * weight / self.rate
-        return count * (self.free_at - now + self.round_trip)
+        return self.free_at - now + count * self.round_trip
 
     def fill(self, unit: Unit) -> None:
         """Have an entry from the beginning."""

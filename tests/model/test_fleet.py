@@ -11,12 +11,12 @@ from support import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
-import simpy  # noqa: E402
-from fleet_link import Link  # noqa: E402
-from fleet_model import Fleet, Late, Parameters, Policy, Result, World, units_of  # noqa: E402
-from fleet_service import ServiceParameters  # noqa: E402
-from fleet_tier import POISON, Spoiled  # noqa: E402
-from fleet_units import Call, Source, blobs, kernel_calls, sources, upgraded  # noqa: E402
+import simpy
+from fleet_link import Link
+from fleet_model import Fleet, Late, Parameters, Policy, Result, World, units_of
+from fleet_service import ServiceParameters
+from fleet_tier import POISON, Spoiled
+from fleet_units import Call, Source, blobs, kernel_calls, sources, upgraded
 
 P = Parameters()
 LEASES = Policy("leases", parallel=8)
@@ -28,18 +28,21 @@ UNITS = units_of(CALLS)
 SEEDS = (1, 2, 3)
 
 
-def simulated(policy: Policy, world: World, hosts: int = 12, seed: int = P.seed) -> tuple[Fleet, Result]:
-    fleet = Fleet(policy, hosts, replace(P, seed=seed), world)
+def simulated(
+    policy: Policy, world: World, hosts: int = 12, seed: int = P.seed, start: float = P.start
+) -> tuple[Fleet, Result]:
+    fleet = Fleet(policy, hosts, replace(P, seed=seed, start=start), world)
     return fleet, fleet.run()
 
 
+@pytest.mark.parametrize("start", (0.0, 2.0), ids=("at once", "within 2 s"))
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("policy", (LEASES, IN_TURN), ids=lambda p: p.name)
-def test_with_leases_a_fleet_compiles_each_unit_once(policy: Policy, seed: int) -> None:
-    fleet, result = simulated(policy, World(CALLS), seed=seed)
+def test_with_leases_a_fleet_compiles_each_unit_once(policy: Policy, seed: int, start: float) -> None:
+    fleet, result = simulated(policy, World(CALLS), seed=seed, start=start)
     assert fleet.compiled == dict.fromkeys((unit.key for unit in UNITS), 1)
     assert result.compiles == len(UNITS)
-    without, _ = simulated(replace(policy, has_leases=False), World(CALLS), seed=seed)
+    without, _ = simulated(replace(policy, has_leases=False), World(CALLS), seed=seed, start=start)
     assert without.compiled.total() > 2 * len(UNITS)
 
 
@@ -53,7 +56,9 @@ def test_after_five_kernels_of_a_file_a_host_compiles_the_rest_in_the_background
     fleet, result = simulated(ALONE, World(calls), hosts=1)
     assert (fleet.compiled["source0.whole@1"], result.background) == (1, 1)
     assert result.last < sum(unit.seconds for unit in units_of(calls)) * 1.1, "nobody waits for it"
-    fetched, _ = simulated(LEASES, World(calls, tuple(units_of(calls))), hosts=2)
+    _, prefetched = simulated(replace(ALONE, parallel=8), World(calls), hosts=1)
+    assert prefetched.background == 1
+    fetched, _ = simulated(IN_TURN, World(calls, tuple(units_of(calls))), hosts=2)
     assert not fetched.compiled, "kernels that were fetched do not count"
 
 

@@ -11,10 +11,10 @@ from support import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
-import fleet_simulation as simulation  # noqa: E402
-from fleet_model import Result  # noqa: E402
-from fleet_tables import HOSTS, MORE_HOSTS, TABLES, Table  # noqa: E402
-from fleet_units import MEASURED, READING, SAME_TEXT  # noqa: E402
+import fleet_simulation as simulation
+from fleet_model import Result
+from fleet_tables import HOSTS, MORE_HOSTS, TABLES, Table
+from fleet_units import MEASURED, READING, SAME_TEXT
 
 PAGE = simulation.PAGE.read_text()
 by_table = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
