@@ -245,7 +245,7 @@ class Host:
         if not (yield from self._ask(tier)):
             return False
         number, done = tier.down.transfer(unit.size, self.weight)
-        yield done | self.env.timeout(self.p.fetch_bound)
+        yield done | self.env.timeout(self.p.connect + self.p.timeout + unit.size / self.p.slowest)
         if done.processed:
             return True
         tier.down.give_up(number)
