@@ -100,12 +100,13 @@ class Table:
     rows: Mapping[str, tuple[Policy, World]]
     columns: Columns
     hosts: Sequence[int] = HOSTS
+    p: Parameters = P
     finds_limit: bool = False
 
     def simulate(self, label: str, hosts: int) -> Result:
         """Return the result of one row."""
         policy, world = self.rows[label]
-        return Fleet(policy, hosts, P, world).run()
+        return Fleet(policy, hosts, self.p, world).run()
 
     def run(self, hosts: Sequence[int]) -> dict[str, list[Result]]:
         """Return the results of each situation for these numbers of hosts; with `finds_limit`, for
@@ -226,6 +227,8 @@ TABLES = (
             "last rank": READY["last rank"],
             "bad ones loaded": lambda r: f"{r.mixed}",
         },
+        (100, 1_000),
+        replace(P, simulated=1_000),  # hosts take turns, so none can stand for another
     ),
     Table(
         "service",

@@ -41,7 +41,7 @@ def simulated(
 def test_with_leases_a_fleet_compiles_each_unit_once(policy: Policy, seed: int, start: float) -> None:
     fleet, result = simulated(policy, World(CALLS), seed=seed, start=start)
     assert fleet.compiled == dict.fromkeys((unit.key for unit in UNITS), 1)
-    assert result.compiles == len(UNITS)
+    assert (result.compiles, result.taken_over) == (len(UNITS), 0)
     without, _ = simulated(replace(policy, has_leases=False), World(CALLS), seed=seed, start=start)
     assert without.compiled.total() > 2 * len(UNITS)
 
@@ -60,6 +60,9 @@ def test_after_five_kernels_of_a_file_a_host_compiles_the_rest_in_the_background
     assert prefetched.background == 1
     fetched, _ = simulated(IN_TURN, World(calls, tuple(units_of(calls))), hosts=2)
     assert not fetched.compiled, "kernels that were fetched do not count"
+    new = upgraded(calls, changed=1.0, same_text=1.0, seed=1)
+    _, taken = simulated(IN_TURN, World(calls, tuple(units_of(calls)), upgraded=new), hosts=2)
+    assert (taken.taken_over, taken.background) == (6, 0), "nor do those of the same text"
 
 
 def test_a_whole_file_in_the_remote_answers_for_its_kernels() -> None:
@@ -87,6 +90,12 @@ def test_unsigned_entries_are_replaced_by_the_first_host_and_cost_one_compile_ea
     near, near_result = simulated(LEASES, World(CALLS, tuple(UNITS), spoiled=Spoiled(1.0), has_near_tier=True))
     assert not near.compiled, "the next tier has them"
     assert near_result.refused == 12 * len(UNITS) and result.refused > 0
+
+
+def test_after_wrong_contents_a_call_takes_none_with_their_digest_from_any_tier() -> None:
+    world = World(CALLS, tuple(UNITS), spoiled=Spoiled(1.0, unsigned=False), has_near_tier=True)
+    fleet, _ = simulated(LEASES, world, hosts=1)
+    assert fleet.compiled == dict.fromkeys((unit.key for unit in UNITS), 1), "although the next tier has them"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -152,7 +161,7 @@ def test_a_host_that_stands_for_several_loads_the_remote_as_they_do() -> None:
         assert few.compiles == pytest.approx(one.compiles, rel=0.1)
         assert few.last == pytest.approx(one.last, rel=0.2)
         assert few.requests == pytest.approx(one.requests, rel=0.1)
-        assert few.bytes == pytest.approx(one.bytes, rel=0.1)
+        assert few.bytes == pytest.approx(one.bytes, rel=0.005 if policy is LEASES else 0.1)
 
 
 def test_transfers_share_a_link_equally_and_none_is_faster_than_its_host() -> None:

@@ -42,7 +42,9 @@ def test_each_question_is_answered_for_100_to_10000_hosts() -> None:
     for table in TABLES:
         for label, results in simulation.read_record()[table.name].items():
             hosts = [r.hosts for r in results]
-            assert hosts == list(HOSTS) or (table.finds_limit and set(hosts) <= set(MORE_HOSTS)), (table.name, label)
+            asked = set(MORE_HOSTS) if table.finds_limit else set(table.hosts)
+            assert set(hosts) <= asked and (table.finds_limit or hosts == list(table.hosts)), (table.name, label)
+    assert {"cold", "misses", "upgrade", "service"} <= {table.name for table in TABLES if table.hosts == HOSTS}
 
 
 def test_nothing_bad_was_loaded_in_any_row() -> None:
