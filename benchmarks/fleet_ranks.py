@@ -134,10 +134,7 @@ def build(o: Options) -> Path:
     compiler = tools / "c++"
     compiler.write_text(COMPILER.replace("{cxx}", str(shutil.which("g++"))))
     compiler.chmod(0o755)
-    helper = tools / "lazyck-remote"
-    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
-    helper.write_text(f"#!{sys.executable}\n{start}")
-    helper.chmod(0o755)
+    write_helper(tools)
     project = LazyProject(o.work / "project")
     project.work.mkdir()
     texts = {**kernel_blobs(o.blobs, 1), "dispatch.cpp": kernel_table(o.blobs), "rank.cpp": RANK}
@@ -147,6 +144,14 @@ def build(o: Options) -> Path:
     argv = ["g++", "-O1", str(here / "rank.cpp"), "-o", str(here / "rank"), f"-L{here}", "-lk", f"-Wl,-rpath,{here}"]
     subprocess.run(argv, check=True)
     return here / "rank"
+
+
+def write_helper(tools: Path) -> None:
+    """Write the command `lazyck-remote` of this repository into a directory."""
+    helper = tools / "lazyck-remote"
+    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
+    helper.write_text(f"#!{sys.executable}\n{start}")
+    helper.chmod(0o755)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from support import REPOSITORY
@@ -165,10 +166,16 @@ def test_a_host_that_stands_for_several_loads_the_remote_as_they_do() -> None:
 
 
 def test_transfers_share_a_link_equally_and_none_is_faster_than_its_host() -> None:
-    env, counts, ends = simpy.Environment(), {}, {}  # type: ignore[var-annotated]
+    env = simpy.Environment()
+    counts: dict[int, float] = {}
+    ends: dict[str, float] = {}
+
+    def end(name: str, _: object) -> None:
+        ends[name] = env.now
+
     link = Link(env, 100.0, 40.0, counts)
     for name, size, weight in (("one", 100.0, 1), ("three", 100.0, 3)):
-        link.transfer(size, weight)[1].callbacks.append(lambda _, name=name: ends.setdefault(name, env.now))
+        link.transfer(size, weight)[1].callbacks.append(partial(end, name))
     env.run()
     assert ends == {"one": 4.0, "three": 4.0}  # 100 bytes a second for four hosts
     assert sum(counts.values()) == pytest.approx(400.0)
