@@ -29,7 +29,13 @@ OBJECTS = "objects"  # the store of objects in the user's directory of tools
 # The groups of sources that make one object each. A source without an entry here belongs to the
 # runtime's. Names in an unnamed namespace are shared by all sources of an object.
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
-_GROUPS = {"hash.cpp": _DIGESTS, "sha256.cpp": _DIGESTS, "tool_main.cpp": _TOOL}
+_GROUPS = {
+    "hash.cpp": _DIGESTS,
+    "sha256.cpp": _DIGESTS,
+    "tool_main.cpp": _TOOL,
+    "tool_make.cpp": _TOOL,
+    "compiler_identity.cpp": _TOOL,
+}
 
 # There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are
 # linked with.

@@ -709,7 +709,8 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
         const Wanted& each = (*wanted)[i];
         const Row at = row(each.blob);
         try {
-            return m_store.expected_seconds(at.manifest, at.index, each.archs ? *each.archs : archs_here(each.blob));
+            return m_store.expected_cost(at.manifest, at.index, each.archs ? *each.archs : archs_here(each.blob))
+                .blob.seconds;
         } catch (const std::exception&) {
             return 0.0;  // the compile will report what is wrong
         }

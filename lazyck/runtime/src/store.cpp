@@ -224,9 +224,9 @@ Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
     return costs.guess();
 }
 
-double Store::expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+Guess Store::expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const EntryKey key = key_of(manifest, manifest.blob(index), archs);
-    return guess(manifest, caches(manifest)->own()->costs(key)).blob.seconds;
+    return guess(manifest, caches(manifest)->own()->costs(key));
 }
 
 std::string Store::name_of(const ManifestView& manifest) const {

@@ -118,8 +118,8 @@ class Store {
     void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
 
     JitPolicy& jit() { return m_jit; }
-    // Returns the expected seconds of the blob's compile, or 0 if nothing is known.
-    double expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // Returns the expected cost of the blob's compile, by earlier ones.
+    Guess expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
     // Returns the file in which events of this library are recorded, or an empty string if there is
     // no cache.
