@@ -39,7 +39,7 @@ constexpr char k_usage[] =
     "  compile   make sure that the cache has the blobs\n"
     "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
     "`made/entry`,\n"
-    "            `made/log` and `made/cost`: the action of a compile service\n"
+    "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
     "cache\n"
     "  path      where each blob's entry is or would be, one per line\n"
@@ -60,6 +60,7 @@ struct Options {
     std::string from;
     std::string library;
     std::string archs;
+    std::string toolchain;  // for `make`: a home that came with the action
     Strings blobs;
     bool is_quiet = false;
     bool has_blobs = false;
@@ -88,6 +89,8 @@ Options parse(int argc, char** argv) {
             options.library = value();
         } else if (word == "--arch") {
             options.archs += value() + ";";
+        } else if (word == "--toolchain") {
+            options.toolchain = absolute(value());
         } else if (word == "--blob-list") {
             const std::string file = value();
             if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
@@ -270,10 +273,11 @@ int make(const ActionCache& cache, Store& store, const Source& source, const Con
 
 int run(const Options& options) {
     if (options.is_quiet) silence();
+    const Source source(options);
+    if (!options.toolchain.empty()) offer_toolchain(source.manifest(), options.toolchain);
     Config config = read_config();
     std::optional<ActionCache> action;
     if (options.verb == "make") action.emplace(config);
-    const Source source(options);
     const ManifestView& manifest = source.manifest();
     Store store(config, source.places(config));
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");

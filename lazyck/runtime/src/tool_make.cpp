@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <set>
 
 #include "failure.h"
 #include "files.h"
@@ -19,12 +21,22 @@ namespace {
 
 constexpr char k_made[] = "made";
 
-void move_to_made(const std::string& path, const char* name) {
+// The service may read what is made as another user.
+void move_to_made(const std::string& path, const char* name, mode_t mode) {
     const std::string to = std::string(k_made) + "/" + name;
-    if (std::rename(path.c_str(), to.c_str()) != 0 && errno != ENOENT) fail_system("cannot make '" + to + "'", errno);
+    if (std::rename(path.c_str(), to.c_str()) == 0 ? chmod(to.c_str(), mode) != 0 : errno != ENOENT)
+        fail_system("cannot make '" + to + "'", errno);
 }
 
 }  // namespace
+
+void offer_toolchain(const ManifestView& manifest, const std::string& path) {
+    std::set<std::uint32_t> recipes;
+    for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) recipes.insert(manifest.blob(i).recipe);
+    for (const std::uint32_t recipe : recipes) {
+        for (const std::string& variable : manifest.recipe(recipe).home_env) setenv(variable.c_str(), path.c_str(), 1);
+    }
+}
 
 ActionCache::ActionCache(Config& config) {
     std::string name = absolute("cache-XXXXXX");
@@ -49,8 +61,8 @@ ActionCache::~ActionCache() {
 
 void ActionCache::deliver(const std::string& path, double seconds, long peak_kib) const {
     if (mkdir(k_made, 0755) != 0 && errno != EEXIST) fail_system(std::string("cannot make '") + k_made + "'", errno);
-    move_to_made(path, "entry");
-    move_to_made(path.substr(0, path.size() - 3) + ".log", "log");
+    move_to_made(path, "entry", 0755);
+    move_to_made(path.substr(0, path.size() - 3) + ".log", "log", 0644);
     const UniqueFd cost = open_file(std::string(k_made) + "/cost", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (!cost || !write_all(cost.get(), decimal(seconds, 3) + " " + std::to_string(peak_kib) + "\n"))
         fail_system("cannot write the cost", errno);

@@ -5,8 +5,13 @@
 #include <string>
 
 #include "config.h"
+#include "manifest_view.h"
 
 namespace lazyck::rt {
+
+// Lets recipes whose own toolchain is not on this machine find the one at `path`. This must come
+// before the first look at the environment, which is kept.
+void offer_toolchain(const ManifestView& manifest, const std::string& path);
 
 // A cache for one action, below the working directory. What the action leaves is beside it, in the
 // directory `made`: `entry`, `log`, and `cost`, which is "SECONDS KIB".
