@@ -298,8 +298,9 @@ def run_on_farm(
 
     def work(reporter: progress.Reporter) -> plan.Outcome:
         return executors.build_on(
-            executor, manifest_file, manifest, planned, env, reporter, jobs=jobs, keeps_going=options.keeps_going
-        )
+            executor, manifest_file, manifest, planned, env, reporter,
+            named_by="--executor", jobs=jobs, keeps_going=options.keeps_going,
+        )  # fmt: skip
 
     return told(planned, work, as_json)
 

@@ -13,14 +13,15 @@ from lazyck.prebuild.reapi.endpoint import is_endpoint
 
 def build_on(
     executor: str, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str], reporter: Reporter,
-    *, jobs: int | None, keeps_going: bool,
+    *, named_by: str, jobs: int | None, keeps_going: bool,
 ) -> Outcome:  # fmt: skip
-    """Carry out the plan by the executor of this URL. Raises `LazyckError`."""
+    """Carry out the plan by the executor of this URL, which the user gave as the value of
+    `named_by`. Raises `LazyckError`."""
     # Each needs libraries that not everybody has, so it is imported when it is used.
     if is_endpoint(executor):
         from lazyck.prebuild.reapi.build import ServiceOptions, build_on_service
 
-        service = ServiceOptions(executor, jobs, keeps_going)
+        service = ServiceOptions(executor, named_by, jobs, keeps_going)
         return build_on_service(manifest_file, manifest, plan, service, env, reporter)
     from lazyck.prebuild.farm.build import FarmOptions, build_on_farm
 

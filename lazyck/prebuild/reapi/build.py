@@ -52,6 +52,7 @@ class ServiceOptions:
     after a failure."""
 
     executor: str
+    named_by: str  # the option or variable that names it
     jobs: int | None
     keeps_going: bool = True
     patience: float = _PATIENCE
@@ -309,13 +310,14 @@ def build_on_service(
     reporter: Reporter,
 ) -> Outcome:  # fmt: skip
     """Do the plan on a compile service. Raises `LazyckError`."""
-    endpoint = parse_endpoint(options.executor, "--executor")
-    require_trust(endpoint, "--executor")
+    endpoint = parse_endpoint(options.executor, options.named_by)
+    require_trust(endpoint, options.named_by)
     if endpoint.is_in_the_open:
         reporter.note(
             f"lazyck: {endpoint.label} is not encrypted: anyone on the network path can change what it compiles; use"
             " grpcs:// (`lazyck help compile-service`)"
         )
     with _connected(endpoint, read_times(env)) as client:
-        inputs = Inputs.read(tool(env), manifest_file, manifest, endpoint, env)
+        rt = Path(endpoint.tool) if endpoint.tool else tool(env)
+        inputs = Inputs.read(rt, manifest_file, manifest, endpoint, env)
         return _Run(plan, options, endpoint, env).build(client, inputs, reporter)

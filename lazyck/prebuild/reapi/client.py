@@ -173,8 +173,8 @@ class Client:
         self._ask("write", requests(), digest.size)
 
     def download(self, digest: Digest, to: IO[bytes]) -> None:
-        """Write the contents with this digest to `to`. What arrives is no more than the digest says,
-        and has its SHA-256."""
+        """Write the contents with this digest to `to`. No more is read than the digest says, and
+        what was read has its SHA-256."""
         request = self._m.ReadRequest(resource_name=self._resource("blobs", digest))
         h, left = hashlib.sha256(), digest.size
         with self._stream("read", request, self._times.whole(digest.size)) as stream:
@@ -301,7 +301,7 @@ _HINTS = {
     "UNAUTHENTICATED": "name a file with a valid token: |token-file=/PATH",
     "PERMISSION_DENIED": "name a file with a token that may do this: |token-file=/PATH",
     "RESOURCE_EXHAUSTED": "is its storage full, or its quota used up?",
-    "INVALID_ARGUMENT": "does the service know this instance (grpc://HOST:PORT/INSTANCE) and these platform properties?",
+    "INVALID_ARGUMENT": "does the service know this instance (grpc://HOST:PORT/INSTANCE) and these properties?",
     "UNIMPLEMENTED": "is it a service with the Remote Execution API, version 2?",
 }
 

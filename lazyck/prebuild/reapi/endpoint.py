@@ -1,6 +1,7 @@
 """The address of a compile service, with attributes behind `|`, like a tier of LAZYCK_REMOTE:
 
-grpc://HOST:PORT[/INSTANCE][|trusted][|token-file=/PATH][|platform=NAME:VALUE]…[|toolchain=/PATH]
+grpc://HOST:PORT[/INSTANCE][|trusted][|token-file=/PATH][|platform=NAME:VALUE]…
+    [|toolchain=/PATH][|tool=/PATH]
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lazyck.errors import UsageError
 
 SCHEMES = ("grpc", "grpcs")
 _HINT = "write grpc://HOST:PORT/INSTANCE|trusted, or grpcs:// for TLS (`lazyck help compile-service`)"
-_ATTRIBUTES = "attributes are trusted, token-file=/PATH, platform=NAME:VALUE and toolchain=/PATH"
+_ATTRIBUTES = "attributes are trusted, token-file=/PATH, platform=NAME:VALUE, toolchain=/PATH and tool=/PATH"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Endpoint:
     token_file: str = ""
     platform: tuple[tuple[str, str], ...] = ()
     toolchain: str = ""
+    tool: str = ""  # the `lazyck-rt` for its workers; empty: this machine's
 
     @property
     def is_in_the_open(self) -> bool:
@@ -67,13 +69,13 @@ def parse_endpoint(text: str, what: str) -> Endpoint:
         key, colon, setting = value.partition(":")
         if name == "platform" and key and colon:
             platform.append((key, setting))
-        elif (word == "trusted") or (name in ("token-file", "toolchain") and value.startswith("/")):
+        elif (word == "trusted") or (name in ("token-file", "toolchain", "tool") and value.startswith("/")):
             found[name] = value
         else:
             raise UsageError(f"{what}: attribute {name!r}", _ATTRIBUTES)
     return Endpoint(
         target, label, instance, parts.scheme == "grpcs", "trusted" in found, found.get("token-file", ""),
-        tuple(sorted(platform)), found.get("toolchain", ""),
+        tuple(sorted(platform)), found.get("toolchain", ""), found.get("tool", ""),
     )  # fmt: skip
 
 

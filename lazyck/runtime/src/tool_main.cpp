@@ -276,6 +276,7 @@ int run(const Options& options) {
     const Source source(options);
     if (!options.toolchain.empty()) offer_toolchain(source.manifest(), options.toolchain);
     Config config = read_config();
+    config.compile_service.clear();  // `prebuild build --executor` asks one
     std::optional<ActionCache> action;
     if (options.verb == "make") action.emplace(config);
     const ManifestView& manifest = source.manifest();
