@@ -7,8 +7,7 @@ Grammar: a JSON object, UTF-8, at most 64 KiB:
      "zstd": {"sha256": <64 hex>, "size": <bytes>}}
 `seconds`, `peak_kib`, `signatures` and `zstd` may be absent. With `zstd`, the contents lie in the
 store compressed, under the SHA-256 of the compressed bytes. Other members are ignored. A signature
-is
-Ed25519 over
+is Ed25519 over
     "lazyck entry 1\\nkey <key>\\nname <name>\\nsha256 <sha256>\\nsize <size>\\n"
 History: version 1 is the first. A record of another version counts as absent.
 """

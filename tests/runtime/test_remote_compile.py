@@ -42,10 +42,14 @@ int main() {
 
 @pytest.fixture
 def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
+    return make_library(tmp_path, objects_dir, BLOB.format(tmp_path.name))
+
+
+def make_library(tmp_path: Path, objects_dir: Path, blob: str) -> LazyLibrary:
     """Build a library whose compiler is only on the machines of the services."""
     made = build_lazy_library(
-        tmp_path, objects_dir, {"one": BLOB.format(tmp_path.name)}, MAIN, header="int addone(int);\n",
-        symbols={"one": ("_Z6addonei",)}, toolchain_id=HOST.identity((HERE.cxx,), ""),
+        tmp_path, objects_dir, {"one": blob}, MAIN, header="int addone(int);\n",
+        symbols={"one": ("_Z6addonei",)}, sealed=True, toolchain_id=HOST.identity((HERE.cxx,), ""),
     )  # fmt: skip
     script = made.compiler.read_text()
     is_there = 'case "$PWD $*" in */services* | *--version) ;; *) exit 127 ;; esac\n'
@@ -75,8 +79,10 @@ def test_a_process_without_a_compiler_gets_its_blob_from_a_service(lib: LazyLibr
     assert lib.compiles() == 1
 
 
-def test_a_blob_that_the_service_cannot_compile_is_the_calls_error(lib: LazyLibrary, buildgrid: BuildGrid) -> None:
-    (lib.directory / "lazyck" / "src" / "one.cpp").write_text("#error broken on purpose\n")
+def test_a_blob_that_the_service_cannot_compile_is_the_calls_error(
+    tmp_path: Path, objects_dir: Path, buildgrid: BuildGrid
+) -> None:
+    lib = make_library(tmp_path, objects_dir, "#error broken on purpose\n")
     done = lib.call(lib.program(PROGRAM), env={"LAZYCK_REMOTE_COMPILE": buildgrid.url})
     assert done.stdout.count("error: lazyck: cannot compile blob 'one' for ") == 2
     assert "#error broken on purpose" in done.stdout

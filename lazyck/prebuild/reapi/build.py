@@ -100,7 +100,7 @@ class _Run:
             is_interrupted = True
         finally:
             self._stop.set()
-            client.close()
+            client.stop()
             pool.shutdown(cancel_futures=True)
             reporter.close()
         failures = tuple(self._failures[i] for i in sorted(self._failures))

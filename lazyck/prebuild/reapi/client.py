@@ -28,6 +28,7 @@ _PER_BLOB = 256  # bytes of a message for each content, such as its digest
 _CHUNK = 1 << 20
 _MOST_ASKED = 10_000  # digests in one question
 _LONGEST_TEXT = 300
+_CANCEL_SECONDS = 2.0
 # What may be otherwise in a moment.
 _PASSING = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "UNKNOWN", "CANCELLED", "RESOURCE_EXHAUSTED")
 _LACKS = "FAILED_PRECONDITION"  # contents that it had are gone
@@ -99,13 +100,16 @@ class Client:
         """Return what messages call the service."""
         return self._endpoint.label
 
-    def close(self) -> None:
-        """End all that is under way, and the connection."""
+    def stop(self) -> None:
+        """End all that is under way, and tell the service that nobody waits for its actions."""
         with self._lock:
             self._is_stopped = True
             streams = list(self._streams)
         for stream in streams:
             stream.cancel()
+
+    def close(self) -> None:
+        """End the connection."""
         self._channel.close()
 
     # -- what it can do ----------------------------------------------------------------------------
@@ -208,7 +212,7 @@ class Client:
         called with each stage that the service tells. With `is_anew`, an earlier result does not
         count.
 
-        There is no limit on the time, since actions may wait for a worker: `close` ends it.
+        There is no limit on the time, since actions may wait for a worker: `stop` ends it.
         """
         request: Any = self._m.ExecuteRequest(
             instance_name=self._endpoint.instance, action_digest=action.message(), skip_cache_lookup=is_anew
@@ -241,7 +245,7 @@ class Client:
         finally:
             if self._is_stopped and name and not is_done:
                 with contextlib.suppress(ServiceError):  # a service need not know how to
-                    self._ask("cancel", self._m.CancelOperationRequest(name=name))
+                    self._ask("cancel", self._m.CancelOperationRequest(name=name), seconds=_CANCEL_SECONDS)
 
     def _result_of(self, operation: Any) -> Any:
         if operation.error.code:
@@ -254,9 +258,10 @@ class Client:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def _ask(self, method: str, request: Any, size: int = 0) -> Any:
+    def _ask(self, method: str, request: Any, size: int = 0, seconds: float = 0) -> Any:
+        seconds = seconds or self._times.whole(size)
         try:
-            return self._call(method)(request, timeout=self._times.whole(size), metadata=self._metadata)
+            return self._call(method)(request, timeout=seconds, metadata=self._metadata)
         except self._grpc.RpcError as e:
             raise ServiceError(self.label, e.code().name, e.details() or "", _HINTS.get(e.code().name, "")) from e
         except ValueError as e:  # the channel was closed meanwhile
