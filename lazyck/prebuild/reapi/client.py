@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from lazyck.errors import RemoteError
+from lazyck.errors import FormatError, RemoteError
 from lazyck.prebuild.reapi.endpoint import Endpoint
-from lazyck.prebuild.reapi.messages import METHODS, SHA256, messages
+from lazyck.prebuild.reapi.messages import METHODS, SHA256, ZSTD, messages
 from lazyck.prebuild.reapi.tree import Blobs, Digest
+from lazyck.remote.compression import compressed, decompressed
 from lazyck.remote.extras import need
 from lazyck.remote.sign import read_private
 from lazyck.remote.tiers import Times
@@ -61,9 +62,12 @@ class ServiceError(RemoteError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the service can take."""
+    """What the service can take: bytes of a message, and whether contents may be compressed by zstd
+    in streams and in messages."""
 
     batch: int = _BATCH
+    has_zstd: bool = False
+    has_zstd_in_batch: bool = False
 
 
 class Client:
@@ -123,7 +127,11 @@ class Client:
         if SHA256 not in (*execution.digest_functions, execution.digest_function, *cache.digest_functions):
             raise ServiceError(self.label, "", "it does not know SHA-256", "configure the service for SHA-256")
         most = int(cache.max_batch_total_size_bytes) or _BATCH
-        self._limits = Limits(min(most, _BATCH) - _BESIDE)
+        self._limits = Limits(
+            min(most, _BATCH) - _BESIDE,
+            ZSTD in cache.supported_compressors,
+            ZSTD in cache.supported_batch_update_compressors,
+        )
 
     # -- contents ----------------------------------------------------------------------------------
 
@@ -157,43 +165,49 @@ class Client:
 
     def _update(self, batch: list[tuple[Digest, bytes]]) -> None:
         requests = [self._m.Update(digest=digest.message(), data=data) for digest, data in batch]
+        for request in requests if self._limits.has_zstd_in_batch else ():
+            packed = b"".join(compressed(iter([request.data])))
+            if len(packed) < len(request.data):
+                request.data, request.compressor = packed, ZSTD
         request = self._m.BatchUpdateBlobsRequest(instance_name=self._endpoint.instance, requests=requests)
         for response in self._ask("update", request, sum(len(data) for _, data in batch)).responses:
             if response.status.code:
                 raise self._failed(response.status)
 
     def _write(self, digest: Digest, blobs: Blobs) -> None:
-        name = self._resource(f"uploads/{uuid4()}/blobs", digest)
+        name = self._resource(f"uploads/{uuid4()}/", digest)
 
         def requests() -> Iterator[Any]:
-            at = 0
-            for part in _parts_of(digest, blobs):
-                end = at + len(part)
-                yield self._m.WriteRequest(
-                    resource_name="" if at else name, write_offset=at, data=part, finish_write=end == digest.size
-                )
-                at = end
+            parts = _parts_of(digest, blobs)
+            at, next_part = 0, b""
+            for part in compressed(parts) if self._limits.has_zstd else parts:
+                if next_part:
+                    yield self._m.WriteRequest(resource_name=name, write_offset=at, data=next_part)
+                at, next_part = at + len(next_part), part
+            yield self._m.WriteRequest(resource_name=name, write_offset=at, data=next_part, finish_write=True)
 
         self._ask("write", requests(), digest.size)
 
     def download(self, digest: Digest, to: IO[bytes]) -> None:
         """Write the contents with this digest to `to`. No more is read than the digest says, and
         what was read has its SHA-256."""
-        request = self._m.ReadRequest(resource_name=self._resource("blobs", digest))
+        request = self._m.ReadRequest(resource_name=self._resource("", digest))
         h, left = hashlib.sha256(), digest.size
-        with self._stream("read", request, self._times.whole(digest.size)) as stream:
-            for response in stream:
-                left -= len(response.data)
+        with self._stream("read", request, self._times.whole(digest.size)) as stream, contextlib.suppress(FormatError):
+            parts: Iterator[bytes] = (response.data for response in stream)
+            for part in decompressed(parts, digest.size) if self._limits.has_zstd else parts:
+                left -= len(part)
                 if left < 0:
                     break
-                h.update(response.data)
-                to.write(response.data)
+                h.update(part)
+                to.write(part)
         if left or h.hexdigest() != digest.hash:
             raise ServiceError(self.label, "", "contents that it sent do not match their digest")
 
     def _resource(self, kind: str, digest: Digest) -> str:
         lead = f"{self._endpoint.instance}/" if self._endpoint.instance else ""
-        return f"{lead}{kind}/{digest.hash}/{digest.size}"
+        form = "compressed-blobs/zstd" if self._limits.has_zstd else "blobs"
+        return f"{lead}{kind}{form}/{digest.hash}/{digest.size}"
 
     # -- actions -----------------------------------------------------------------------------------
 
