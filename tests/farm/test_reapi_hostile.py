@@ -184,10 +184,10 @@ from buildgrid._protos.google.bytestream import bytestream_pb2 as b
 from buildgrid._protos.google.longrunning import operations_pb2 as c
 from buildgrid._protos.google.rpc import status_pb2 as d
 found = {}
-def add(message):
-    found[message.name] = {f.name: [f.number, f.type if f.type != 14 else 5] for f in message.fields}
+def add(message, outer=""):
+    found[outer + message.name] = {f.name: [f.number, f.type if f.type != 14 else 5] for f in message.fields}
     for nested in message.nested_types:
-        add(nested)
+        add(nested, message.name + ".")
 for module in (a, b, c, d):
     for message in module.DESCRIPTOR.message_types_by_name.values():
         add(message)
@@ -196,8 +196,12 @@ print(json.dumps(found))
     argv = [buildgrid.home / "bin" / "python", "-W", "ignore", "-c", script]
     theirs = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
     names = {
-        "Update": "Request", "Updated": "Response", "Metadata": "ExecutedActionMetadata",
-    }  # fmt: skip
+        "Update": "BatchUpdateBlobsRequest.Request",
+        "Updated": "BatchUpdateBlobsResponse.Response",
+        "Metadata": "ExecutedActionMetadata",
+        "EnvironmentVariable": "Command.EnvironmentVariable",
+        "Property": "Platform.Property",
+    }
     checked = 0
     for name, message in vars(messages()).items():
         if name in ("Any", "Duration", "Empty"):  # of protobuf itself
