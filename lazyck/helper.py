@@ -24,7 +24,7 @@ def main() -> NoReturn:
 
 
 def _prepare(words: Sequence[str]) -> Callable[[Caller], None]:
-    from lazyck.prebuild.service import compile_elsewhere, parse  # much to import, and rarely needed
+    from lazyck.service import compile_elsewhere, parse  # much to import, and rarely needed
 
     wanted = parse(words[1:])
     return lambda caller: compile_elsewhere(wanted, caller, environment())

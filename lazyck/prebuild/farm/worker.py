@@ -21,7 +21,6 @@ from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import LazyckError, ToolchainError, of_unexpected
 from lazyck.manifest import Recipe
 from lazyck.manifest import decode as decode_manifest
-from lazyck.postbuild.bundle import compiler_words
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
@@ -92,7 +91,7 @@ def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
         home = next((h for h in homes if h and Path(h).is_dir()), "")
         if not home:
             raise ToolchainError(f"no {recipe.toolchain} toolchain: {recipe.home} is not there")
-    words = compiler_words(recipe)
+    words = recipe.compiler_words
     words = words[: words.index(abi.PH_ARCHS)] if abi.PH_ARCHS in words[1:] else words[:1]
     compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words]
     own = {k: v for k, v in env.items() if k not in recipe.drop_env}
