@@ -142,6 +142,13 @@ class Recipe:
     env: tuple[tuple[str, str], ...] = ()
     drop_env: tuple[str, ...] = ()
 
+    @property
+    def compiler_words(self) -> tuple[str, ...]:
+        """Return the compiler and its options, whichever program is given them."""
+        by_unit = self.compile[0].startswith(f"{abi.PH_ROOT}/")
+        words = self.compile[self.compile.index("--") + 1 :] if by_unit else self.compile
+        return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
+
 
 @dataclass(frozen=True)
 class Units:

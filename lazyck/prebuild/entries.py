@@ -14,11 +14,11 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.config import runtime_source, tools_dir
 from lazyck.directory import Directory, find_root
-from lazyck.errors import FormatError
+from lazyck.errors import FormatError, ToolchainError
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord
 from lazyck.prebuild.names import Selection, part_of
-from lazyck.runtime.build import build_tool
+from lazyck.runtime.build import build_tool, shipped_tool
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 
 _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
@@ -75,9 +75,17 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
 
 
 def tool(env: Mapping[str, str]) -> Path:
-    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet."""
-    # It is for this machine, whatever the library is for: CXX may name a cross compiler.
-    return build_tool(private_directory(tools_dir(env)), HOST.find_for(platform.machine(), env), runtime_source())
+    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet. On a machine
+    without a compiler it is the one that came with lazyck's wheel. Raises `ToolchainError`."""
+    out = private_directory(tools_dir(env))
+    try:
+        # It is for this machine, whatever the library is for: CXX may name a cross compiler.
+        compiler = HOST.find_for(platform.machine(), env)
+    except ToolchainError:
+        if found := shipped_tool(out):
+            return found
+        raise
+    return build_tool(out, compiler, runtime_source())
 
 
 def entries(

@@ -1,5 +1,5 @@
-"""`lazyck-remote`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
-It is not for users.
+"""`lazyck-remote entry`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
+It is not for users. (`lazyck-remote compile` is in lazyck/helper.py.)
 
     lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
                         [--expect SECONDS] [--wait SECONDS] [--only-fetch]
@@ -30,8 +30,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -183,10 +184,16 @@ def took(task: Task) -> tuple[float, int]:
 
 
 def main() -> NoReturn:
-    """Run the helper. Its exit status tells nothing; the lines do."""
+    """Run the helper."""
+    run(lambda words: partial(serve, parse(words)))
+
+
+def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:
+    """Serve a caller on the socket that is the standard input, by what `prepare` returns for the
+    command line. The exit status tells nothing; the lines do."""
     status = 0
     try:
-        task = parse(sys.argv[1:])
+        serve_caller = prepare(sys.argv[1:])
         connection = socket.socket(fileno=0)
     except (FormatError, LazyckError, OSError) as e:
         sys.stderr.write(f"lazyck-remote: {e}\n")
@@ -205,7 +212,7 @@ def main() -> NoReturn:
     caller = Caller(connection)
     caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
     try:
-        serve(task, caller)
+        serve_caller(caller)
     except CallerGone:
         (Path.cwd() / FETCHED).unlink(missing_ok=True)
     except Exception as e:  # the caller compiles when this process ends

@@ -156,6 +156,7 @@ def build_lazy_library(
     runtime_flags: Sequence[str] = (),
     symbols: Mapping[str, tuple[str, ...]] | None = None,
     toolchain: str = "host",
+    toolchain_id: str = "g++-test",
     arch_flags: Sequence[str] = (),
     archs: Sequence[str] = (),
     home: str = "",
@@ -194,7 +195,7 @@ def build_lazy_library(
         records.append(BlobRecord(blob, f"{src}/{blob}.cpp", 0, key, known))
     recipe = Recipe(
         toolchain=toolchain,
-        toolchain_id="g++-test",
+        toolchain_id=toolchain_id,
         home=home,
         home_env=tuple(home_env),
         compile=tuple(compile_words)

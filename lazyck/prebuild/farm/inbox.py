@@ -18,11 +18,15 @@ def fetch(remote: Remote, entry: Entry) -> bool:
     check it."""
     if entry.path.is_file():
         return True
-    # The runtime refuses directories that others can write to.
+    make_room(entry)
+    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
+
+
+def make_room(entry: Entry) -> None:
+    """Make the directories of an entry. The runtime refuses those that others can write to."""
     entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(entry.path.parents[:3]):
         directory.mkdir(mode=0o700, exist_ok=True)
-    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
 
 
 def keep_log(entry: Entry, made: Made) -> str:

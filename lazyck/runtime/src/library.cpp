@@ -713,7 +713,7 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
             double seconds = 0;
             const Strings archs = each.archs ? *each.archs : archs_here(each.blob);
             for (const Strings& one : archs_of_entries(at.manifest.blob(at.index), archs))
-                seconds += m_store.expected_seconds(at.manifest, at.index, one);
+                seconds += m_store.expected_cost(at.manifest, at.index, one).blob.seconds;
             return seconds;
         } catch (const std::exception&) {
             return 0.0;  // the compile will report what is wrong

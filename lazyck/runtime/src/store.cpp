@@ -232,9 +232,9 @@ Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
     return costs.guess();
 }
 
-double Store::expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+Guess Store::expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const EntryKey key = key_of(manifest, manifest.blob(index), archs);
-    return guess(manifest, caches(manifest)->own()->costs(key)).blob.seconds;
+    return guess(manifest, caches(manifest)->own()->costs(key));
 }
 
 std::string Store::name_of(const ManifestView& manifest) const {
@@ -540,10 +540,11 @@ bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t ind
 std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                               bool may_compile, Caches& caches) {
     bool was_cleaned = false, was_short_of_memory = false;
+    std::string service_problem;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
         try {
-            return compile(manifest, blob, key, may_compile, *cache);
+            return compile(manifest, blob, key, may_compile, *cache, service_problem);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(manifest, blob, key.arch_label());
@@ -555,12 +556,19 @@ std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, cons
             // Another process has emptied the cache meanwhile. Its directories are created again.
             if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
             caches.pass_over(cache, e);
+        } catch (const PermanentFailure&) {
+            throw;
+        } catch (const CompileError& e) {
+            if (service_problem.empty()) throw;
+            fail(std::string(e.what()) +
+                     "\n  nor did the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") compile it: " + service_problem,
+                 {e.blob(), e.log(), e.command()});
         }
     }
 }
 
 std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                                    bool may_compile, Cache& cache) {
+                                    bool may_compile, Cache& cache, std::string& service_problem) {
     cache.make_directories_for(key);
     const Strings symbols = manifest.symbols_of(blob);
     const std::string path = cache.entry_path(key);
@@ -587,8 +595,15 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     }
     const double remote_begin = now_seconds();
     const std::unique_ptr<RemoteEntry> remote = ask_remotes(subject, guess, key, may_compile, cache);
-    if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
-        const std::string origin = "remote " + remote->label();
+    std::string origin;
+    UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd();
+    if (fetched) {
+        origin = "remote " + remote->label();
+    } else if (may_compile && !m_jit.is_forbidden() && !m_config.compile_service.empty()) {
+        fetched = compile_there(manifest, blob, key, guess, cache, origin, service_problem);
+        if (fetched && remote) remote->made(path);
+    }
+    if (fetched) {
         tell_wait(event, origin.c_str(), remote_begin, cache);
         found = read_entry(std::move(fetched), cache, key, symbols);
         if (found.state != EntryState::ready)
@@ -703,6 +718,25 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     if (remote_text && !made.is_taken_over) remote_text->made(path);
     bound(cache);
     return std::move(found.entry);
+}
+
+UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                              const Guess& guess, Cache& cache, std::string& origin, std::string& problem) {
+    RemoteRequest request;
+    request.helper = m_config.remote_helper;
+    request.subject = subject_of(manifest, blob, key.arch_label());
+    request.expected_seconds = guess.blob.seconds;
+    request.longest_wait = patience(m_config, guess);
+    request.to_compile = {"--from", m_places.library};
+    if (manifest.has_arch_flags(blob.recipe)) {
+        for (const std::string& arch : key.archs) request.to_compile.insert(request.to_compile.end(), {"--arch", arch});
+    }
+    request.to_compile.insert(request.to_compile.end(), {"--", blob.name});
+    RemoteEntry service(request, cache, key, m_counters.remote);
+    UniqueFd made = service.fetch(manifest.symbols_of(blob));
+    origin = "remote " + service.label();
+    problem = made ? "" : service.problem();
+    return made;
 }
 
 std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,

@@ -13,6 +13,7 @@
 
 #include "arch.h"
 #include "cache.h"
+#include "compiler_identity.h"
 #include "config.h"
 #include "elf_view.h"
 #include "entry.h"
@@ -26,6 +27,7 @@
 #include "parallel.h"
 #include "places.h"
 #include "store.h"
+#include "tool_make.h"
 #include "trim.h"
 
 namespace {
@@ -33,10 +35,13 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
+    "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
     "LIBRARY]\n"
     "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
+    "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
+    "`made/entry`,\n"
+    "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
     "cache\n"
     "  path      where each blob's entry is or would be, one per line\n"
@@ -58,6 +63,7 @@ struct Options {
     std::string from;
     std::string library;
     std::string archs;
+    std::string toolchain;  // for `make`: a home that came with the action
     Strings blobs;
     bool is_quiet = false;
     bool has_blobs = false;
@@ -67,7 +73,7 @@ Options parse(int argc, char** argv) {
     Options options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {"compile", "status", "path", "kernels", "packs", "preambles", "preamble"};
+    const Strings verbs = {"compile", "make", "status", "path", "kernels", "packs", "preambles", "preamble"};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
@@ -86,6 +92,8 @@ Options parse(int argc, char** argv) {
             options.library = value();
         } else if (word == "--arch") {
             options.archs += value() + ";";
+        } else if (word == "--toolchain") {
+            options.toolchain = absolute(value());
         } else if (word == "--blob-list") {
             const std::string file = value();
             if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
@@ -258,16 +266,48 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
     return write_all(1, lines) ? 0 : 1;
 }
 
+// Compiles the chosen blobs. Returns the exit status: 2 if the compiler itself refused each of those
+// that failed, and would refuse it again.
+int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs) {
+    std::atomic<int> failures{0}, refusals{0};
+    for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
+        try {
+            store.obtain(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
+        } catch (const lazyck::CompileError& e) {
+            write_all(2, std::string(e.what()) + "\n");
+            refusals += dynamic_cast<const PermanentFailure*>(&e) != nullptr ? 1 : 0;
+            ++failures;
+        }
+    });
+    return failures == 0 ? 0 : failures == refusals ? 2 : 1;
+}
+
+// Compiles the one blob and leaves what is known of it for the compile service.
+int make(const ActionCache& cache, Store& store, const Source& source, const Config& config, const Chosen& blob) {
+    const Strings roots = source.places(config).roots;
+    check_compiler(blob.manifest->recipe(blob.row().recipe), roots.empty() ? "" : roots[0]);
+    const int status = compile(store, config, {blob});
+    std::string path;
+    store.is_cached(*blob.manifest, blob.index, blob.archs, path);
+    const Guess cost = store.expected_cost(*blob.manifest, blob.index, blob.archs);
+    cache.deliver(path, cost.blob.seconds, cost.blob.peak_kib);
+    return status;
+}
+
 int run(const Options& options) {
     if (options.is_quiet) silence();
-    const Config config = read_config();
     const Source source(options);
+    if (!options.toolchain.empty()) offer_toolchain(source.manifest(), options.toolchain);
+    Config config = read_config();
+    config.compile_service.clear();  // `prebuild build --executor` asks one
+    std::optional<ActionCache> action;
+    if (options.verb == "make") action.emplace(config);
     const ManifestView& manifest = source.manifest();
     const Places places = source.places(config);
     if (options.verb == "packs") return list_packs(places.library, manifest);
     Store store(config, places);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
-    PartsByName parts(store, asked, options.verb == "compile");
+    PartsByName parts(store, asked, options.verb == "compile" || options.verb == "make");
     const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
@@ -275,17 +315,10 @@ int run(const Options& options) {
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") {
-        std::atomic<int> failures{0};
-        for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
-            try {
-                store.obtain(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
-            } catch (const lazyck::CompileError& e) {
-                write_all(2, std::string(e.what()) + "\n");
-                ++failures;
-            }
-        });
-        return failures == 0 ? 0 : 1;
+    if (options.verb == "compile") return compile(store, config, blobs);
+    if (options.verb == "make") {
+        if (blobs.size() != 1) fail(k_usage);
+        return make(*action, store, source, config, blobs[0]);
     }
     std::string out;
     for (const Chosen& blob : blobs) {
