@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -50,13 +51,16 @@ class Compilation {
           m_log(cache.log_path(key)),
           m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
+        if (!request.root.empty() && symlinkat(request.root.c_str(), m_staging.fd(), k_bundle) != 0)
+            fail_system("cannot make a link in '" + m_staging.path() + "'", errno);
         // The names are relative, so that the command works in any directory in which it is
         // repeated.
         RecipeValues values;
         values.source = request.source;
         values.object = k_object;
         values.output = "blob.so";
-        values.root = request.root;
+        values.root = request.root.empty() ? "" : k_bundle;
+        values.name = request.name;
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);
         values.kernel = request.kernel;
@@ -301,7 +305,7 @@ class Compilation {
     }
 
     [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
-        const std::string command = reproducer(m_plan);
+        const std::string command = reproducer(m_plan, m_request.root);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +
