@@ -33,8 +33,8 @@ using namespace lazyck::rt;
 
 constexpr char k_usage[] =
     "usage: lazyck-rt compile|status|path|kernels|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
-    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
-    "  compile   make sure that the cache has the blobs\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
+    "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
     "cache\n"
     "  path      where each blob's entry is or would be, one per line\n"
@@ -57,6 +57,7 @@ struct Options {
     std::string archs;
     Strings blobs;
     bool is_quiet = false;
+    bool is_again = false;
     bool has_blobs = false;
 };
 
@@ -90,6 +91,8 @@ Options parse(int argc, char** argv) {
             options.has_blobs = true;
         } else if (word == "--quiet") {
             options.is_quiet = true;
+        } else if (word == "--again") {
+            options.is_again = true;
         } else if (word == "--") {
             takes_options = false;
             options.has_blobs = true;
@@ -253,7 +256,8 @@ int run(const Options& options) {
         std::atomic<int> failures{0};
         for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
             try {
-                store.obtain(*blobs[i].manifest, blobs[i].index, archs_of(blobs[i]));
+                const auto& get = options.is_again ? &Store::make : &Store::obtain;
+                (store.*get)(*blobs[i].manifest, blobs[i].index, archs_of(blobs[i]));
             } catch (const lazyck::CompileError& e) {
                 write_all(2, std::string(e.what()) + "\n");
                 ++failures;
