@@ -12,12 +12,16 @@
 #include "arch.h"
 #include "config.h"
 #include "entry.h"
+#include "events.h"
 #include "failure.h"
 #include "files.h"
+#include "json_object.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "numbers.h"
 #include "private_names.h"
 #include "process.h"
+#include "sha256.h"
 #include "staging.h"
 #include "texts.h"
 
@@ -113,6 +117,7 @@ class Compilation {
                       "the result would go into the cache under a key that it does not match", {false, 0});
         }
         seal_entry(output.get(), m_key.id(), m_text.is_text ? m_text.id() : Digest());
+        if (!m_is_taken_over) tell_making(output.get());
         keep_log();
         publish(m_staging.fd(), "blob.so", m_entry);
         if (m_text.is_text) keep_text(m_cache, m_text, m_key);
@@ -122,6 +127,22 @@ class Compilation {
                 (m_is_taken_over ? ": an existing entry was made from the same text" : ""),
             {"compile_end", m_request.subject, spent, m_is_taken_over ? "reused" : "compiled"});
         return {std::move(output), m_text, m_is_taken_over};
+    }
+
+    // Ends the log with a line for lazyck/remote/provenance.py. The entry itself has no time in it.
+    void tell_making(int entry) const {
+        MappedFile file;
+        if (file.map(entry) != 0) return;
+        const double now = now_seconds();
+        JsonObject made;
+        made.add_text("sha256", sha256_hex(file.data(), file.size()));
+        made.add("started", decimal(now - seconds_since(m_start), 3));
+        made.add("finished", decimal(now, 3));
+        made.add_text("host", host_name());
+        made.add_text("bundle", m_request.bundle);
+        made.add_text("digest", m_key.digest);
+        made.add_text("toolchain", m_key.toolchain_id);
+        write_all(m_log_fd.get(), "[made " + made.text() + "]\n");
     }
 
     void name_privately() {

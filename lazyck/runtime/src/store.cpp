@@ -583,6 +583,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const Source source = source_of(manifest, blob, cache);
     check_source_of(source, manifest, blob);
     request.root = source.root;
+    request.bundle = source.is_in_bundle ? manifest.contents() : "";
     request.source = source.is_in_bundle ? std::string(k_bundle) + "/" + blob.source : source.path;
     request.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
     request.library = m_places.library;
