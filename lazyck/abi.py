@@ -81,13 +81,14 @@ API_VERSION = 3
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
 PH = "\x01"
-PH_SOURCE = PH + "S"  # absolute path of the blob's source
+PH_SOURCE = PH + "S"  # the blob's source
 PH_OUTPUT = PH + "O"  # file that the step writes
 PH_INPUT = PH + "I"  # object that the link step reads
 PH_ROOT = PH + "R"  # bundle root, no trailing slash
 PH_LIBRARY = PH + "L"  # path of the lazy library itself
 PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
 PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
+PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name
 PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
 PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
 

@@ -27,6 +27,7 @@ _LONGEST_COMMAND = 16 << 20
 _STANDS_FOR = {
     abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
     abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
+    abi.PH_NAME: "[0-9a-f]{16}",
 }  # fmt: skip
 
 

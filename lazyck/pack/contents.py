@@ -12,11 +12,11 @@ from lazyck.directory import opened_in
 from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 from lazyck.quantities import counted
+from lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from lazyck.visible import visible
 
 # The folder in which the runtime looks for entries, relative to the library or to a pack's module.
 PLACE = PurePosixPath("lazyck/cache")
-EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: the date of files by default
 _MOST_NAMES = 10
 
 
@@ -91,4 +91,4 @@ def _pack(entries: Sequence[Entry]) -> Pack:
 def date(env: Mapping[str, str]) -> int:
     """Return the date of files in a pack: SOURCE_DATE_EPOCH, else a constant, so that equal entries
     make equal packs."""
-    return max(number(env, "SOURCE_DATE_EPOCH", EPOCH), EPOCH)
+    return max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)

@@ -38,9 +38,11 @@ from typing import NoReturn
 
 from lazyck.config import environment
 from lazyck.errors import FormatError, LazyckError
+from lazyck.files import open_regular
 from lazyck.remote.caller import Caller, CallerGone
 from lazyck.remote.names import EntryName
 from lazyck.remote.place import TierDown
+from lazyck.remote.provenance import Making, read_making
 from lazyck.remote.remote import Fetched, Listener, Remote
 from lazyck.remote.turn import wait_for_turn
 
@@ -143,7 +145,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         if word == "made":
             finish_what_is_begun()
             seconds, peak_kib = took(task)
-            has_it = remote.push(task.entry, Path(path), seconds, peak_kib)
+            has_it = remote.push(task.entry, Path(path), seconds, peak_kib, making(Path(path)))
             is_made = lease is not None and lease.place.label in has_it
     finally:
         stop.set()
@@ -181,6 +183,13 @@ def took(task: Task) -> tuple[float, int]:
         if found := read_last(task.cache, e.library, e.blob, e.archs):
             return found
     return 0.0, 0
+
+
+def making(path: Path) -> Making | None:
+    """Return what the log beside an entry says of its compile, or None if it says nothing."""
+    with contextlib.suppress(OSError), open_regular(path.with_suffix(".log")) as log:
+        return read_making(log)
+    return None
 
 
 def main() -> NoReturn:

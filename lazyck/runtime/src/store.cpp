@@ -66,13 +66,12 @@ class HeldSlot {
 
 // Returns the words in front of a HIP blob's compile step that make `lazyck-unit` do `what` for it.
 // The result is empty for other blobs.
-Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& root,
-                      const std::string& source) {
+Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& source) {
     if (!blob.has_parts) return {};
     const Strings words = manifest.recipe(blob.host_recipe).compile;
     if (words.size() < 2 || words[1] != "hip-entry") return {};
     RecipeValues values;
-    values.root = root;
+    values.root = k_bundle;
     RecipeRow program;
     program.compile = {words[0]};
     const Strings path = make_plan(program, values).compile;
@@ -621,7 +620,9 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const Source source = source_of(manifest, blob, cache);
     check_source_of(source, manifest, blob);
     request.root = source.root;
-    request.source = source.path;
+    request.bundle = source.is_in_bundle ? manifest.contents() : "";
+    request.source = source.is_in_bundle ? std::string(k_bundle) + "/" + blob.source : source.path;
+    request.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
     request.has_other_way = !manifest.has_slots() && request.kernel == host_unit_of(blob);
@@ -645,7 +646,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     bool is_preamble_refused = false;
     request.refused_faster = [&] { is_preamble_refused = true; };
     request.find_change = [&]() -> std::string {
-        return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
+        return source.is_in_bundle ? m_contents->find_change(source.root, manifest, blob) : "";
     };
     std::unique_ptr<RemoteEntry> remote_text;
     if (m_config.has_text_keys) {
@@ -658,7 +659,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         };
         const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
         if (m_config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text)
-            request.text = words_for_hip("hip-text", manifest, blob, request.root, source.path);
+            request.text = words_for_hip("hip-text", manifest, blob, request.source);
     }
     const double slot_begin = now_seconds();
     const std::string host_unit = host_unit_of(blob);
@@ -666,7 +667,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), subject});
     tell_wait(event, "a compile slot", slot_begin, cache);
     if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {
-        request.beside = words_for_hip("hip-object", manifest, blob, request.root, source.path);
+        request.beside = words_for_hip("hip-object", manifest, blob, request.source);
         if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
     }
     request.started = [&](pid_t compiler) { shared.started(compiler); };

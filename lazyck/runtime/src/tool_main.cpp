@@ -37,8 +37,8 @@ using namespace lazyck::rt;
 constexpr char k_usage[] =
     "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
     "LIBRARY]\n"
-    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
-    "  compile   make sure that the cache has the blobs\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
+    "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
     "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
     "`made/entry`,\n"
     "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
@@ -66,6 +66,7 @@ struct Options {
     std::string toolchain;  // for `make`: a home that came with the action
     Strings blobs;
     bool is_quiet = false;
+    bool is_again = false;
     bool has_blobs = false;
 };
 
@@ -101,6 +102,8 @@ Options parse(int argc, char** argv) {
             options.has_blobs = true;
         } else if (word == "--quiet") {
             options.is_quiet = true;
+        } else if (word == "--again") {
+            options.is_again = true;
         } else if (word == "--") {
             takes_options = false;
             options.has_blobs = true;
@@ -266,13 +269,14 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
     return write_all(1, lines) ? 0 : 1;
 }
 
-// Compiles the chosen blobs. Returns the exit status: 2 if the compiler itself refused each of those
-// that failed, and would refuse it again.
-int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs) {
+// Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status: 2 if the compiler
+// itself refused each of those that failed, and would refuse it again.
+int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs, bool is_again) {
+    const auto get = is_again ? &Store::make : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
     for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
         try {
-            store.obtain(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
+            (store.*get)(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
         } catch (const lazyck::CompileError& e) {
             write_all(2, std::string(e.what()) + "\n");
             refusals += dynamic_cast<const PermanentFailure*>(&e) != nullptr ? 1 : 0;
@@ -286,7 +290,7 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
 int make(const ActionCache& cache, Store& store, const Source& source, const Config& config, const Chosen& blob) {
     const Strings roots = source.places(config).roots;
     check_compiler(blob.manifest->recipe(blob.row().recipe), roots.empty() ? "" : roots[0]);
-    const int status = compile(store, config, {blob});
+    const int status = compile(store, config, {blob}, false);
     std::string path;
     store.is_cached(*blob.manifest, blob.index, blob.archs, path);
     const Guess cost = store.expected_cost(*blob.manifest, blob.index, blob.archs);
@@ -315,7 +319,7 @@ int run(const Options& options) {
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") return compile(store, config, blobs);
+    if (options.verb == "compile") return compile(store, config, blobs, options.is_again);
     if (options.verb == "make") {
         if (blobs.size() != 1) fail(k_usage);
         return make(*action, store, source, config, blobs[0]);
