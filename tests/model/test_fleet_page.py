@@ -4,6 +4,7 @@ pages measured."""
 from __future__ import annotations
 
 import json
+import math
 import sys
 
 import pytest
@@ -31,10 +32,10 @@ def test_the_page_shows_the_recorded_results(table: Table) -> None:
 
 @by_table
 def test_the_simulation_still_makes_the_recorded_results(table: Table) -> None:
-    """The first row of each table is made again. What changes the model changes each."""
+    """The row of each table with the fewest requests is made again."""
     recorded = simulation.read_record()[table.name]
     assert list(recorded) == list(table.rows)
-    label = next(iter(recorded))
+    label = min(recorded, key=lambda label: recorded[label][0].requests or math.inf)
     assert recorded[label][0] == table.simulate(label, recorded[label][0].hosts)
 
 
