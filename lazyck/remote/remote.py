@@ -70,7 +70,10 @@ class Remote:
         self.times = times
         self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
-        self._bad: set[str] = set()  # recorded SHA-256 of contents that were not what their record says
+        self.refusals = 0  # how often something of a tier was not believed
+        # The label of a tier and the recorded SHA-256 of contents that were no good there. Without
+        # a label: of contents that the caller refused, wherever they are.
+        self._bad: set[tuple[str, str]] = set()
 
     @classmethod
     def from_environment(
@@ -115,7 +118,7 @@ class Remote:
         except FormatError as e:
             self._refuse(place, entry, f"its record: {e.message}")
             return None
-        if record is None or record.sha256 in self._bad:
+        if record is None or self._is_bad(place, record.sha256):
             return None
         if record.entry != entry:
             self._refuse(place, entry, "its record is another entry's")
@@ -129,7 +132,11 @@ class Remote:
     def refuse(self, fetched: Fetched) -> None:
         """Refuse an entry that the caller found to be no good. It is not fetched again, and a push
         replaces it."""
-        self._bad.add(fetched.record.sha256)
+        self._bad.add(("", fetched.record.sha256))
+
+    def look_again(self, place: Place) -> None:
+        """Forget which contents of the tier were no good, since somebody may have replaced them."""
+        self._bad = {(label, sha256) for label, sha256 in self._bad if label != place.label}
 
     def problems_of(self, entry: EntryName) -> list[str]:
         """Return why tiers' versions of the entry were refused."""
@@ -237,7 +244,7 @@ class Remote:
                 size = LARGEST_ENTRY if size == UNKNOWN_SIZE else size
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, Stored(sha256, size), to, lambda _: ""):
                     return True
-                self._bad.add(sha256)
+                self._bad.add((place.label, sha256))
                 self.listener.refused(f"contents {sha256[:16]} of {place.label}: they do not match their name")
         return False
 
@@ -252,6 +259,7 @@ class Remote:
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
+        self.refusals += 1
         said = self._refused.setdefault(entry.name, [])
         if text not in said:  # whoever waits for an entry looks again and again
             said.append(text)
@@ -267,7 +275,7 @@ class Remote:
 
         problem = self._fetch_file(place, record, to, problem_of)
         if problem and problem != _ABSENT:
-            self._bad.add(record.sha256)
+            self._bad.add((place.label, record.sha256))
             self._refuse(place, record.entry, problem)
         return not problem
 
@@ -317,7 +325,7 @@ class Remote:
             contents = compressed()
         stored = Stored(contents.sha256, contents.size) if place.tier.is_compressed else None
         record = replace(record, compressed=stored)
-        self._put(place, contents, is_bad=record.sha256 in self._bad)
+        self._put(place, contents, is_bad=self._is_bad(place, record.sha256))
         self._write_record(place, there, record, beside)
 
     def _write_record(self, place: Place, there: Record | None, record: Record, beside: Mapping[str, bytes]) -> None:
@@ -326,9 +334,12 @@ class Remote:
                 place.write(name, data)
             place.write(record.entry.record, encode(record))
 
+    def _is_bad(self, place: Place, sha256: str) -> bool:
+        return not self._bad.isdisjoint({("", sha256), (place.label, sha256)})
+
     def _has_contents(self, place: Place, there: Record) -> bool:
-        stored = there.stored
-        return there.sha256 not in self._bad and place.size(contents_name(stored.sha256)) in (stored.size, UNKNOWN_SIZE)
+        size = place.size(contents_name(there.stored.sha256))
+        return not self._is_bad(place, there.sha256) and size in (there.stored.size, UNKNOWN_SIZE)
 
     def _record_there(self, place: Place, entry: EntryName) -> Record | None:
         data = place.read(entry.record, LARGEST_RECORD)
@@ -348,5 +359,5 @@ class Remote:
 
     def _put(self, place: Place, contents: Contents, *, is_bad: bool = False) -> None:
         name = contents_name(contents.sha256)
-        if is_bad or contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
+        if is_bad or self._is_bad(place, contents.sha256) or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)
