@@ -40,7 +40,9 @@ class Host:
         self._under_way: dict[str, simpy.Event] = {}
         self._down_until: dict[int, float] = {}  # by the tier's number
         self._refused: set[tuple[int, str]] = set()  # tier and key, each said once
-        self._bad: dict[str, str] = {}  # key → the recorded text of contents that were not what their record says
+        # The tier, the key and the recorded text of contents that were not what their record says.
+        self._bad: set[tuple[int, str, str]] = set()
+        self._refusals = 0
         self._compiled: Counter[str] = Counter()  # kernels of a source that this host compiled
 
     # -- calls -------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class Host:
         return is_compiled
 
     def _try_to_obtain(self, unit: Unit) -> Steps:
-        self._bad.pop(unit.key, None)  # a helper's memory ends with it
+        self._bad = {bad for bad in self._bad if bad[1] != unit.key}  # a helper's memory ends with it
         seconds = unit.seconds * self.random.uniform(1 - self.p.noise, 1 + self.p.noise)
         turn = Turn.ALONE
         if self.policy.has_remote:
@@ -207,9 +209,9 @@ class Host:
 
     def _find(self, tier: Tier, unit: Unit) -> Entry | None:
         """Return what the tier has to believe, by the record. Contents that were wrong once are not
-        fetched again, from any tier."""
+        fetched again from that tier, until somebody may have replaced them."""
         entry = tier.read(unit)
-        if entry is None or self._bad.get(unit.key) == entry.recorded:
+        if entry is None or (id(tier), unit.key, entry.recorded) in self._bad:
             return None
         if entry.is_signed:
             return entry
@@ -217,6 +219,7 @@ class Host:
         return None
 
     def _refuse(self, tier: Tier, unit: Unit) -> None:
+        self._refusals += 1
         if (id(tier), unit.key) not in self._refused:
             self._refused.add((id(tier), unit.key))
             self.fleet.figures.refused += self.weight
@@ -231,7 +234,7 @@ class Host:
             if entry is None or not (yield from self._download(tier, unit)):
                 continue
             if entry.text != entry.recorded:
-                self._bad[unit.key] = entry.recorded
+                self._bad.add((id(tier), unit.key, entry.recorded))
                 self._refuse(tier, unit)
                 continue
             self._keep(unit, entry)
@@ -284,14 +287,21 @@ class Host:
         tier = self.fleet.shared
         if tier is None:
             return Turn.ALONE
-        began, is_first = self.env.now, True
+        began, is_first, was_held = self.env.now, True, False
         while True:
             if not (yield from self._ask(tier, 1 if is_first else 2)):  # who has the lease, and the entry's record
                 return Turn.ALONE
             if tier.failures.get(unit.key, 0) >= MOST_FAILURES:
                 return Turn.ALONE
+            is_held = unit.key in tier.leases
+            is_done, was_held = was_held and not is_held and not tier.failures.get(unit.key), is_held
+            if is_done:
+                self._bad = {bad for bad in self._bad if bad[0] != id(tier)}
+            refusals = self._refusals
             if not is_first and self._find(tier, unit) and (yield from self._fetch(unit)):
                 return Turn.FETCHED
+            if is_done and self._refusals > refusals:
+                return Turn.ALONE
             is_first = False
             if unit.key not in tier.leases and (yield from self._take(tier, unit)):
                 if (yield from self._fetch(unit)):

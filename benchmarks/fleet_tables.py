@@ -228,7 +228,7 @@ TABLES = (
             "bad ones loaded": lambda r: f"{r.mixed}",
         },
         (100, 300),
-        replace(P, simulated=300),  # hosts take turns, so none can stand for another
+        replace(P, simulated=300),  # hosts may compile one by one, so none can stand for another
     ),
     Table(
         "service",

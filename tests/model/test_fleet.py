@@ -93,10 +93,15 @@ def test_unsigned_entries_are_replaced_by_the_first_host_and_cost_one_compile_ea
     assert near_result.refused == 12 * len(UNITS) and result.refused > 0
 
 
-def test_after_wrong_contents_a_call_takes_none_with_their_digest_from_any_tier() -> None:
+def test_a_near_tier_with_wrong_contents_does_not_hide_the_right_ones_of_the_next() -> None:
     world = World(CALLS, tuple(UNITS), spoiled=Spoiled(1.0, unsigned=False), has_near_tier=True)
     fleet, _ = simulated(LEASES, world, hosts=1)
-    assert fleet.compiled == dict.fromkeys((unit.key for unit in UNITS), 1), "although the next tier has them"
+    assert not fleet.compiled, "the next tier has them"
+
+
+def test_wrong_contents_of_the_shared_tier_cost_one_compile_each() -> None:
+    fleet, _ = simulated(LEASES, World(CALLS, tuple(UNITS), spoiled=Spoiled(1.0, unsigned=False)))
+    assert fleet.compiled == dict.fromkeys((unit.key for unit in UNITS), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
