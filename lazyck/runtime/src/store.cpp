@@ -249,8 +249,17 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     Strings tiers = m_config.cache_path;
     for (const std::string& root : m_places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
     const std::string& given = m_given.empty() ? m_config.cache_dir : m_given;
-    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers);
+    const auto find = [library = m_places.library, manifest] { return find_packs(library, manifest); };
+    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers, find);
     return m_caches;
+}
+
+Strings Store::mismatches(const ManifestView& manifest, Caches& caches) const {
+    Strings sentences;
+    for (const Pack& pack : caches.packs()) {
+        if (!pack.is_for_this_build) sentences.push_back(explain_mismatch(pack, m_places.library, manifest));
+    }
+    return sentences;
 }
 
 void Store::close() {
@@ -317,18 +326,18 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     path = caches->own()->entry_path(key);
-    for (const auto& cache : caches->to_read()) {
+    return caches->search([&](Cache& cache) {
         try {
-            const EntryLookup found = look_up_entry(*cache, key, manifest.symbols_of(blob));
-            if (found.state != EntryState::ready) continue;
+            const EntryLookup found = look_up_entry(cache, key, manifest.symbols_of(blob));
+            if (found.state != EntryState::ready) return false;
             path = found.entry.path;
             return true;
         } catch (const CompileError&) {
             // The entry is whole but unsuitable for the library, or its directory is refused. An
             // attempt to load it reports more.
+            return false;
         }
-    }
-    return false;
+    });
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -340,18 +349,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const Strings symbols = manifest.symbols_of(blob);
-    const auto caches = this->caches(manifest);
-    for (const auto& cache : caches->to_read()) {
+    std::optional<Entry> found;
+    caches(manifest)->search([&](Cache& cache) {
         EntryLookup here;
         try {
-            here = look_up_entry(*cache, key, symbols);
+            here = look_up_entry(cache, key, symbols);
             // find_directory reports what is wrong with a directory. It is called only after a
             // failed look-up, which has already checked the directories that it opened.
-            if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
+            if (here.state != EntryState::ready && !cache.find_directory(key)) return false;
         } catch (const CompileError& e) {
-            if (!cache->is_tier()) throw;
-            say_once(cache->root(), e.what());
-            continue;
+            if (!cache.is_tier()) throw;
+            say_once(cache.root(), e.what());
+            return false;
         }
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
@@ -359,16 +368,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
                 const Subject subject = subject_of(manifest, blob, key.arch_label());
                 say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
             }
-            here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
-            return std::move(here.entry);
+            here.entry.origin = cache.is_tier() ? "tier " + cache.root() : "cache";
+            found = std::move(here.entry);
+            return true;
         }
-        if (here.state == EntryState::damaged && cache->is_tier()) {
-            const std::string path = cache->entry_path(key);
+        if (here.state == EntryState::damaged && cache.is_tier()) {
+            const std::string path = cache.entry_path(key);
             say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
                      {"damaged", subject_of(manifest, blob, key.arch_label())});
         }
-    }
-    return std::nullopt;
+        return false;
+    });
+    return found;
 }
 
 Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -376,8 +387,19 @@ Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strin
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
-    return *compile_somewhere(manifest, blob, key, true, *caches);
+    const Strings unused = mismatches(manifest, *caches);
+    try {
+        if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
+        if (!m_jit.is_forbidden()) {
+            for (const std::string& sentence : unused) say_once(sentence, sentence);
+        }
+        return *compile_somewhere(manifest, blob, key, true, *caches);
+    } catch (const PermanentFailure&) {
+        throw;
+    } catch (const CompileError& e) {
+        if (unused.empty()) throw;
+        fail(std::string(e.what()) + "\n  " + join(unused, "\n  "), {e.blob(), e.log(), e.command()});
+    }
 }
 
 std::optional<Entry> Store::fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -704,14 +726,16 @@ std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Gu
 }
 
 UniqueFd Store::find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
-    for (const auto& cache : caches(manifest)->to_read()) {
+    UniqueFd found;
+    caches(manifest)->search([&](Cache& cache) {
         try {
-            if (UniqueFd found = find_text(*cache, text, symbols)) return found;
+            found = find_text(cache, text, symbols);
         } catch (const CompileError& e) {
-            say_once(cache->root() + " texts", e.what());
+            say_once(cache.root() + " texts", e.what());
         }
-    }
-    return UniqueFd();
+        return static_cast<bool>(found);
+    });
+    return found;
 }
 
 void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {

@@ -22,6 +22,7 @@
 #include "manifest_view.h"
 #include "messages.h"
 #include "numbers.h"
+#include "packs.h"
 #include "parallel.h"
 #include "places.h"
 #include "store.h"
@@ -32,13 +33,15 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|status|path|kernels|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
+    "usage: lazyck-rt compile|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
+    "LIBRARY]\n"
     "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
     "cache\n"
     "  path      where each blob's entry is or would be, one per line\n"
     "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
+    "  packs     one JSON line for each installed pack: name, version, root; problem: why it is not used, or empty\n"
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
     "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
@@ -64,7 +67,7 @@ Options parse(int argc, char** argv) {
     Options options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {"compile", "status", "path", "kernels", "preambles", "preamble"};
+    const Strings verbs = {"compile", "status", "path", "kernels", "packs", "preambles", "preamble"};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
@@ -245,12 +248,24 @@ std::vector<Chosen> choose(const ManifestView& manifest, const Options& options,
     return chosen;
 }
 
+int list_packs(const std::string& library, const ManifestView& manifest) {
+    std::string lines;
+    for (const Pack& pack : find_packs(library, manifest)) {
+        const std::string problem = pack.is_for_this_build ? "" : explain_mismatch(pack, library, manifest);
+        lines += "{\"name\": " + json_string(pack.name) + ", \"version\": " + json_string(pack.version) +
+                 ", \"root\": " + json_string(pack.root) + ", \"problem\": " + json_string(problem) + "}\n";
+    }
+    return write_all(1, lines) ? 0 : 1;
+}
+
 int run(const Options& options) {
     if (options.is_quiet) silence();
     const Config config = read_config();
     const Source source(options);
     const ManifestView& manifest = source.manifest();
-    Store store(config, source.places(config));
+    const Places places = source.places(config);
+    if (options.verb == "packs") return list_packs(places.library, manifest);
+    Store store(config, places);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
     PartsByName parts(store, asked, options.verb == "compile");
     const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
