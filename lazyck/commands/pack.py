@@ -109,9 +109,9 @@ def command(
     elif wheel_dir is not None and base_wheel is not None:
         with tempfile.TemporaryDirectory(prefix="lazyck-") as where:
             base = read_base(base_wheel, Path(where))
-            for pack in packs(select_in(base, blob_list, every, blobs), True):
-                for made, part in write_wheels(wheel_dir, pack, base, most, mtime):
-                    tell(made, part, base.names)
+            chosen_packs = packs(select_in(base, blob_list, every, blobs), True)
+            for made, part in write_wheels(wheel_dir, chosen_packs, base, most, mtime):
+                tell(made, part, base.names)
 
 
 def select_in(

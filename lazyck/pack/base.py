@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import zlib
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from pathlib import Path
 from zipfile import BadZipFile
 
-from packaging.version import InvalidVersion, Version
+from packaging.requirements import Requirement
+from packaging.version import Version
 from wheel.wheelfile import WheelError, WheelFile
 
 from lazyck import abi
@@ -32,8 +34,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Base:
-    """A wheel with lazy libraries. `build` (or an empty string) and `tag` are the last parts of its
-    file's name, with the platform `any` replaced by the libraries' machine."""
+    """A wheel with lazy libraries, which are for one machine. `build` (or an empty string) and
+    `tag` are the last parts of its file's name, with the platform `any` replaced by that
+    machine's."""
 
     name: str
     version: str
@@ -41,6 +44,11 @@ class Base:
     tag: str
     is_pure: bool
     libraries: tuple[Library, ...]
+
+    @property
+    def machine(self) -> str:
+        """The machine that the libraries are for."""
+        return self.libraries[0].manifest.machine or platform.machine()
 
     @property
     def names(self) -> list[str]:
@@ -57,14 +65,15 @@ def read_base(wheel: Path, where: Path) -> Base:
             parsed, info = archive.parsed_filename, where / archive.dist_info_path
         metadata = BytesHeaderParser().parsebytes((info / "METADATA").read_bytes())
         about = BytesHeaderParser().parsebytes((info / "WHEEL").read_bytes())
-        name, version = metadata["Name"] or "", str(Version(metadata["Version"] or ""))
-    except (WheelError, BadZipFile, InvalidVersion, OSError, EOFError, ValueError, zlib.error) as e:
+        name, version = metadata["Name"], str(Version(metadata["Version"] or ""))
+        Requirement(f"{name}=={version}")  # raises an error unless packs can require it
+    except (WheelError, BadZipFile, OSError, EOFError, ValueError, zlib.error) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise FormatError(f"{wheel}: not a wheel that can be read: {reason}", _GIVE) from e
     libraries = _libraries(wheel, where, info.name.removesuffix(".dist-info") + ".data")
-    platform = parsed["plat"] if parsed["plat"] != "any" else f"linux_{libraries[0].manifest.machine}"
-    tag = f"{parsed['pyver']}-{parsed['abi']}-{platform}"
-    return Base(name, version, parsed["build"] or "", tag, about["Root-Is-Purelib"] == "true", libraries)
+    base = Base(name, version, parsed["build"] or "", "", about["Root-Is-Purelib"] == "true", libraries)
+    system = parsed["plat"] if parsed["plat"] != "any" else f"linux_{base.machine}"
+    return replace(base, tag=f"{parsed['pyver']}-{parsed['abi']}-{system}")
 
 
 def _libraries(wheel: Path, where: Path, data: str) -> tuple[Library, ...]:

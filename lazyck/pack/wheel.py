@@ -36,8 +36,10 @@ _SUFFIX = 6  # characters: `_999/`
 
 @dataclass(frozen=True)
 class _Part:
-    """One wheel of a pack: its distribution's name, and the others that it requires."""
+    """One wheel of a pack: the name of the pack, which is that of its first wheel, this wheel's
+    own name, and the others that it requires."""
 
+    whole: str
     name: str
     pack: Pack
     requires: tuple[str, ...]
@@ -47,24 +49,31 @@ class _Part:
         return canonicalize_name(self.name).replace("-", "_")
 
 
-def write_wheels(directory: Path, pack: Pack, base: Base, most: int, mtime: int) -> list[tuple[Path, Pack]]:
-    """Write the pack, which is for one arch, as wheels of at most `most` bytes into `directory`.
-    Each appears at once and whole. Returns each wheel with the entries in it.
+def write_wheels(directory: Path, packs: Sequence[Pack], base: Base, most: int, mtime: int) -> list[tuple[Path, Pack]]:
+    """Write packs, each for one arch, as wheels of at most `most` bytes into `directory`. Each
+    wheel appears at once and whole. Returns each with the entries in it.
 
-    The first wheel requires the others. Equal entries, dates and bases make equal bytes. Raises
-    `LazyckError` if one entry is too large.
+    An arch's first wheel requires the others, and all archs require the wheel of the host's own
+    entries, so that one name installs what a device needs. Equal entries, dates and bases make
+    equal bytes. Raises `LazyckError` if one entry is too large.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    name = f"{base.name}-{arch_in_name(pack.archs)}"
-    packs = list(split(pack, most, len(name) + _SUFFIX))
-    names = [name, *(f"{name}-{i}" for i in range(2, len(packs) + 1))]
-    parts = [_Part(n, p, tuple(names[1:]) if n == name else ()) for n, p in zip(names, packs, strict=True)]
+    host = [f"{base.name}-{base.machine}"] if (base.machine,) in [pack.archs for pack in packs] else []
     made = []
     with tempfile.TemporaryDirectory(prefix=".lazyck-", dir=directory) as work:
-        for part in parts:
+        for part in [part for pack in packs for part in _parts(pack, base, most, host)]:
             written = _write(Path(work), part, base, mtime)
             made.append((written.replace(directory / written.name), part.pack))
     return made
+
+
+def _parts(pack: Pack, base: Base, most: int, host: Sequence[str]) -> list[_Part]:
+    first = f"{base.name}-{arch_in_name(pack.archs)}"
+    packs = list(split(pack, most, len(first) + _SUFFIX))
+    others = [f"{first}-{i}" for i in range(2, len(packs) + 1)]
+    required = [*others, *(name for name in host if name != first)]
+    names = [first, *others]
+    return [_Part(first, n, p, tuple(required) if n == first else ()) for n, p in zip(names, packs, strict=True)]
 
 
 def arch_in_name(archs: Sequence[str]) -> str:
@@ -109,7 +118,8 @@ def _write(directory: Path, part: _Part, base: Base, mtime: int) -> Path:
 
 
 def _pack_file(part: _Part, base: Base) -> str:
-    lines = [abi.PACK_VERSION, f"pack {part.name} {base.version}", f"base {base.name} {base.version}"]
+    lines = [abi.PACK_VERSION, f"pack {part.whole} {base.version}", f"part {part.name} {base.version}"]
+    lines += [f"base {base.name} {base.version}"]
     lines += [f"library {each.manifest.digest} {place}" for each in base.libraries for place in each.places]
     return "".join(f"{line}\n" for line in lines)
 

@@ -3,6 +3,7 @@
 // of words that are separated by blanks:
 //     lazyck pack 1
 //     pack <name> <version>
+//     part <name> <version>      of this distribution; a pack's first part has the pack's name
 //     base <name> <version>
 //     library <digest> <the library's path below <site>, which may have blanks>   one or more
 // <module>/lazyck/cache is a cache. lazyck/pack/wheel.py writes all of this.
@@ -13,8 +14,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -48,10 +51,7 @@ std::optional<Site> site_above(const std::string& file) {
                                  std::string_view(name).substr(name.size() - k_dist_info.size()) == k_dist_info;
             if (is_info) site.infos.push_back(std::move(name));
         }
-        if (!site.infos.empty()) {
-            std::sort(site.infos.begin(), site.infos.end());
-            return site;
-        }
+        if (!site.infos.empty()) return site;
         if (path == "/" || path == ".") return std::nullopt;
     }
 }
@@ -69,20 +69,17 @@ bool is_module(const std::string& name) {
     });
 }
 
-// Returns the modules that the text of an entry_points.txt names for `library`.
-Strings modules_for(const std::string& library, const std::string& text) {
-    Strings modules;
+// Adds the modules that `text`, that of an entry_points.txt, names for `library`.
+void add_modules(const std::string& text, const std::string& library, std::set<std::string>& modules) {
     bool is_in_group = false;
     for (const std::string& raw : split(text, "\n")) {
         const std::string line = trimmed(raw);
         if (!line.empty() && line[0] == '[') is_in_group = line == "[" LAZYCK_PACKS_GROUP "]";
         const std::size_t equals = line.find('=');
         if (!is_in_group || equals == std::string::npos) continue;
-        std::string module = trimmed(std::string_view(line).substr(equals + 1));
-        if (trimmed(std::string_view(line).substr(0, equals)) == library && is_module(module))
-            modules.push_back(std::move(module));
+        const std::string module = trimmed(std::string_view(line).substr(equals + 1));
+        if (trimmed(std::string_view(line).substr(0, equals)) == library && is_module(module)) modules.insert(module);
     }
-    return modules;
 }
 
 // Returns the name of a distribution in the one spelling that all spellings of it have.
@@ -96,14 +93,17 @@ std::string normal_name(std::string_view name) {
     return normal;
 }
 
+// Returns the version of the distribution `name` that is installed, or an empty string if there is
+// none, or more than one (`pip install --target --upgrade` leaves the old directory behind).
 std::string installed_version(const Site& site, const std::string& name) {
+    Strings versions;
     for (const std::string& info : site.infos) {
         const std::string_view stem = std::string_view(info).substr(0, info.size() - k_dist_info.size());
-        const std::size_t dash = stem.find('-');
-        if (dash != std::string_view::npos && normal_name(stem.substr(0, dash)) == normal_name(name))
-            return std::string(stem.substr(dash + 1));
+        const std::size_t dash = std::min(stem.find('-'), stem.size());
+        if (dash < stem.size() && normal_name(stem.substr(0, dash)) == normal_name(name))
+            versions.emplace_back(stem.substr(dash + 1));
     }
-    return "";
+    return versions.size() == 1 ? versions[0] : "";
 }
 
 // Reads the pack in the directory `module`. The result is empty if it is no pack for a library at
@@ -137,6 +137,8 @@ std::optional<Pack> read_pack(const Site& site, const std::string& module, const
         if (kind == "pack") {
             pack.name = one;
             pack.version = other;
+        } else if (kind == "part") {
+            pack.part = one;
         } else if (kind == "base") {
             pack.base = one;
             pack.base_version = other;
@@ -158,6 +160,21 @@ std::string build_words(const std::string& base, const std::string& version, std
     return visible(named) + " (build " + visible(digest.substr(0, k_shown_digits)) + ")";
 }
 
+// Returns the command that installs, in place of `packs`, those of the installed base. Another
+// version may have fewer parts, which its first part names. In the same version, pip replaces only
+// what it is told to.
+std::string remedy_for(const std::vector<Pack>& packs) {
+    const Pack& first = packs.front();
+    if (first.installed.empty()) return "install these packs and " + visible(first.base) + " from one build";
+    const bool is_same_version = first.installed == first.base_version;
+    std::set<std::string> wanted;
+    for (const Pack& pack : packs) wanted.insert((is_same_version ? pack.part : pack.name) + "==" + first.installed);
+    Strings command = {"pip", "install"};
+    if (is_same_version) command.insert(command.end(), {"--force-reinstall", "--no-deps"});
+    command.insert(command.end(), wanted.begin(), wanted.end());
+    return "to install those of this build: " + shell_join(command);
+}
+
 }  // namespace
 
 std::vector<Pack> find_packs(const std::string& library, const ManifestView& manifest) {
@@ -166,33 +183,39 @@ std::vector<Pack> find_packs(const std::string& library, const ManifestView& man
     const std::optional<Site> site = real ? site_above(real.get()) : std::nullopt;
     if (!site) return packs;
     const std::string place = std::string(real.get()).substr(site->path.size() + (site->path == "/" ? 0 : 1));
+    std::set<std::string> modules;
     for (const std::string& info : site->infos) {
         const UniqueFd file = open_at(site->fd.get(), info + "/entry_points.txt", O_RDONLY | O_NONBLOCK);
         if (!file) continue;
-        for (const std::string& module :
-             modules_for(manifest.library(), read_text(file.get(), 0, k_longest_entry_points))) {
-            try {
-                if (auto pack = read_pack(*site, module, place, manifest.digest())) packs.push_back(std::move(*pack));
-            } catch (const CompileError& e) {
-                pass_over(site->path + "/" + module, e.what());
-            }
+        add_modules(read_text(file.get(), 0, k_longest_entry_points), manifest.library(), modules);
+    }
+    for (const std::string& module : modules) {
+        try {
+            if (auto pack = read_pack(*site, module, place, manifest.digest())) packs.push_back(std::move(*pack));
+        } catch (const CompileError& e) {
+            pass_over(site->path + "/" + module, e.what());
         }
     }
     return packs;
 }
 
-std::string explain_mismatch(const Pack& pack, const std::string& library, const ManifestView& manifest) {
-    std::string remedy = "; install this pack and " + visible(pack.base) + " from one build";
-    if (!pack.installed.empty()) {
-        Strings command = {"pip", "install"};
-        if (pack.installed == pack.base_version) command.insert(command.end(), {"--force-reinstall", "--no-deps"});
-        command.push_back(pack.name + "==" + pack.installed);
-        remedy = "; to install the pack of this build: " + shell_join(command);
+Strings explain_mismatches(const std::vector<Pack>& packs, const std::string& library, const ManifestView& manifest) {
+    std::map<std::string, std::vector<Pack>> by_build;
+    for (const Pack& pack : packs) {
+        if (!pack.is_for_this_build) by_build[pack.base + ' ' + pack.base_version + ' ' + pack.digest].push_back(pack);
     }
-    return "the installed pack " + visible(pack.name) + " " + visible(pack.version) + " is not for this build of " +
-           manifest.library() + ": it was made for " + build_words(pack.base, pack.base_version, pack.digest) +
-           ", but '" + visible(library) + "' is of " + build_words(pack.base, pack.installed, manifest.digest()) +
-           remedy;
+    Strings sentences;
+    for (const auto& [build, others] : by_build) {
+        const Pack& first = others.front();
+        std::set<std::string> names;
+        for (const Pack& pack : others) names.insert(visible(pack.name) + " " + visible(pack.version));
+        sentences.push_back("installed for another build of " + std::string(manifest.library()) + ": " +
+                            join({names.begin(), names.end()}, ", ") + ", made for " +
+                            build_words(first.base, first.base_version, first.digest) + "; '" + visible(library) +
+                            "' is of " + build_words(first.base, first.installed, manifest.digest()) + "; " +
+                            remedy_for(others));
+    }
+    return sentences;
 }
 
 }  // namespace lazyck::rt

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "manifest_view.h"
+#include "text.h"
 
 namespace lazyck::rt {
 
 struct Pack {
-    std::string name, version;       // of its distribution
+    std::string name, version;       // by which users install it
+    std::string part;                // the name of its distribution, one of those that the pack was split into
     std::string base, base_version;  // of the distribution that it was made for, which has the library
     std::string installed;           // the version of `base` that is installed there, if its name tells
     std::string digest;              // of the library's build that it was made for
@@ -23,7 +25,8 @@ struct Pack {
 // once, which packs are passed over since others could write to them.
 std::vector<Pack> find_packs(const std::string& library, const ManifestView& manifest);
 
-// Returns a sentence that says why a pack for another build cannot be used, and what to install.
-std::string explain_mismatch(const Pack& pack, const std::string& library, const ManifestView& manifest);
+// Returns sentences that say which packs are for other builds, and what to install. There is one
+// sentence for each of these builds.
+Strings explain_mismatches(const std::vector<Pack>& packs, const std::string& library, const ManifestView& manifest);
 
 }  // namespace lazyck::rt

@@ -254,14 +254,6 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     return m_caches;
 }
 
-Strings Store::mismatches(const ManifestView& manifest, Caches& caches) const {
-    Strings sentences;
-    for (const Pack& pack : caches.packs()) {
-        if (!pack.is_for_this_build) sentences.push_back(explain_mismatch(pack, m_places.library, manifest));
-    }
-    return sentences;
-}
-
 void Store::close() {
     m_events.close();
     m_copies->close();
@@ -387,18 +379,18 @@ Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strin
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    const Strings unused = mismatches(manifest, *caches);
+    const Strings mismatches = explain_mismatches(caches->packs(), m_places.library, manifest);
     try {
         if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
         if (!m_jit.is_forbidden()) {
-            for (const std::string& sentence : unused) say_once(sentence, sentence);
+            for (const std::string& sentence : mismatches) say_once(sentence, sentence);
         }
         return *compile_somewhere(manifest, blob, key, true, *caches);
     } catch (const PermanentFailure&) {
         throw;
     } catch (const CompileError& e) {
-        if (unused.empty()) throw;
-        fail(std::string(e.what()) + "\n  " + join(unused, "\n  "), {e.blob(), e.log(), e.command()});
+        if (mismatches.empty()) throw;
+        fail(std::string(e.what()) + "\n  " + join(mismatches, "\n  "), {e.blob(), e.log(), e.command()});
     }
 }
 

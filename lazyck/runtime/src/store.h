@@ -147,8 +147,6 @@ class Store {
     // with the library.
     Guess guess(const ManifestView& manifest, const Costs& costs) const;
     std::string name_of(const ManifestView& manifest) const;
-    // Returns sentences about installed packs that are for other builds of the library.
-    Strings mismatches(const ManifestView& manifest, Caches& caches) const;
     struct Source {
         std::string root, path;
         bool is_in_bundle;

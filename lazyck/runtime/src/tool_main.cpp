@@ -251,7 +251,7 @@ std::vector<Chosen> choose(const ManifestView& manifest, const Options& options,
 int list_packs(const std::string& library, const ManifestView& manifest) {
     std::string lines;
     for (const Pack& pack : find_packs(library, manifest)) {
-        const std::string problem = pack.is_for_this_build ? "" : explain_mismatch(pack, library, manifest);
+        const std::string problem = join(explain_mismatches({pack}, library, manifest), "");
         lines += "{\"name\": " + json_string(pack.name) + ", \"version\": " + json_string(pack.version) +
                  ", \"root\": " + json_string(pack.root) + ", \"problem\": " + json_string(problem) + "}\n";
     }
