@@ -96,9 +96,9 @@ def _libraries(wheel: Path, where: Path, data: str) -> tuple[Library, ...]:
                 f"{wheel}: {same.places[0]} and {place} are two builds of one library, {manifest.library}",
                 "build them under different names, or put only one into the wheel",
             )
-        found[manifest.library] = (
-            replace(same, places=(*same.places, place)) if same else Library(file, (place,), manifest)
-        )
+        has_bundle = (file.parent / "lazyck" / manifest.library).is_dir()
+        places = (*same.places, place) if same else (place,)
+        found[manifest.library] = Library(same.file if same and not has_bundle else file, places, manifest)
     if not found:
         raise FormatError(f"{wheel}: there is no lazy library in it", _GIVE)
     return tuple(found.values())

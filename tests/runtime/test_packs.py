@@ -214,6 +214,12 @@ def test_a_pack_of_another_build_of_one_version_is_told_apart(
     assert site.call("gfx942", **FORBIDDEN).stdout == "942\n3\n"
 
 
+def test_a_base_that_two_directories_claim_is_not_given_a_version(site: Site, second: Release) -> None:
+    pip_install(site.path, second.dist, "--upgrade", "--no-deps", "vectors")
+    done = Site(site.path, second).call("gfx942", **FORBIDDEN)
+    assert f"is of Vectors (build {second.build}); install these packs and Vectors from one build" in done.stdout
+
+
 def test_where_a_compile_is_allowed_a_pack_of_another_build_is_a_warning(site: Site, second: Release) -> None:
     site = upgraded(site, second)
     done = site.call("gfx942")
