@@ -1,11 +1,11 @@
-// A pack is a directory <site>/<module>. Its distribution has in <name>-<version>.dist-info the file
-// entry_points.txt with the line "<library> = <module>" in the group. <module>/lazyck/pack has lines
-// of words that are separated by blanks:
+// A pack is a directory <site>/<module>. Its distribution has the file entry_points.txt in
+// <site>/<name>-<version>.dist-info, with the line "<library> = <module>" in the group of packs.
+// <module>/lazyck/pack has lines of words that are separated by blanks:
 //     lazyck pack 1
 //     pack <name> <version>
 //     part <name> <version>      of this distribution; a pack's first part has the pack's name
 //     base <name> <version>
-//     library <digest> <the library's path below <site>, which may have blanks>   one or more
+//     library <digest> <path>    one or more; the library's path below <site>, blanks and all
 // <module>/lazyck/cache is a cache. lazyck/pack/wheel.py writes all of this.
 #include "packs.h"
 
