@@ -120,20 +120,19 @@ def select_in(
     """Return the libraries of the wheel in which the user named blobs, with these. Raises
     `UnknownBlobs` for names that match no blob of any library."""
     stdin = sys.stdin.read() if "-" in blob_list else ""
-    found, unknown = [], set()
-    known: set[str] = set()
+    found, known, given = [], set(), set()
     for library in base.libraries:
         index = names.Names(library.manifest)
         lists = (names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in blob_list)
-        given = [*blobs, *(name for listed in lists for name in listed)]
-        here = [name for name in given if index.knows(name)]
+        names_here = [*blobs, *(name for listed in lists for name in listed)]
+        here = [name for name in names_here if index.knows(name)]
         known.update(here)
-        unknown.update(given)
+        given.update(names_here)
         if here or every:
             found.append((library.file, names.select(library.manifest, here, every)))
-    if unknown - known:
+    if given - known:
         own = [blob.name for library in base.libraries for blob in library.manifest.blobs]
-        raise names.UnknownBlobs(sorted(unknown - known), base.name, own)
+        raise names.UnknownBlobs(sorted(given - known), base.name, own)
     if not found:
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
     return found
