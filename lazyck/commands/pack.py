@@ -146,12 +146,12 @@ def gather(
     rt = tool(env)
     entries = []
     for file, chosen in libraries:
-        # The host units come first, since they tell which kernels there are.
-        for part in (chosen.hosts, chosen):
-            found = all_entries(rt, file, part, gpu_archs, env)
-            if jobs and not all(e.cached for e in found):
-                finish(run(rt, file, make_plan(found, read_known_costs(found, env)), BuildOptions(jobs), env, False))
-        entries += all_entries(rt, file, chosen, gpu_archs, env)
+        found = all_entries(rt, file, chosen, gpu_archs, env)
+        if jobs and not all(e.cached for e in found):
+            finish(run(rt, file, make_plan(found, read_known_costs(found, env)), BuildOptions(jobs), env, False))
+            # The host units, which may be new, tell the keys of their kernels.
+            found = all_entries(rt, file, chosen, gpu_archs, env)
+        entries += found
     return entries
 
 
