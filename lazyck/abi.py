@@ -92,6 +92,10 @@ PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob'
 PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
 PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
 
+# The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
+# begin with it, so they are equal wherever the bundle is, and so is what is compiled.
+BUNDLE_LINK = "bundle"
+
 # -- environment -----------------------------------------------------------------------------------
 ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
 ENV_ROOT = "LAZYCK_ROOT"

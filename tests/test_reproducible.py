@@ -269,7 +269,7 @@ def rebuilt(builder: Builder, *words: str, status: int = 1, **env: str) -> dict[
 def test_an_entry_of_another_program_is_named_with_what_differs(built: Builder, tmp_path: Path) -> None:
     """A launcher is what can put a wrong entry under a right key."""
     launcher = tmp_path / "evil"
-    launcher.write_text('#!/bin/sh\nexec "$@" "-Dassert(x)=x+=7"\n')
+    launcher.write_text('#!/bin/sh\nexec "$@" -DNDEBUG\n')
     launcher.chmod(0o755)
     make = ("prebuild", "build", "--manifest", built.library)
     built.lazyck(*make, "plain", "--launcher", str(launcher))
@@ -293,7 +293,8 @@ def test_what_no_compiler_here_can_prove_is_named(built: Builder, tmp_path: Path
     for why in said.values():
         assert re.fullmatch(rf"impossible another compiler: {compiler} is gcc99\.1\.0-\w+, and .* was gcc\S+", why), why
     compiler.unlink()
-    assert all(why.startswith(f"impossible no compiler: {compiler}") for why in rebuilt(built).values())
+    for why in rebuilt(built).values():
+        assert why.startswith("impossible no compiler: ") and str(compiler) in why
 
 
 def test_entries_of_other_caches_are_proved_too(built: Builder, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Compilation {
           m_log(cache.log_path(key)),
           m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
-        if (!request.root.empty() && symlinkat(request.root.c_str(), m_staging.fd(), k_bundle) != 0)
+        if (!request.root.empty() && symlinkat(request.root.c_str(), m_staging.fd(), LAZYCK_BUNDLE_LINK) != 0)
             fail_system("cannot make a link in '" + m_staging.path() + "'", errno);
         // The names are relative, so that the command works in any directory in which it is
         // repeated.
@@ -63,7 +63,7 @@ class Compilation {
         values.source = request.source;
         values.object = k_object;
         values.output = "blob.so";
-        values.root = request.root.empty() ? "" : k_bundle;
+        values.root = request.root.empty() ? "" : LAZYCK_BUNDLE_LINK;
         values.name = request.name;
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);

@@ -19,7 +19,7 @@ struct CompileRequest {
     Subject subject;  // names the blob in messages
     RecipeRow recipe;
     std::string root;            // of the bundle; empty: there is none
-    std::string source;          // as it is named in a directory that has the link k_bundle to `root`
+    std::string source;          // as it is named where LAZYCK_BUNDLE_LINK is a link to `root`
     std::string name;            // as in RecipeValues
     std::string bundle;          // the SHA-256 of the bundle's list of files, or empty
     std::string library;         // path of the lazy library

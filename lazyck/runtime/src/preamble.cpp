@@ -22,6 +22,7 @@
 #include "failure.h"
 #include "files.h"
 #include "hash.h"
+#include "lazyck_abi.h"
 #include "process.h"
 
 namespace lazyck::rt {
@@ -66,8 +67,8 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
     RecipeValues values = request.values;
     std::string own = directory_of(values.source);  // where includes in quotes are searched first
     if (!values.root.empty() && own.compare(0, values.root.size(), values.root) == 0)
-        own.replace(0, values.root.size(), k_bundle);
-    if (!values.root.empty()) values.root = k_bundle;
+        own.replace(0, values.root.size(), LAZYCK_BUNDLE_LINK);
+    if (!values.root.empty()) values.root = LAZYCK_BUNDLE_LINK;
     values.source = request.directory + "/preamble" + suffix_of(values.source);
     values.object = output;
     values.archs = archs;
@@ -139,7 +140,8 @@ std::string_view preamble_of(std::string_view source) {
 std::string make_preamble(const PreambleRequest& request) {
     const std::string text_path = request.directory + "/preamble" + suffix_of(request.values.source);
     const std::string& root = request.values.root;
-    const bool is_linked = root.empty() || symlink(root.c_str(), (request.directory + "/" + k_bundle).c_str()) == 0;
+    const bool is_linked =
+        root.empty() || symlink(root.c_str(), (request.directory + "/" LAZYCK_BUNDLE_LINK).c_str()) == 0;
     if (!is_linked || mkdir((request.directory + k_compiled).c_str(), 0700) != 0 ||
         !write_file(text_path, request.text)) {
         return system_text(errno);

@@ -110,7 +110,7 @@ std::string reproducer(const CompilePlan& plan, const std::string& root) {
     prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
     const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
     const std::string link = plan.link.empty() ? "" : " && " + env + shell_join(plan.link);
-    const std::string bundle = root.empty() ? "" : shell_join({"ln", "-s", root, k_bundle}) + " && ";
+    const std::string bundle = root.empty() ? "" : shell_join({"ln", "-s", root, LAZYCK_BUNDLE_LINK}) + " && ";
     return "cd \"$(mktemp -d)\" && " + bundle + env + shell_join(plan.compile) + link;
 }
 

@@ -22,10 +22,6 @@ struct RecipeValues {
     Strings launcher;  // in front of the compile step
 };
 
-// The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
-// begin with it, so they are equal wherever the bundle is, and so is what is compiled.
-constexpr char k_bundle[] = "bundle";
-
 struct CompilePlan {
     Strings compile;
     Strings link;   // empty: the compile step makes the library

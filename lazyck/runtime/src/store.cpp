@@ -71,7 +71,7 @@ Strings words_for_hip(const char* what, const ManifestView& manifest, const Blob
     const Strings words = manifest.recipe(blob.host_recipe).compile;
     if (words.size() < 2 || words[1] != "hip-entry") return {};
     RecipeValues values;
-    values.root = k_bundle;
+    values.root = LAZYCK_BUNDLE_LINK;
     RecipeRow program;
     program.compile = {words[0]};
     const Strings path = make_plan(program, values).compile;
@@ -621,7 +621,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     check_source_of(source, manifest, blob);
     request.root = source.root;
     request.bundle = source.is_in_bundle ? manifest.contents() : "";
-    request.source = source.is_in_bundle ? std::string(k_bundle) + "/" + blob.source : source.path;
+    request.source = source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + blob.source : source.path;
     request.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
