@@ -192,7 +192,7 @@ for module in (a, b, c, d):
         add(message)
 print(json.dumps(found))
 """
-    argv = [buildgrid.home / "bin" / "python", "-W", "ignore", "-c", script]
+    argv = [str(buildgrid.home / "bin" / "python"), "-W", "ignore", "-c", script]
     theirs = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
     names = {
         "Update": "BatchUpdateBlobsRequest.Request",
