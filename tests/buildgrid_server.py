@@ -76,7 +76,7 @@ def buildgrid_home() -> Path | None:
         if not (home / "ready").exists():
             if subprocess.run([sys.executable, "-m", "venv", "--clear", home], capture_output=True).returncode:
                 return None
-            argv = [home / "bin" / "pip", "install", "-q", f"buildgrid=={VERSION}"]
+            argv = [str(home / "bin" / "pip"), "install", "-q", f"buildgrid=={VERSION}"]
             if subprocess.run(argv, capture_output=True).returncode:
                 return None
             (home / "ready").touch()

@@ -70,8 +70,10 @@ class Bot:
         env = {v.name: v.value for v in command.environment_variables}
         out, err = place / ".stdout", place / ".stderr"
         with out.open("wb") as stdout, err.open("wb") as stderr:
+            # `env` turns a program that cannot be started into a status.
             process = subprocess.Popen(
-                list(command.arguments), cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                ["/usr/bin/env", *command.arguments],
+                cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                 start_new_session=True,
             )  # fmt: skip
             print(f"begin {process.pid}", flush=True)

@@ -12,6 +12,7 @@ from driver import ENTRY, Host, entry_bytes, entry_file, python_path
 
 from lazyck.errors import FormatError
 from lazyck.remote import Remote
+from lazyck.remote.compression import decompressed
 from lazyck.remote.record import Record, decode
 
 zstandard: Any = pytest.importorskip("zstandard", reason="needs lazyck[remote]")
@@ -101,6 +102,11 @@ def test_without_zstandard_the_tier_is_skipped_and_the_line_to_install_it_is_sai
     runtime = host.miss(env={"PYTHONPATH": f"{hidden}:{python_path()}"})
     assert runtime.verdict() == "compile"
     assert "pip install 'lazyck[remote]'" in runtime.of("skipped")[0]
+
+
+def test_no_more_is_unpacked_than_was_asked_for() -> None:
+    packed = zstandard.compress(bytes(1 << 24))
+    assert sum(map(len, decompressed(iter([packed]), 1000))) == 1001
 
 
 @pytest.mark.parametrize("packed", ["yes", {"sha256": "00", "size": 3}, {"sha256": "0" * 64, "size": 0}])

@@ -10,7 +10,8 @@
 
 namespace lazyck::rt {
 
-// Returns the identity that a compiler's `--version` output gives, such as "gcc12.2.0-8c1f0a3b5d7e".
+// Returns the identity that a compiler's `--version` output gives, such as
+// "gcc12.2.0-8c1f0a3b5d7e".
 std::string identity_in(std::string_view version_text);
 
 // Throws CompileError, which names both, unless the compiler that `recipe` runs on this machine has
