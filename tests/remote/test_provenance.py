@@ -135,6 +135,7 @@ def test_a_log_of_another_entry_says_nothing_of_this_one(
     push(lazyck, key[0])
     said = origins(lazyck, bundle, status=1, LAZYCK_TRUST=key[1])
     assert said["one"]["signer"] and not said["two"]["signer"]
+    assert not (shared / name_of(two.with_suffix(".so")).provenance(key[1])).exists()
 
 
 def test_the_helper_of_a_first_call_tells_it_too(shared: Path, key: Key, tmp_path: Path) -> None:
