@@ -241,8 +241,8 @@ std::vector<Chosen> choose(const ManifestView& manifest, const Options& options,
     return chosen;
 }
 
-// Compiles the chosen blobs. Returns the exit status: 2 if the compiler itself refused each of those
-// that failed, and would refuse it again.
+// Compiles the chosen blobs. Returns the exit status: 2 if the compiler itself refused each of
+// those that failed, and would refuse it again.
 int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs,
             const std::function<Strings(const Chosen&)>& archs_of) {
     std::atomic<int> failures{0}, refusals{0};
