@@ -110,10 +110,11 @@ def test_a_service_that_is_down_leaves_the_compile_to_this_machine(lib: LazyLibr
 def test_what_forbids_a_compile_forbids_one_elsewhere(lib: LazyLibrary, setting: str) -> None:
     name, _, value = setting.partition("=")
     helped = lib.directory / "helped"
-    (lib.directory / "lazyck-remote").write_text(f"#!/bin/sh\necho started > '{helped}'\n")
-    done = lib.call(lib.program(PROGRAM), env={"LAZYCK_REMOTE_COMPILE": "grpc://127.0.0.1:1|trusted", name: value})
+    (lib.directory / "lazyck-remote").write_text(f"#!/bin/sh\necho $1 >> '{helped}'\n")
+    env = {"LAZYCK_REMOTE_COMPILE": "grpc://127.0.0.1:1|trusted", "LAZYCK_REMOTE": "/nonexistent", name: value}
+    done = lib.call(lib.program(PROGRAM), env=env)
     assert "forbids compiling it" in done.stdout
-    assert not helped.exists()
+    assert set(helped.read_text().split()) == {"entry"}  # caches are asked
     assert not lib.compiles()
 
 

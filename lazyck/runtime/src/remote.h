@@ -1,7 +1,8 @@
 // Looks up one entry in the remote caches that LAZYCK_REMOTE names after a cache miss, and sends it
 // there once it is compiled; or has it compiled by the service that LAZYCK_REMOTE_COMPILE names. A
-// helper process does this (lazyck-remote; docs/remote.md describes the lines that they exchange). So a lazy library
-// contains no code for networks and signatures, and does not wait for them once it has the entry.
+// helper process does this (lazyck-remote; docs/remote.md describes the lines that they exchange).
+// So a lazy library contains no code for networks and signatures, and does not wait for them once
+// it has the entry.
 #pragma once
 
 #include <atomic>

@@ -269,8 +269,8 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
     return write_all(1, lines) ? 0 : 1;
 }
 
-// Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status: 2 if the compiler
-// itself refused each of those that failed, and would refuse it again.
+// Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status:
+// 2 if the compiler itself refused each of those that failed, and would refuse it again.
 int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs, bool is_again) {
     const auto get = is_again ? &Store::make : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
