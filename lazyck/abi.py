@@ -74,6 +74,9 @@ BUNDLE_ARCHIVE = "sources.tar.gz"
 # A file beside that archive: what compiling the blobs took where the library was built, in the
 # format of a cache's `.costs`.
 BUNDLE_COSTS = "costs"
+# The group of entry points that name installed packs, and the first line of a pack's own file.
+PACKS_GROUP = "lazyck.packs"
+PACK_VERSION = "lazyck pack 1"
 API_VERSION = 3
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
@@ -123,6 +126,7 @@ ENV_LAUNCHER = "LAZYCK_LAUNCHER"
 ENV_RUNTIME_SRC = "LAZYCK_RUNTIME_SRC"
 ENV_LAZY = "LAZYCK"  # whether builds that make themselves lazy do so
 ENV_REMOTE = "LAZYCK_REMOTE"
+ENV_REMOTE_COMPILE = "LAZYCK_REMOTE_COMPILE"
 ENV_REMOTE_HELPER = "LAZYCK_REMOTE_HELPER"
 ENV_REMOTE_TIMEOUT = "LAZYCK_REMOTE_TIMEOUT"
 ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"

@@ -19,7 +19,9 @@ bundle). The C++ runtime reads it in place, so that all tables have rows of fixe
                words:u32                            count of u32s in the list pool
                blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32
                strings_at:u32 strings_size:u32
-               library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
+               library:S soname:S cache_name:S root:S archs:L eager:L creator:S
+               digest:S         of all that the build decides of the keys of entries, by which an
+                                installed pack says what it was made for
                machine:S        "x86_64" or "aarch64"; if empty, the machine of the reader
                private:L        names without a stub that blobs call by private names
                contents:S       SHA-256 of the bundle's `contents`, which lists the digest of each
@@ -139,6 +141,13 @@ class Recipe:
     arch_flags: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     drop_env: tuple[str, ...] = ()
+
+    @property
+    def compiler_words(self) -> tuple[str, ...]:
+        """Return the compiler and its options, whichever program is given them."""
+        by_unit = self.compile[0].startswith(f"{abi.PH_ROOT}/")
+        words = self.compile[self.compile.index("--") + 1 :] if by_unit else self.compile
+        return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
 
 
 @dataclass(frozen=True)

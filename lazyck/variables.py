@@ -113,6 +113,7 @@ VARIABLES = (
     Variable(abi.ENV_LOG_FILE, "stderr", *_PATH),
     Variable(abi.ENV_LOG_FORMAT, "text", *_one_of("text", "json")),
     Variable(abi.ENV_REMOTE, "none", "tiers: URL|attribute|…,URL|…", _anything),
+    Variable(abi.ENV_REMOTE_COMPILE, "none", "a compile service or cluster: grpc://HOST:PORT|attribute|…", _anything),
     Variable(abi.ENV_TRUST, "none", "public keys or files of them", _anything),
     Variable(abi.ENV_SIGN_KEY, "none", *_PATH),
     Variable(abi.ENV_REMOTE_TIMEOUT, "10", "a number of seconds above 0", _is_some_time),

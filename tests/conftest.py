@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import oracle
 import pytest
+from buildgrid_server import BuildGrid, buildgrid_home
 from support import HERE, REPOSITORY, Lazyck, Once
 
 from lazyck.config import tools_dir
@@ -110,3 +111,20 @@ def rt_tool() -> Path:
     """Return the executable `lazyck-rt`. It lies where the user's own one lies, as it depends on
     nothing but its sources."""
     return build_tool(private_directory(tools_dir(os.environ)), [HERE.cxx])
+
+
+@pytest.fixture(scope="session")
+def buildgrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildGrid]:
+    """Start BuildGrid with two workers."""
+    pytest.importorskip("grpc", reason="needs lazyck[reapi]")
+    home = buildgrid_home()
+    if home is None:
+        pytest.skip("BuildGrid cannot be installed: is PyPI reachable?")
+    found = BuildGrid(home, tmp_path_factory.mktemp("services"))
+    try:
+        found.start()
+        found.add("one")
+        found.add("two")
+        yield found
+    finally:
+        found.stop()

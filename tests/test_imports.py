@@ -19,7 +19,7 @@ RANKS = {
     "telemetry": 5,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
     "cmake": 6, "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
-    "configuration": 6, "project_file": 6, "pytest": 6, "setuptools": 6, "torch": 7,
+    "service": 6, "helper": 7, "configuration": 6, "project_file": 6, "pytest": 6, "setuptools": 6, "torch": 7,
     "commands": 7,
     "cli": 8,
     "__main__": 9,

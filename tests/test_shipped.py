@@ -16,7 +16,9 @@ import pytest
 from support import AARCH64, HERE, REPOSITORY
 
 from lazyck.config import tools_dir
+from lazyck.errors import ToolchainError
 from lazyck.files import private_directory
+from lazyck.prebuild.entries import tool
 from lazyck.runtime import shipped
 from lazyck.runtime.build import build_tool, compile_objects
 from lazyck.units import build as units
@@ -55,6 +57,21 @@ def brought(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     shipped.forget()
 
 
+def test_a_machine_without_a_compiler_runs_the_wheels_program(
+    brought: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    program = tool(env)
+    assert program.is_relative_to(tmp_path / ".cache" / "lazyck-tools")
+    assert subprocess.run([program], env=env, capture_output=True, text=True).stderr.startswith("usage: lazyck-rt")
+    # One of another lazyck is not run.
+    about = json.loads((brought / "about.json").read_bytes())
+    about["keys"]["lazyck-rt"] = "another"
+    (brought / "about.json").write_text(json.dumps(about))
+    with pytest.raises(ToolchainError):
+        tool(env)
+
+
 def found(*compiler: str) -> Path | None:
     return shipped.find(compiler or (HERE.cxx,), units.OBJECT, units.object_key())
 
@@ -62,7 +79,7 @@ def found(*compiler: str) -> Path | None:
 def test_the_machines_wheel_has_the_pure_ones_files_and_objects(wheels: list[Path]) -> None:
     pure, own = (zipfile.ZipFile(w) for w in wheels)
     more = {name for name in set(own.namelist()) - set(pure.namelist()) if "dist-info" not in name}
-    names = {*shipped.TOOL, units.OBJECT, f"stub_{HERE.name}.o", "about.json"}
+    names = {*shipped.TOOL, shipped.PROGRAM, units.OBJECT, f"stub_{HERE.name}.o", "about.json"}
     assert more == {f"lazyck/shipped/{HERE.name}/{name}" for name in names}
     assert wheels[0].name.endswith("-py3-none-any.whl")
     abi = shipped.abi_of([HERE.cxx])

@@ -13,7 +13,6 @@ from lazyck import abi, trailer
 from lazyck.directory import opened_in
 from lazyck.errors import FormatError, LazyckError
 from lazyck.manifest import Recipe
-from lazyck.postbuild.bundle import compiler_words
 from lazyck.postbuild.elf import ElfImage
 from lazyck.prebuild import build, output, plan
 from lazyck.prebuild.entries import Entry, all_entries
@@ -83,7 +82,7 @@ def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
     another one than the build's. An empty string means that it can."""
     named = [recipe.home, *(env.get(name, "") for name in recipe.home_env)]
     home = next((h for h in named if h and os.path.isdir(h)), recipe.home)
-    words = compiler_words(recipe)
+    words = recipe.compiler_words
     compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words[: words.index(abi.PH_ARCHS)]]
     own = {k: v for k, v in env.items() if k not in recipe.drop_env}
     own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from lazyck import abi, history, terminal
-from lazyck.cache import entries, explain, metrics, rebuild, stats, sweep
+from lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
 from lazyck.cache.share import select_blobs
 from lazyck.commands import share
 from lazyck.commands.prebuild import parallel_compiles
@@ -262,11 +262,15 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     manifest = read_manifest(library)
     chosen = names.select(manifest, [blob], False)
     now = time.time()
-    for entry in all_entries(tool(env), library, chosen, gpu_archs, env):
+    rt = tool(env)
+    found_packs = packs.installed_packs(rt, library, env)
+    for entry in all_entries(rt, library, chosen, gpu_archs, env):
         stem = entry.path.stem.rpartition("-")[0]
         same = list(entries.read_entries(entry.root, stem))
         found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
         click.echo(explain.render(found, now))
+        for pack in found_packs:
+            click.echo(f"  pack        {pack.render(entry.path)}")
 
 
 for command in share.COMMANDS:

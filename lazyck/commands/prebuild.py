@@ -19,7 +19,7 @@ from lazyck.errors import BuildError, UsageError
 from lazyck.manifest import Manifest
 from lazyck.postbuild.demangle import all_readable
 from lazyck.postbuild.embedded import read_manifest
-from lazyck.prebuild import build, forecast, listing, names, output, plan, progress
+from lazyck.prebuild import build, executors, forecast, listing, names, output, plan, progress
 from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.schedule import Fleet
@@ -36,15 +36,16 @@ def group() -> None:
     """Fill the cache ahead of time, or remove blobs from it."""
 
 
-def blob_options(command: F) -> F:
-    """Add the options that name blobs, which several commands share."""
+def blob_options(command: F, *, is_of_wheels: bool = False) -> F:
+    """Add the options that name blobs, which several commands share. With `is_of_wheels`, the
+    library may be named otherwise."""
     decorators = [
         click.option(
             "--manifest",
             "manifest_file",
             type=click.Path(path_type=Path),
-            required=True,
-            help="A lazy library, or the `manifest` of its bundle.",
+            required=not is_of_wheels,
+            help=f"A lazy library, or the `manifest` of its bundle{', for --tar' if is_of_wheels else ''}.",
         ),
         click.option(
             "--blob-list",
@@ -156,7 +157,8 @@ def list_command(
 @click.option(
     "--executor",
     metavar="URL",
-    help="Compile on the workers of a cluster: dask://HOST:8786. --jobs is per worker. [default: their threads]",
+    help="Compile elsewhere: on a cluster, dask://HOST:8786 (--jobs is per worker [default: their threads]), or by a"
+    " compile service, grpc://HOST:PORT (--jobs is how many actions are under way [default: 64]).",
 )
 def build_command(
     manifest_file: Path,
@@ -293,13 +295,13 @@ def run_on_farm(
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:
-    """Carry out the plan on the workers of a cluster."""
-    from lazyck.prebuild.farm.build import FarmOptions, build_on_farm  # only those with a cluster have what this needs
-
-    farm = FarmOptions(executor, jobs, options.keeps_going)
+    """Carry out the plan on the workers of a cluster or a compile service."""
 
     def work(reporter: progress.Reporter) -> plan.Outcome:
-        return build_on_farm(manifest_file, manifest, planned, farm, env, reporter)
+        return executors.build_on(
+            executor, manifest_file, manifest, planned, env, reporter,
+            named_by="--executor", jobs=jobs, keeps_going=options.keeps_going,
+        )  # fmt: skip
 
     return told(planned, work, as_json)
 

@@ -273,13 +273,6 @@ def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
 
 
-def compiler_words(recipe: Recipe) -> tuple[str, ...]:
-    """Return the compiler and its options, whichever program is given them."""
-    by_unit = recipe.compile[0].startswith(f"{abi.PH_ROOT}/")
-    words = recipe.compile[recipe.compile.index("--") + 1 :] if by_unit else recipe.compile
-    return words[: words.index(abi.PH_SOURCE) - 1]  # without `-c` and what follows
-
-
 class Contents:
     """Computes digests of files, and reads each file once."""
 

@@ -29,7 +29,6 @@ from lazyck.postbuild.bundle import (
     Contents,
     Places,
     absolute,
-    compiler_words,
     header_directories,
     inside,
 )
@@ -238,7 +237,7 @@ def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
     def expand(word: str) -> str:
         return word.replace(abi.PH_ROOT, str(case.root)).replace(abi.PH_TOOLCHAIN, recipe.home)
 
-    words = compiler_words(recipe)
+    words = recipe.compiler_words
     kept = {k: v for k, v in environment().items() if k not in recipe.drop_env}
     env = kept | {k: expand(v) for k, v in recipe.env}
     return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env

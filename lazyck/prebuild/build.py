@@ -32,6 +32,7 @@ from lazyck.visible import visible
 _FIRST_TICK, _TICK = 0.02, 0.2  # seconds between two looks, at first and later
 _MEMORY_INTERVAL = 1.0  # seconds between two measurements of the memory, each of which reads all of /proc
 _LONGEST_ERROR = 500
+_REFUSED = 2  # how `lazyck-rt` ends if the compiler itself refused the code
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ def failure_of(job: Job, output: str, status: int) -> Failure:
     log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
     prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
     first = lines[0].removeprefix(prefix) or f"lazyck-rt ended with status {status} and said nothing"
-    return Failure(job, log or (str(job.entry.log) if job.entry.log.exists() else ""), first[:_LONGEST_ERROR])
+    log = log or (str(job.entry.log) if job.entry.log.exists() else "")
+    return Failure(job, log, first[:_LONGEST_ERROR], status == _REFUSED)
 
 
 @contextmanager

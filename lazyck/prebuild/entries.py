@@ -14,11 +14,11 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.config import runtime_source, tools_dir
 from lazyck.directory import Directory, find_root
-from lazyck.errors import FormatError
+from lazyck.errors import FormatError, ToolchainError
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord
 from lazyck.prebuild.names import Selection, part_of
-from lazyck.runtime.build import build_tool
+from lazyck.runtime.build import build_tool, shipped_tool
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 
 _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
@@ -26,8 +26,8 @@ _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 
 @dataclass(frozen=True)
 class Entry:
-    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those
-    asked for (empty: the runtime's own choice). Any cache, local or remote, has the entry under
+    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those that
+    make this entry (empty: it depends on none). Any cache, local or remote, has the entry under
     `key` and `place` (below `v1/`)."""
 
     name: str
@@ -75,9 +75,17 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
 
 
 def tool(env: Mapping[str, str]) -> Path:
-    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet."""
-    # It is for this machine, whatever the library is for: CXX may name a cross compiler.
-    return build_tool(private_directory(tools_dir(env)), HOST.find_for(platform.machine(), env), runtime_source())
+    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet. On a machine
+    without a compiler it is the one that came with lazyck's wheel. Raises `ToolchainError`."""
+    out = private_directory(tools_dir(env))
+    try:
+        # It is for this machine, whatever the library is for: CXX may name a cross compiler.
+        compiler = HOST.find_for(platform.machine(), env)
+    except ToolchainError:
+        if found := shipped_tool(out):
+            return found
+        raise
+    return build_tool(out, compiler, runtime_source())
 
 
 def entries(
@@ -97,7 +105,15 @@ def entries(
         argv = [*rt_words(rt, "status", manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
-    return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]) for r in rows]
+    return [
+        Entry(r["name"], _archs_in(r["arch"]), r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"])
+        for r in rows
+    ]
+
+
+def _archs_in(label: str) -> tuple[str, ...]:
+    """Return the archs that the runtime's word for them names."""
+    return () if label == "any" else tuple(label.split("+"))
 
 
 def known_kernels(

@@ -108,11 +108,12 @@ def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
 @dataclass(frozen=True)
 class Failure:
     """A job that failed: the path of its log (empty if there is none) and the compiler's first
-    error."""
+    error. `is_final` says that the compiler itself refused the code, and would refuse it again."""
 
     job: Job
     log: str
     error: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from lazyck.quantities import counted
 
 # Two or three blobs win back the time that a preamble takes. Blobs that are compiled meanwhile do
 # not use it.
-_LEAST = 8
+FEWEST = 8
 _MOST = 8  # as many as a cache keeps
 _HINT = "only clang can make them; blobs are compiled without them, too"
 
@@ -30,7 +30,7 @@ def find_preambles(
 ) -> list[tuple[int, ...]]:
     """Return groups of jobs, by number, that can share a precompiled preamble if that is worth it,
     largest groups first."""
-    if len(jobs) < max(_LEAST, 2 * parallel) or env.get(abi.ENV_LAUNCHER):
+    if len(jobs) < max(FEWEST, 2 * parallel) or env.get(abi.ENV_LAUNCHER):
         return []
     by_archs: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
@@ -44,7 +44,7 @@ def find_preambles(
         for number, line in zip(numbers, done.stdout.splitlines(), strict=True):
             if preamble := json.loads(line)["preamble"]:
                 groups[archs, preamble].append(number)
-    large = [tuple(g) for g in groups.values() if len(g) >= max(_LEAST, 2 * parallel)]
+    large = [tuple(g) for g in groups.values() if len(g) >= max(FEWEST, 2 * parallel)]
     return sorted(large, key=len, reverse=True)[:_MOST]
 
 

@@ -41,6 +41,10 @@ class Caller:
         word, _, rest = line.partition(" ")
         return word, rest
 
+    def check(self) -> None:
+        """Raise `CallerGone` if the caller has gone."""
+        self.sleep(0)
+
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds. Raises `CallerGone`."""
         if self._is_gone.wait(seconds):

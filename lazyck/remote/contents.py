@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.files import open_regular
+from lazyck.remote.compression import compressed, parts_of
 
 
 @dataclass(frozen=True)
@@ -29,3 +31,24 @@ def opened(path: Path) -> Iterator[Contents]:
         while part := f.read(1 << 20):
             h.update(part)
         yield Contents(f"/proc/{os.getpid()}/fd/{f.fileno()}", h.hexdigest(), f.tell())
+
+
+@contextlib.contextmanager
+def compressing(contents: Contents) -> Iterator[Callable[[], Contents]]:
+    """Yield a function that returns the contents compressed, in a file that is made at its first
+    call. The function raises `RemoteError` if zstandard is not installed."""
+    made: list[Contents] = []
+    with tempfile.TemporaryFile(prefix="lazyck-") as file:
+
+        def get() -> Contents:
+            if not made:
+                h = hashlib.sha256()
+                with open(contents.path, "rb") as f:
+                    for part in compressed(parts_of(f)):
+                        h.update(part)
+                        file.write(part)
+                file.flush()
+                made.append(Contents(f"/proc/{os.getpid()}/fd/{file.fileno()}", h.hexdigest(), file.tell()))
+            return made[0]
+
+        yield get

@@ -1,5 +1,5 @@
-"""`lazyck-remote`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
-It is not for users.
+"""`lazyck-remote entry`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
+It is not for users. (`lazyck-remote compile` is in lazyck/helper.py.)
 
     lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
                         [--expect SECONDS] [--wait SECONDS] [--only-fetch]
@@ -30,8 +30,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -94,7 +95,7 @@ def serve(task: Task, caller: Caller) -> None:
         remote = None
     target = Path.cwd() / FETCHED
     fetched = remote.fetch(task.entry, target) if remote else None
-    if fetched and remote and hand_over(remote, fetched, target, caller):
+    if fetched and remote and hand_over(remote, fetched, target, task, caller):
         return
     if task.only_fetch or remote is None:
         caller.say("miss" if task.only_fetch else "compile")
@@ -102,7 +103,7 @@ def serve(task: Task, caller: Caller) -> None:
     compile_there(remote, task, target, caller)
 
 
-def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) -> bool:
+def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
     found it no good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
@@ -111,6 +112,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
         if word == "kept":
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            learn_cost(task, fetched)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -124,7 +126,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
     turn = wait_for_turn(
         remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
     )
-    if turn.fetched and hand_over(remote, turn.fetched, target, caller):
+    if turn.fetched and hand_over(remote, turn.fetched, target, task, caller):
         return
     lease = turn.lease
     is_made = False
@@ -163,6 +165,15 @@ def finish_what_is_begun() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
+def learn_cost(task: Task, fetched: Fetched) -> None:
+    """Keep what the fetched entry's compile took, as a guess for the blob's next build."""
+    from lazyck.costs import keep_guess
+
+    e, record = task.entry, fetched.record
+    with contextlib.suppress(OSError, LazyckError):
+        keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+
+
 def took(task: Task) -> tuple[float, int]:
     """Return what the compile took, from the cache's record, or zeros if it has none."""
     from lazyck.costs import read_last
@@ -182,10 +193,16 @@ def making(path: Path) -> Making | None:
 
 
 def main() -> NoReturn:
-    """Run the helper. Its exit status tells nothing; the lines do."""
+    """Run the helper."""
+    run(lambda words: partial(serve, parse(words)))
+
+
+def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:
+    """Serve a caller on the socket that is the standard input, by what `prepare` returns for the
+    command line. The exit status tells nothing; the lines do."""
     status = 0
     try:
-        task = parse(sys.argv[1:])
+        serve_caller = prepare(sys.argv[1:])
         connection = socket.socket(fileno=0)
     except (FormatError, LazyckError, OSError) as e:
         sys.stderr.write(f"lazyck-remote: {e}\n")
@@ -204,7 +221,7 @@ def main() -> NoReturn:
     caller = Caller(connection)
     caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
     try:
-        serve(task, caller)
+        serve_caller(caller)
     except CallerGone:
         (Path.cwd() / FETCHED).unlink(missing_ok=True)
     except Exception as e:  # the caller compiles when this process ends

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from lazyck.errors import LazyckError
+from lazyck.errors import FormatError, LazyckError
+from lazyck.remote.compression import decompressed
 from lazyck.remote.down import ALL, WRITES, Memory
 from lazyck.remote.exchange import Work, current
 from lazyck.remote.store import Store, StoreError, open_store
@@ -53,9 +54,13 @@ class Place:
             raise self._failed(ALL, "answers with more than a record holds", began)
         return data
 
-    def fetch(self, name: str, size: int, to: Path) -> str | None:
+    def fetch(self, name: str, size: int, to: Path, unpacked: int = 0) -> str | None:
         """Write the first `size` bytes of an object to a new file. Return their SHA-256, or None if
-        there is no object."""
+        there is no object.
+
+        If `unpacked` is not 0, the object is compressed: what it contains, which should have so
+        many bytes, is written and hashed. The result is an empty string if it contains nothing.
+        """
 
         def work(store: Store) -> str | None:
             parts = store.read(name, size)
@@ -65,10 +70,13 @@ class Place:
             exchange = current()
             exchange.check()  # whoever gave it up has removed the file
             with open(to, "xb") as f:
-                for part in parts:
-                    exchange.check()
-                    h.update(part)
-                    f.write(part)
+                try:
+                    for part in decompressed(parts, unpacked) if unpacked else parts:
+                        exchange.check()
+                        h.update(part)
+                        f.write(part)
+                except FormatError:
+                    return ""
             return h.hexdigest()
 
         return self._do(work, self._times.whole(size), most=size)

@@ -3,9 +3,11 @@
 Grammar: a JSON object, UTF-8, at most 64 KiB:
     {"lazyck": 1, "key": <32 hex>, "name": <path below v1/>, "sha256": <64 hex>, "size": <bytes>,
      "seconds": <its compile took>, "peak_kib": <its compiler's memory>,
-     "signatures": [{"key": <base64, 32 bytes>, "signature": <base64, 64 bytes>}, at most 16]}
-`seconds`, `peak_kib` and `signatures` may be absent. Other members are ignored. A signature is
-Ed25519 over
+     "signatures": [{"key": <base64, 32 bytes>, "signature": <base64, 64 bytes>}, at most 16],
+     "zstd": {"sha256": <64 hex>, "size": <bytes>}}
+`seconds`, `peak_kib`, `signatures` and `zstd` may be absent. With `zstd`, the contents lie in the
+store compressed, under the SHA-256 of the compressed bytes. Other members are ignored. A signature
+is Ed25519 over
     "lazyck entry 1\\nkey <key>\\nname <name>\\nsha256 <sha256>\\nsize <size>\\n"
 History: version 1 is the first. A record of another version counts as absent.
 """
@@ -38,6 +40,14 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """What lies in the store: its SHA-256 and its size in bytes."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Record:
     """The contents of an entry. `seconds` and `peak_kib`, the costs of its compile, are 0 if not
     known."""
@@ -48,6 +58,12 @@ class Record:
     seconds: float = 0.0
     peak_kib: int = 0
     signatures: tuple[Signature, ...] = ()
+    compressed: Stored | None = None
+
+    @property
+    def stored(self) -> Stored:
+        """Return what lies in the store: the contents themselves, or the compressed ones."""
+        return self.compressed or Stored(self.sha256, self.size)
 
     @property
     def statement(self) -> bytes:
@@ -69,6 +85,8 @@ def encode(record: Record) -> bytes:
         "sha256": record.sha256, "size": record.size, "seconds": record.seconds, "peak_kib": record.peak_kib,
         "signatures": [{"key": s.key, "signature": s.signature} for s in record.signatures],
     }  # fmt: skip
+    if record.compressed:
+        members["zstd"] = {"sha256": record.compressed.sha256, "size": record.compressed.size}
     return json.dumps(members).encode() + b"\n"
 
 
@@ -85,16 +103,27 @@ def decode(data: bytes) -> Record | None:
         raise FormatError("it is not a record of lazyck")
     if members["lazyck"] != RECORD_VERSION:
         return None
+    contents = _stored(members)
+    packed = members.get("zstd")
+    if packed is not None and not isinstance(packed, dict):
+        raise FormatError("its zstd is invalid")
+    key, name = members.get("key"), members.get("name")
+    if not isinstance(key, str) or not isinstance(name, str):
+        raise FormatError("it lacks its key or name")
+    seconds, peak = _number(members.get("seconds")), _number(members.get("peak_kib"))
+    return Record(
+        EntryName(key, name), contents.sha256, contents.size, seconds, int(peak),
+        _signatures(members.get("signatures", [])), None if packed is None else _stored(packed),
+    )  # fmt: skip
+
+
+def _stored(members: dict[str, Any]) -> Stored:
     sha256, size = members.get("sha256"), members.get("size")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise FormatError("its sha256 is invalid")
     if type(size) is not int or not 0 < size <= LARGEST_ENTRY:
         raise FormatError("its size is invalid")
-    key, name = members.get("key"), members.get("name")
-    if not isinstance(key, str) or not isinstance(name, str):
-        raise FormatError("it lacks its key or name")
-    seconds, peak = _number(members.get("seconds")), _number(members.get("peak_kib"))
-    return Record(EntryName(key, name), sha256, size, seconds, int(peak), _signatures(members.get("signatures", [])))
+    return Stored(sha256, size)
 
 
 def _number(value: object) -> float:

@@ -7,20 +7,20 @@ import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import abi
 from lazyck.config import cache_dir
 from lazyck.errors import FormatError, RemoteError
 from lazyck.remote import provenance
-from lazyck.remote.contents import Contents, opened
+from lazyck.remote.contents import Contents, compressing, opened
 from lazyck.remote.down import Memory
 from lazyck.remote.lease import Lease
 from lazyck.remote.names import EntryName, answers_to, contents_name
 from lazyck.remote.place import Place, TierDown
 from lazyck.remote.provenance import Making, Provenance
-from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, decode, encode
+from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Stored, decode, encode
 from lazyck.remote.sign import Keys, read_signer, read_trusted
 from lazyck.remote.store import UNKNOWN_SIZE
 from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
@@ -70,7 +70,10 @@ class Remote:
         self.times = times
         self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
-        self._bad: set[str] = set()  # recorded SHA-256 of contents that were not what their record says
+        self.refusals = 0  # how often something of a tier was not believed
+        # The label of a tier and the recorded SHA-256 of contents that were no good there. Without
+        # a label: of contents that the caller refused, wherever they are.
+        self._bad: set[tuple[str, str]] = set()
 
     @classmethod
     def from_environment(
@@ -115,7 +118,7 @@ class Remote:
         except FormatError as e:
             self._refuse(place, entry, f"its record: {e.message}")
             return None
-        if record is None or record.sha256 in self._bad:
+        if record is None or self._is_bad(place, record.sha256):
             return None
         if record.entry != entry:
             self._refuse(place, entry, "its record is another entry's")
@@ -129,7 +132,11 @@ class Remote:
     def refuse(self, fetched: Fetched) -> None:
         """Refuse an entry that the caller found to be no good. It is not fetched again, and a push
         replaces it."""
-        self._bad.add(fetched.record.sha256)
+        self._bad.add(("", fetched.record.sha256))
+
+    def look_again(self, place: Place) -> None:
+        """Forget which contents of the tier were no good, since somebody may have replaced them."""
+        self._bad = {(label, sha256) for label, sha256 in self._bad if label != place.label}
 
     def problems_of(self, entry: EntryName) -> list[str]:
         """Return why tiers' versions of the entry were refused."""
@@ -235,9 +242,9 @@ class Remote:
                 if size is None:
                     continue
                 size = LARGEST_ENTRY if size == UNKNOWN_SIZE else size
-                if size <= LARGEST_ENTRY and not self._fetch_file(place, sha256, size, to, lambda _: ""):
+                if size <= LARGEST_ENTRY and not self._fetch_file(place, Stored(sha256, size), to, lambda _: ""):
                     return True
-                self._bad.add(sha256)
+                self._bad.add((place.label, sha256))
                 self.listener.refused(f"contents {sha256[:16]} of {place.label}: they do not match their name")
         return False
 
@@ -252,6 +259,7 @@ class Remote:
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
+        self.refusals += 1
         said = self._refused.setdefault(entry.name, [])
         if text not in said:  # whoever waits for an entry looks again and again
             said.append(text)
@@ -265,20 +273,23 @@ class Remote:
                 is_right = False
             return "" if is_right else "its contents are an entry for another key"
 
-        problem = self._fetch_file(place, record.sha256, record.size, to, problem_of)
+        problem = self._fetch_file(place, record, to, problem_of)
         if problem and problem != _ABSENT:
-            self._bad.add(record.sha256)
+            self._bad.add((place.label, record.sha256))
             self._refuse(place, record.entry, problem)
         return not problem
 
-    def _fetch_file(self, place: Place, sha256: str, size: int, to: Path, problem_of: Callable[[Path], str]) -> str:
+    def _fetch_file(self, place: Place, what: Record | Stored, to: Path, problem_of: Callable[[Path], str]) -> str:
         """Get contents. Return what is wrong with them, or an empty string."""
+        stored, unpacked = what, 0
+        if isinstance(what, Record):
+            stored, unpacked = what.stored, what.size if what.compressed else 0
         part = to.with_name(f".{to.name}.{secrets.token_hex(6)}")
         try:
-            found = place.fetch(contents_name(sha256), size, part)
+            found = place.fetch(contents_name(stored.sha256), stored.size, part, unpacked)
             if found is None:
                 return _ABSENT
-            problem = problem_of(part) if found == sha256 else "its contents do not match its record"
+            problem = problem_of(part) if found == what.sha256 else "its contents do not match its record"
             if not problem:
                 part.chmod(0o600)
                 part.replace(to)
@@ -290,23 +301,45 @@ class Remote:
         self, places: list[Place], record: Record, contents: Contents, beside: Mapping[str, bytes] | None = None
     ) -> tuple[str, ...]:
         has_it = []
-        for place in places:
-            with self._passing_over():
-                self._push_one(place, record, contents, beside or {})
-                has_it.append(place.label)
+        with compressing(contents) as compressed:
+            for place in places:
+                with self._passing_over():
+                    self._push_one(place, record, contents, compressed, beside or {})
+                    has_it.append(place.label)
         return tuple(has_it)
 
-    def _push_one(self, place: Place, record: Record, contents: Contents, beside: Mapping[str, bytes]) -> None:
+    def _push_one(
+        self, place: Place, record: Record, contents: Contents, compressed: Callable[[], Contents],
+        beside: Mapping[str, bytes],
+    ) -> None:  # fmt: skip
         there = self._record_there(place, record.entry)
         if there and there.sha256 == record.sha256:
             record = there.with_signatures(record.signatures)
+            is_as_wanted = bool(there.compressed) == place.tier.is_compressed
+            if is_as_wanted and self._has_contents(place, there):
+                self._write_record(place, there, record, beside)
+                return
         elif there and self._is_good(place, there, is_signed=bool(record.signatures)):
             return
-        self._put(place, contents)
+        if place.tier.is_compressed:
+            contents = compressed()
+        stored = Stored(contents.sha256, contents.size) if place.tier.is_compressed else None
+        record = replace(record, compressed=stored)
+        self._put(place, contents, is_bad=self._is_bad(place, record.sha256))
+        self._write_record(place, there, record, beside)
+
+    def _write_record(self, place: Place, there: Record | None, record: Record, beside: Mapping[str, bytes]) -> None:
         if there != record:
             for name, data in beside.items():
                 place.write(name, data)
             place.write(record.entry.record, encode(record))
+
+    def _is_bad(self, place: Place, sha256: str) -> bool:
+        return not self._bad.isdisjoint({("", sha256), (place.label, sha256)})
+
+    def _has_contents(self, place: Place, there: Record) -> bool:
+        size = place.size(contents_name(there.stored.sha256))
+        return not self._is_bad(place, there.sha256) and size in (there.stored.size, UNKNOWN_SIZE)
 
     def _record_there(self, place: Place, entry: EntryName) -> Record | None:
         data = place.read(entry.record, LARGEST_RECORD)
@@ -319,14 +352,12 @@ class Remote:
     def _is_good(self, place: Place, there: Record, is_signed: bool) -> bool:
         """Return whether the record there may stay: it would be believed, and ours is not the only
         one that is signed."""
-        if there.sha256 in self._bad:
-            return False
         stays_unsigned = place.tier.is_trusted and (there.signatures or not is_signed)
         if not self.keys.believe(there) and not stays_unsigned:
             return False
-        return place.size(contents_name(there.sha256)) in (there.size, UNKNOWN_SIZE)
+        return self._has_contents(place, there)
 
-    def _put(self, place: Place, contents: Contents) -> None:
+    def _put(self, place: Place, contents: Contents, *, is_bad: bool = False) -> None:
         name = contents_name(contents.sha256)
-        if contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
+        if is_bad or self._is_bad(place, contents.sha256) or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)

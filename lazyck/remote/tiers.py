@@ -1,6 +1,6 @@
 """Parses LAZYCK_REMOTE: tiers, nearest first, each a URL with attributes after `|`.
 
-URL[|read-only][|trusted][|token-file=/PATH][|endpoint=URL] [,URL…]
+URL[|read-only][|trusted][|compress=zstd][|token-file=/PATH][|endpoint=URL] [,URL…]
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Tier:
     label: str
     is_read_only: bool = False
     is_trusted: bool = False
+    is_compressed: bool = False
     token_file: str = ""
     endpoint: str = ""
 
@@ -114,7 +115,7 @@ def _parse(word: str, number: int) -> Tier:
 
 
 def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | str]:
-    known = {"read-only": "is_read_only", "trusted": "is_trusted"}
+    known = {"read-only": "is_read_only", "trusted": "is_trusted", "compress=zstd": "is_compressed"}
     found: dict[str, bool | str] = {}
     for word in words:
         name, is_given, value = word.partition("=")
@@ -128,7 +129,7 @@ def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | 
             shown = f"{name}=…" if is_given else name
             raise _wrong(
                 number, f"attribute {shown!r}",
-                "attributes are read-only, trusted, token-file=/PATH (http, redis), endpoint=URL (s3)",
+                "attributes are read-only, trusted, compress=zstd, token-file=/PATH (http, redis), endpoint=URL (s3)",
             )  # fmt: skip
     return found
 

@@ -29,7 +29,13 @@ OBJECTS = "objects"  # the store of objects in the user's directory of tools
 # The groups of sources that make one object each. A source without an entry here belongs to the
 # runtime's. Names in an unnamed namespace are shared by all sources of an object.
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
-_GROUPS = {"hash.cpp": _DIGESTS, "sha256.cpp": _DIGESTS, "tool_main.cpp": _TOOL}
+_GROUPS = {
+    "hash.cpp": _DIGESTS,
+    "sha256.cpp": _DIGESTS,
+    "tool_main.cpp": _TOOL,
+    "tool_make.cpp": _TOOL,
+    "compiler_identity.cpp": _TOOL,
+}
 
 # There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are
 # linked with.
@@ -126,7 +132,23 @@ def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[
     made = compile_objects(store, compiler, extra_flags=_SMALLEST)
     made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
     made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
-    return {path.name: (path.parent.name, path) for path in made}
+    found = {path.name: (path.parent.name, path) for path in made}
+    program = found[shipped.TOOL[0]][1].with_name(shipped.PROGRAM)
+    objects = [str(found[name][1]) for name in shipped.TOOL]
+    argv = [*compiler, *objects, "-o", str(program), *shipped.PROGRAM_LINK_FLAGS, "-s"]
+    proc.check("linking lazyck-rt", argv, hint=_HINT)
+    return found | {shipped.PROGRAM: (source_digest(), program)}
+
+
+def shipped_tool(out: Path) -> Path | None:
+    """Return the executable `lazyck-rt` that came with this wheel, or None. It is copied below
+    `out`, because installers may take the mode of a program away."""
+    key = source_digest()
+    program = shipped.find_program(key)
+    tool = out / f"shipped-{key[:16]}" / shipped.PROGRAM
+    if program and not tool.is_file():
+        write_atomic(tool, program.read_bytes(), 0o755)
+    return tool if program else None
 
 
 def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # pyelftools is imported where it is used, because most comma
 DIRECTORY = Path(__file__).parent.parent / "shipped"  # one directory for each machine
 TOOL = ("runtime.o", "digests.o", "tool.o")  # the objects of `lazyck-rt`
 TOOL_LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
+# `lazyck-rt` itself, for machines without a compiler to link it. It brings the C++ library along.
+PROGRAM = "lazyck-rt"
+PROGRAM_LINK_FLAGS = (*TOOL_LINK_FLAGS, "-static-libstdc++", "-static-libgcc")
 _SOURCE = Path(__file__).parent / "abi" / "abi.cpp"
 _ABOUT = "about.json"
 _SAYS = "usage: lazyck-rt"  # its message without arguments, which it throws as an exception
@@ -100,6 +103,16 @@ def find(compiler: Sequence[str], name: str, key: str) -> Path | None:
         return None
     keys = _fitting(tuple(compiler), place)
     return place / name if keys.get(name) == key else None
+
+
+def find_program(key: str) -> Path | None:
+    """Return the program `lazyck-rt` of that key for this machine if this wheel contains it."""
+    place = DIRECTORY / machine_of(platform.machine())
+    try:
+        is_it = json.loads((place / _ABOUT).read_bytes())["keys"].get(PROGRAM) == key
+    except (OSError, ValueError, KeyError):
+        return None
+    return place / PROGRAM if is_it else None
 
 
 def forget() -> None:

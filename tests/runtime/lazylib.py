@@ -20,6 +20,7 @@ from lazyck.config import tools_dir
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.bundle import CONTENTS_VERSION
+from lazyck.postbuild.describe import digest_of_keys
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.runtime.build import SOURCES as SOURCES
@@ -155,6 +156,7 @@ def build_lazy_library(
     runtime_flags: Sequence[str] = (),
     symbols: Mapping[str, tuple[str, ...]] | None = None,
     toolchain: str = "host",
+    toolchain_id: str = "g++-test",
     arch_flags: Sequence[str] = (),
     archs: Sequence[str] = (),
     home: str = "",
@@ -193,7 +195,7 @@ def build_lazy_library(
         records.append(BlobRecord(blob, f"{src}/{blob}.cpp", 0, key, known))
     recipe = Recipe(
         toolchain=toolchain,
-        toolchain_id="g++-test",
+        toolchain_id=toolchain_id,
         home=home,
         home_env=tuple(home_env),
         compile=tuple(compile_words)
@@ -215,6 +217,7 @@ def build_lazy_library(
         (recipe,),
         tuple(records),
         creator="test",
+        digest=digest_of_keys(records, [recipe]),
         machine=machine.name,
     )
     manifest_file = root / name / "manifest"

@@ -34,7 +34,7 @@ from lazyck.prebuild.farm.parcel import pack, parcel_files
 from lazyck.prebuild.farm.wire import encode_message
 from lazyck.prebuild.farm.worker import answer_order, stop
 from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
-from lazyck.prebuild.preambles import find_preambles
+from lazyck.prebuild.preambles import FEWEST, find_preambles
 from lazyck.prebuild.progress import Reporter, State
 from lazyck.remote import Listener, Remote
 from lazyck.visible import visible
@@ -91,7 +91,7 @@ def remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
     remote = Remote.from_environment(env, listener=Listener(say, say))
     if remote is None:
         raise UsageError(
-            f"--executor: {abi.ENV_REMOTE} is not set, and the workers' entries come back through that cache",
+            f"{abi.ENV_REMOTE} is not set, and the workers' entries come back through that cache",
             f"set {abi.ENV_REMOTE}=URL to one that they can write and this machine can read (`lazyck help remote`)",
         )
     return remote
@@ -161,6 +161,8 @@ class Farm:
         """Group the jobs that can share a preamble. Each worker makes its own, so larger groups are
         needed."""
         numbers = sorted(self._run.todo)
+        if len(numbers) < FEWEST:  # this machine may have no compiler to build `lazyck-rt` with
+            return
         jobs = [self._plan.jobs[n] for n in numbers]
         for i, group in enumerate(find_preambles(tool(env), manifest_file, jobs, max(1, workers), env)):
             self._preambles |= {numbers[n]: str(i) for n in group}
@@ -349,4 +351,4 @@ def build_on_farm(
         except OSError as e:
             if isinstance(e, LazyckError):
                 raise
-            raise BuildError(f"--executor {options.executor}: {e}", "is the scheduler still there?") from e
+            raise BuildError(f"{options.executor}: {e}", "is the scheduler still there?") from e

@@ -32,7 +32,7 @@ def scheduler_address(executor: str) -> str:
     scheme, separator, rest = executor.partition("://")
     host, _, port = rest.rstrip("/").rpartition(":")
     if not separator or scheme not in _SCHEMES or not host or not port.isdigit():
-        raise UsageError(f"--executor {executor!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786")
+        raise UsageError(f"{executor!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786")
     return f"{_SCHEMES[scheme]}://{host}:{port}"
 
 
@@ -50,10 +50,10 @@ def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, 
     try:
         distributed = import_module("distributed")
     except ModuleNotFoundError as e:
-        raise UsageError(f"--executor {executor}: {e.name} is not installed", "pip install 'lazyck[farm]'") from e
+        raise UsageError(f"{executor}: {e.name} is not installed", "pip install 'lazyck[farm]'") from e
     if is_in_the_open(address, _find_peer(executor, address)):
         say(
-            f"--executor {executor} is not encrypted: anyone on the network path can read and change orders and "
+            f"{executor} is not encrypted: anyone on the network path can read and change orders and "
             "answers, and run code on the workers; use TLS and dask+tls:// (`lazyck help scale`)"
         )
     # No message may name a module to import.
@@ -79,7 +79,7 @@ def _open(distributed: Any, executor: str, address: str, guard: Guard) -> Any:
         guard.check()
         if isinstance(e, OSError | TimeoutError | ValueError):
             raise _no_scheduler(executor, address, e) from e
-        raise BuildError(f"--executor {executor}: {e!r}"[:400], "is a scheduler of dask there?") from e
+        raise BuildError(f"{executor}: {e!r}"[:400], "is a scheduler of dask there?") from e
 
 
 def _security(distributed: Any, executor: str, address: str) -> Any:
@@ -90,12 +90,12 @@ def _security(distributed: Any, executor: str, address: str) -> Any:
         context = security.get_connection_args("client")["ssl_context"]
     except (OSError, ValueError, TypeError) as e:  # an `ssl.SSLError` is an OSError
         where = f"{e.filename}: " if isinstance(e, OSError) and e.filename else ""
-        raise UsageError(f"--executor {executor}: dask's TLS settings: {where}{e}", _TLS_HINT) from e
+        raise UsageError(f"{executor}: dask's TLS settings: {where}{e}", _TLS_HINT) from e
     if address.startswith("tls://") and context is None:
-        raise UsageError(f"--executor {executor}: dask's configuration names no certificates", _TLS_HINT)
+        raise UsageError(f"{executor}: dask's configuration names no certificates", _TLS_HINT)
     if not address.startswith("tls://") and security.require_encryption:
         hint = f"write {executor.replace('dask://', 'dask+tls://')}"
-        raise UsageError(f"--executor {executor}: dask's configuration requires encryption", hint)
+        raise UsageError(f"{executor}: dask's configuration requires encryption", hint)
     return security
 
 
@@ -127,7 +127,7 @@ def _no_scheduler(executor: str, address: str, e: BaseException) -> LazyckError:
     is_refused = address.startswith("tls://") and not isinstance(e, ConnectionRefusedError)
     why = f"{e}: {e.__cause__}" if e.__cause__ else str(e)
     return BuildError(
-        f"--executor {executor}: no scheduler answers there: {visible(why)}",
+        f"{executor}: no scheduler answers there: {visible(why)}",
         "is it one with TLS, and are its certificates signed by your ca-file? (`lazyck help scale`)"
         if is_refused
         else "start one with `dask scheduler`, and workers with `dask worker HOST:8786` (`lazyck help scale`)",

@@ -3,7 +3,10 @@ answers of workers."""
 
 from __future__ import annotations
 
-from lazyck.costs import DIRECTORY as COSTS
+import contextlib
+
+from lazyck.costs import keep_guess
+from lazyck.errors import LazyckError
 from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 from lazyck.prebuild.farm.orders import Made
@@ -15,11 +18,15 @@ def fetch(remote: Remote, entry: Entry) -> bool:
     check it."""
     if entry.path.is_file():
         return True
-    # The runtime refuses directories that others can write to.
+    make_room(entry)
+    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
+
+
+def make_room(entry: Entry) -> None:
+    """Make the directories of an entry. The runtime refuses those that others can write to."""
     entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(entry.path.parents[:3]):
         directory.mkdir(mode=0o700, exist_ok=True)
-    return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
 
 
 def keep_log(entry: Entry, made: Made) -> str:
@@ -35,8 +42,5 @@ def keep_cost(entry: Entry, made: Made) -> None:
     """Record what the compile took on the worker, as a guess for the next time here."""
     if made.cost is None:
         return
-    library, blob, archs = entry.cost_key
-    directory = entry.root / COSTS
-    directory.mkdir(mode=0o700, exist_ok=True)
-    with (directory / library).open("a") as f:
-        f.write(f"{made.cost[0]:.3f} {made.cost[1]} {blob} {archs}\n")
+    with contextlib.suppress(OSError, LazyckError):  # the entry is there without its cost
+        keep_guess(entry.root, *entry.cost_key, *made.cost)

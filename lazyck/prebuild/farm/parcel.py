@@ -123,4 +123,4 @@ def unpack(parcel: Path, directory: Path) -> None:
             data = tar.extractfile(member) if member.isreg() else None
             if data is None or place.is_absolute() or ".." in place.parts or str(place) != os.fspath(member.name):
                 raise FormatError(f"{parcel}: not a bundle: it contains {member.name!r}", "run the same command again")
-            write_atomic(directory / place, data.read())
+            write_atomic(directory / place, data.read(), member.mode & 0o755 | 0o644)

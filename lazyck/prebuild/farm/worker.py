@@ -91,9 +91,11 @@ def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
         home = next((h for h in homes if h and Path(h).is_dir()), "")
         if not home:
             raise ToolchainError(f"no {recipe.toolchain} toolchain: {recipe.home} is not there")
-    words = recipe.compile[: recipe.compile.index(abi.PH_ARCHS)] if abi.PH_ARCHS in recipe.compile else ()
-    compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words or recipe.compile[:1]]
-    own = {k: v for k, v in env.items() if k not in recipe.drop_env} | dict(recipe.env)
+    words = recipe.compiler_words
+    words = words[: words.index(abi.PH_ARCHS)] if abi.PH_ARCHS in words[1:] else words[:1]
+    compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words]
+    own = {k: v for k, v in env.items() if k not in recipe.drop_env}
+    own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env}
     return by_name(recipe.toolchain).identity(compiler, home, own)
 
 

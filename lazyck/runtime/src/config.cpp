@@ -194,6 +194,7 @@ Config read_config() {
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();
+    config.compile_service = environment(LAZYCK_ENV_REMOTE_COMPILE);
     config.remote_helper = environment(LAZYCK_ENV_REMOTE_HELPER);
     if (config.remote_helper.empty()) config.remote_helper = LAZYCK_REMOTE_HELPER;
     config.launcher = split(environment(LAZYCK_ENV_LAUNCHER), " \t\n");

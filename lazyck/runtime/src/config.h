@@ -29,6 +29,7 @@ struct Config {
     Strings archs;                   // empty: ask the GPU
     unsigned jobs = 1;               // number of compilers at a time
     bool has_remote = false;         // there are remote caches; their helper reads which
+    std::string compile_service;     // that is asked to compile what is missing; empty: none
     std::string remote_helper;       // a path, or a name to look for in PATH
     Strings launcher;                // words that go in front of a compiler's command
     std::string salt;                // the user's own part of the key

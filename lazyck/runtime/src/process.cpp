@@ -79,6 +79,7 @@ struct Start {
     int directory;
     int input;
     int output;
+    int errors;
     int reports;
     long parent;  // the process that starts the watcher
     bool is_traced;
@@ -150,9 +151,9 @@ LAZYCK_BARE void close_others(const int* kept, int count) {
 }
 
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
-    int kept[4];
+    int kept[5];
     int count = 0;
-    const int ours[] = {start.reports, start.directory, start.input, start.output};
+    const int ours[] = {start.reports, start.directory, start.input, start.output, start.errors};
     for (const int fd : ours) {
         if (fd < 0) continue;
         int at = count++;
@@ -181,10 +182,12 @@ LAZYCK_BARE int become_program(void* data) {
     const int reports = static_cast<int>(bare(SYS_fcntl, start.reports, F_DUPFD_CLOEXEC, 3));
     const long from = start.input >= 0 ? start.input : open_nothing();
     const long in = from < 0 ? from : bare(SYS_fcntl, from, F_DUPFD_CLOEXEC, 3),
-               out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3);
+               out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3),
+               err = start.errors < 0 ? out : bare(SYS_fcntl, start.errors, F_DUPFD_CLOEXEC, 3);
     const long where = start.directory < 0 ? start.directory : bare(SYS_fcntl, start.directory, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
-    for (int to = 1; to <= 2 && status >= 0; ++to) status = out < 0 ? out : bare(SYS_dup3, out, to);
+    if (status >= 0) status = out < 0 ? out : bare(SYS_dup3, out, 1);
+    if (status >= 0) status = err < 0 ? err : bare(SYS_dup3, err, 2);
     if (status >= 0 && start.directory >= 0) status = where < 0 ? where : bare(SYS_fchdir, where);
     if (status >= 0) status = bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (status >= 0) {
@@ -265,17 +268,9 @@ class Running {
         }
         m_reports = UniqueFd(ends[0]);
         m_to_us = UniqueFd(ends[1]);
-        m_start = {program.c_str(),
-                   m_argv.data(),
-                   m_environment.data(),
-                   command.directory,
-                   command.input,
-                   command.output,
-                   ends[1],
-                   getpid(),
-                   is_traced(),
-                   m_waiting_stack.top(),
-                   m_program_stack.top()};
+        m_start = {program.c_str(), m_argv.data(),  m_environment.data(),  command.directory,
+                   command.input,   command.output, command.errors,        ends[1],
+                   getpid(),        is_traced(),    m_waiting_stack.top(), m_program_stack.top()};
         const BlockedSignals blocked;
         m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
         // Emulators support only threads and full copies.

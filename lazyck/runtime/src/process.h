@@ -15,7 +15,8 @@ struct Command {
     Strings environment;         // NAME=value
     int directory = -1;          // where it runs; -1: the current directory
     int input = -1;              // stdin; -1: /dev/null
-    int output = -1;             // stdout and stderr
+    int output = -1;             // stdout
+    int errors = -1;             // stderr; -1: where stdout goes
     int question = -1;           // the caller's end of a socket of which the command has the other end
     double timeout_seconds = 0;  // after which it is killed, with all that it started; 0: never
     std::function<void(pid_t)> started = [](pid_t) {};

@@ -28,6 +28,7 @@ constexpr std::size_t k_longest_answer = 4096;  // bytes
 constexpr std::size_t k_most_lines = 100'000;   // before an answer
 constexpr unsigned k_most_bad = 16;             // hits that turn out not to be valid entries
 constexpr const char k_fetched[] = "fetched.so";
+constexpr const char k_compiler_log[] = "compiler.log";
 
 std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
 
@@ -56,13 +57,14 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
     const UniqueFd theirs(ends[1]);
     const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
     Command command;
-    command.argv = {m_request.helper, "entry",
+    command.argv = {m_request.helper, m_request.to_compile.empty() ? "entry" : "compile",
                     "--key",          key.id().hex(),
                     "--name",         Cache::entry_name(key),
                     "--cache",        cache.root(),
                     "--expect",       seconds_word(m_request.expected_seconds),
                     "--wait",         seconds_word(m_request.longest_wait)};
     if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
+    command.argv.insert(command.argv.end(), m_request.to_compile.begin(), m_request.to_compile.end());
     CompilePlan plan;
     plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
     command.environment = plan_environment(plan);
@@ -75,19 +77,22 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
     const Outcome outcome = run_command(command);
     if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
     const std::string said = read_text(log.get(), 0, k_longest_answer);
-    give_up(outcome.has_started
-                ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
-                : outcome.text +
-                      "; install it (pip install 'lazyck[remote]'), or name it with " LAZYCK_ENV_REMOTE_HELPER);
+    give_up(outcome.has_started ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
+                                : outcome.text +
+                                      (m_request.to_compile.empty() ? "; install it (pip install 'lazyck[remote]')"
+                                                                    : "; install it (pip install 'lazyck[reapi]')") +
+                                      ", or name it with " LAZYCK_ENV_REMOTE_HELPER);
 }
 
 // Ends the conversation: from here on, the look-up is a miss.
 void RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
     ++m_counters.skipped;
+    m_problem = m_request.helper + ": " + reason;
     say_once("remote " + reason,
-             "the remote caches (" LAZYCK_ENV_REMOTE ") are not asked for " + m_request.subject.words + ": " +
-                 m_request.helper + ": " + reason,
+             std::string(m_request.to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
+                                                      : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
+                 " not asked for " + m_request.subject.words + ": " + m_request.helper + ": " + reason,
              {"", m_request.subject});
 }
 
@@ -137,11 +142,13 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
             m_label = text.substr(0, text.rfind(' '));
             return Answer::hit;
         }
+        if (begins(line, "failed", m_failure)) return Answer::failed;
         if (begins(line, "refused", text)) {
             ++m_counters.refused;
             say(Level::warn, text, {"", m_request.subject});
         } else if (begins(line, "skipped", text)) {
             ++m_counters.skipped;
+            m_problem = text;
             say_once("remote " + text, text, {"", m_request.subject});
         } else if (begins(line, "note info", text)) {
             say(Level::info, text, {"", m_request.subject});
@@ -158,8 +165,36 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
     return Answer::miss;
 }
 
+// Keeps what the compiler said elsewhere as the entry's log, or else the line `otherwise`, if there
+// is one.
+void RemoteEntry::keep_log(const std::string& otherwise) {
+    if (is_file_in(m_staging.fd(), k_compiler_log)) {
+        publish(m_staging.fd(), k_compiler_log, m_cache.log_path(m_key));
+        return;
+    }
+    const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
+    if (!otherwise.empty() && log && write_all(log.get(), otherwise))
+        publish(m_staging.fd(), "log", m_cache.log_path(m_key));
+}
+
+void RemoteEntry::fail_there() {
+    std::string reason;
+    const bool is_final = begins(m_failure, "final", reason);
+    if (!is_final) begins(m_failure, "passing", reason);
+    keep_log("");
+    const std::string log = m_cache.log_path(m_key);
+    const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +
+                                m_request.subject.arch + ": " + visible(reason) +
+                                "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)\n  log: " + log;
+    const FailureParts parts = {m_request.subject.blob, log, ""};
+    if (!is_final) fail(message, parts);
+    fail_for_good(
+        message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()", parts);
+}
+
 UniqueFd RemoteEntry::fetch(const Strings& symbols) {
-    for (unsigned bad = 0; next_answer() == Answer::hit; ++bad) {
+    Answer answer = next_answer();
+    for (unsigned bad = 0; answer == Answer::hit; ++bad, answer = next_answer()) {
         UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
         const std::string fault = file ? find_entry_fault(file.get(), m_key, symbols) : system_text(errno);
         if (fault.empty()) {
@@ -172,9 +207,7 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
                 send("kept " + path);
                 return file;
             }
-            const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
-            if (log && write_all(log.get(), "[fetched from " + visible(m_label) + "]\n"))
-                publish(m_staging.fd(), "log", m_cache.log_path(m_key));
+            keep_log("[fetched from " + visible(m_label) + "]\n");
             publish(m_staging.fd(), k_fetched, path);
             send("kept " + path);
             return file;
@@ -183,8 +216,10 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
         say(Level::warn, "what " + m_label + " has for " + m_request.subject.words + " is refused: " + fault,
             {"", m_request.subject});
         send("bad " + fault.substr(0, k_longest_answer / 2));
+        m_problem = m_label + ": what it made is refused: " + fault;
         if (bad == k_most_bad) give_up("it keeps offering bad entries");
     }
+    if (answer == Answer::failed) fail_there();
     return UniqueFd();
 }
 

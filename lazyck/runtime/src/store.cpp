@@ -194,6 +194,14 @@ std::string host_unit_of(const BlobRow& blob) {
     return tab == nullptr ? "" : std::string(blob.kernel, tab);
 }
 
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+    const std::string kernel = kernel_of(blob);
+    if (archs.size() < 2 || kernel.empty() || kernel == host_unit_of(blob)) return {archs};
+    std::vector<Strings> each;
+    for (const std::string& arch : archs) each.push_back({arch});
+    return each;
+}
+
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
     const std::string kernel = kernel_of(blob);
     const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);
@@ -223,9 +231,9 @@ Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
     return costs.guess();
 }
 
-double Store::expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
+Guess Store::expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const EntryKey key = key_of(manifest, manifest.blob(index), archs);
-    return guess(manifest, caches(manifest)->own()->costs(key)).blob.seconds;
+    return guess(manifest, caches(manifest)->own()->costs(key));
 }
 
 std::string Store::name_of(const ManifestView& manifest) const {
@@ -240,7 +248,8 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     Strings tiers = m_config.cache_path;
     for (const std::string& root : m_places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
     const std::string& given = m_given.empty() ? m_config.cache_dir : m_given;
-    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers);
+    const auto find = [library = m_places.library, manifest] { return find_packs(library, manifest); };
+    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers, find);
     return m_caches;
 }
 
@@ -308,18 +317,18 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     path = caches->own()->entry_path(key);
-    for (const auto& cache : caches->to_read()) {
+    return caches->search([&](Cache& cache) {
         try {
-            const EntryLookup found = look_up_entry(*cache, key, manifest.symbols_of(blob));
-            if (found.state != EntryState::ready) continue;
+            const EntryLookup found = look_up_entry(cache, key, manifest.symbols_of(blob));
+            if (found.state != EntryState::ready) return false;
             path = found.entry.path;
             return true;
         } catch (const CompileError&) {
             // The entry is whole but unsuitable for the library, or its directory is refused. An
             // attempt to load it reports more.
+            return false;
         }
-    }
-    return false;
+    });
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -331,18 +340,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const Strings symbols = manifest.symbols_of(blob);
-    const auto caches = this->caches(manifest);
-    for (const auto& cache : caches->to_read()) {
+    std::optional<Entry> found;
+    caches(manifest)->search([&](Cache& cache) {
         EntryLookup here;
         try {
-            here = look_up_entry(*cache, key, symbols);
+            here = look_up_entry(cache, key, symbols);
             // find_directory reports what is wrong with a directory. It is called only after a
             // failed look-up, which has already checked the directories that it opened.
-            if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
+            if (here.state != EntryState::ready && !cache.find_directory(key)) return false;
         } catch (const CompileError& e) {
-            if (!cache->is_tier()) throw;
-            say_once(cache->root(), e.what());
-            continue;
+            if (!cache.is_tier()) throw;
+            say_once(cache.root(), e.what());
+            return false;
         }
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
@@ -350,16 +359,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
                 const Subject subject = subject_of(manifest, blob, key.arch_label());
                 say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
             }
-            here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
-            return std::move(here.entry);
+            here.entry.origin = cache.is_tier() ? "tier " + cache.root() : "cache";
+            found = std::move(here.entry);
+            return true;
         }
-        if (here.state == EntryState::damaged && cache->is_tier()) {
-            const std::string path = cache->entry_path(key);
+        if (here.state == EntryState::damaged && cache.is_tier()) {
+            const std::string path = cache.entry_path(key);
             say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
                      {"damaged", subject_of(manifest, blob, key.arch_label())});
         }
-    }
-    return std::nullopt;
+        return false;
+    });
+    return found;
 }
 
 Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -367,8 +378,19 @@ Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strin
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
-    return *compile_somewhere(manifest, blob, key, true, *caches);
+    const Strings mismatches = explain_mismatches(caches->packs(), m_places.library, manifest);
+    try {
+        if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
+        if (!m_jit.is_forbidden()) {
+            for (const std::string& sentence : mismatches) say_once(sentence, sentence);
+        }
+        return *compile_somewhere(manifest, blob, key, true, *caches);
+    } catch (const PermanentFailure&) {
+        throw;
+    } catch (const CompileError& e) {
+        if (mismatches.empty()) throw;
+        fail(std::string(e.what()) + "\n  " + join(mismatches, "\n  "), {e.blob(), e.log(), e.command()});
+    }
 }
 
 std::optional<Entry> Store::fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -518,10 +540,11 @@ bool Store::should_make_preamble(const ManifestView& manifest, std::uint32_t ind
 std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                               bool may_compile, Caches& caches) {
     bool was_cleaned = false, was_short_of_memory = false;
+    std::string service_problem;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
         try {
-            return compile(manifest, blob, key, may_compile, *cache);
+            return compile(manifest, blob, key, may_compile, *cache, service_problem);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(manifest, blob, key.arch_label());
@@ -533,12 +556,19 @@ std::optional<Entry> Store::compile_somewhere(const ManifestView& manifest, cons
             // Another process has emptied the cache meanwhile. Its directories are created again.
             if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
             caches.pass_over(cache, e);
+        } catch (const PermanentFailure&) {
+            throw;
+        } catch (const CompileError& e) {
+            if (service_problem.empty()) throw;
+            fail(std::string(e.what()) +
+                     "\n  nor did the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") compile it: " + service_problem,
+                 {e.blob(), e.log(), e.command()});
         }
     }
 }
 
 std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                                    bool may_compile, Cache& cache) {
+                                    bool may_compile, Cache& cache, std::string& service_problem) {
     cache.make_directories_for(key);
     const Strings symbols = manifest.symbols_of(blob);
     const std::string path = cache.entry_path(key);
@@ -565,8 +595,15 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     }
     const double remote_begin = now_seconds();
     const std::unique_ptr<RemoteEntry> remote = ask_remotes(subject, guess, key, may_compile, cache);
-    if (UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd()) {
-        const std::string origin = "remote " + remote->label();
+    std::string origin;
+    UniqueFd fetched = remote ? remote->fetch(symbols) : UniqueFd();
+    if (fetched) {
+        origin = "remote " + remote->label();
+    } else if (may_compile && !m_jit.is_forbidden() && !m_config.compile_service.empty()) {
+        fetched = compile_there(manifest, blob, key, guess, cache, origin, service_problem);
+        if (fetched && remote) remote->made(path);
+    }
+    if (fetched) {
         tell_wait(event, origin.c_str(), remote_begin, cache);
         found = read_entry(std::move(fetched), cache, key, symbols);
         if (found.state != EntryState::ready)
@@ -685,6 +722,25 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     return std::move(found.entry);
 }
 
+UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                              const Guess& guess, Cache& cache, std::string& origin, std::string& problem) {
+    RemoteRequest request;
+    request.helper = m_config.remote_helper;
+    request.subject = subject_of(manifest, blob, key.arch_label());
+    request.expected_seconds = guess.blob.seconds;
+    request.longest_wait = patience(m_config, guess);
+    request.to_compile = {"--from", m_places.library};
+    if (manifest.has_arch_flags(blob.recipe)) {
+        for (const std::string& arch : key.archs) request.to_compile.insert(request.to_compile.end(), {"--arch", arch});
+    }
+    request.to_compile.insert(request.to_compile.end(), {"--", blob.name});
+    RemoteEntry service(request, cache, key, m_counters.remote);
+    UniqueFd made = service.fetch(manifest.symbols_of(blob));
+    origin = "remote " + service.label();
+    problem = made ? "" : service.problem();
+    return made;
+}
+
 std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                                 bool may_compile, Cache& cache) {
     if (!m_config.has_remote) return nullptr;
@@ -698,14 +754,16 @@ std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Gu
 }
 
 UniqueFd Store::find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
-    for (const auto& cache : caches(manifest)->to_read()) {
+    UniqueFd found;
+    caches(manifest)->search([&](Cache& cache) {
         try {
-            if (UniqueFd found = find_text(*cache, text, symbols)) return found;
+            found = find_text(cache, text, symbols);
         } catch (const CompileError& e) {
-            say_once(cache->root() + " texts", e.what());
+            say_once(cache.root() + " texts", e.what());
         }
-    }
-    return UniqueFd();
+        return static_cast<bool>(found);
+    });
+    return found;
 }
 
 void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "archive.h"
 #include "cache.h"
@@ -118,8 +119,8 @@ class Store {
     void needs_no_slot(const std::string& first) { m_jobs->needs_none(first); }
 
     JitPolicy& jit() { return m_jit; }
-    // Returns the expected seconds of the blob's compile, or 0 if nothing is known.
-    double expected_seconds(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    // Returns the expected cost of the blob's compile, by earlier ones.
+    Guess expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
 
     // Returns the file in which events of this library are recorded, or an empty string if there is
     // no cache.
@@ -158,8 +159,13 @@ class Store {
     // Returns nothing if compiling is not permitted and no remote cache has the entry.
     std::optional<Entry> compile_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                            bool may_compile, Caches& caches);
+    // Sets `service_problem` if a compile service was to compile the entry and did not.
     std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                                 bool may_compile, Cache& cache);
+                                 bool may_compile, Cache& cache, std::string& service_problem);
+    // Returns the entry, open, as a compile service made it, or an empty descriptor with the reason
+    // in `problem`. Throws CompileError if its compiler refused the code.
+    UniqueFd compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Guess& guess,
+                           Cache& cache, std::string& origin, std::string& problem);
     // Returns null if there are no remote caches.
     std::unique_ptr<RemoteEntry> ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                              bool may_compile, Cache& cache);
@@ -196,6 +202,9 @@ class Store {
 std::string kernel_of(const BlobRow& blob);
 // Returns the name of this host unit, or an empty string for a blob.
 std::string host_unit_of(const BlobRow& blob);
+// Returns the archs of each entry that the row has for `archs`. Device code has one for each arch.
+// Host code, of which a process can have only one copy, has one for all of them.
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs);
 // Returns the subject of messages about a blob.
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 

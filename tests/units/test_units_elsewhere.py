@@ -1,0 +1,96 @@
+"""Tests kernels that are compiled elsewhere: by a compile service and on a farm, for a machine that
+compiles none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from buildgrid_server import BuildGrid
+from built_units import Built, used
+from farm_cluster import Cluster
+from hip_units import build
+from rocm_layouts import need_real_hip, rocm6
+from support import REPOSITORY, Lazyck, Once
+
+pytestmark = [pytest.mark.hip, pytest.mark.xdist_group("reapi")]
+
+FILES = {
+    "blob.hip": """
+#include <hip/hip_runtime.h>
+template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }
+int launch_it(int n, float* x) {
+    if (n == 0) scale<2><<<1, 32>>>(x);
+    if (n == 1) scale<3><<<1, 32>>>(x);
+    return hipGetLastError();
+}
+""",
+    "main.hip": """
+#include <hip/hip_runtime.h>
+static __global__ void own(float* x) { x[0] = 1; }
+int launch_it(int, float*);
+#define API extern "C" __attribute__((visibility("default"))) int
+API launch(int n, float* x) { return launch_it(n, x); }
+API unit(int, float* x) { own<<<1, 1>>>(x); return hipGetLastError(); }
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def built(once: Once, shared_lazyck: Lazyck) -> Built:
+    need_real_hip()
+
+    def make(where: Path) -> Built:
+        grades = ("--kernels", "*/main.hip", "--blobs", "*/blob.hip")
+        return build(shared_lazyck, where / "lazy", FILES, rocm6(where / "rocm"), grades=grades)
+
+    return once("hip_units_elsewhere", make)
+
+
+@pytest.fixture
+def lazy(built: Built, tmp_path: Path) -> Built:
+    return built.fresh(tmp_path / "cache")
+
+
+def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, hip_spy: Path, buildgrid: BuildGrid) -> None:
+    helper = lazy.cache.parent / "lazyck-remote"
+    helper.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "from lazyck.helper import main\nmain()\n"
+    )
+    helper.chmod(0o755)
+    env = {"LAZYCK_REMOTE_COMPILE": buildgrid.url, "LAZYCK_REMOTE_HELPER": str(helper)}
+    for function in ("launch", "unit"):
+        _, seen = lazy.run(hip_spy, function, 1, **env)
+        assert len(used(seen)) == 1
+    assert [name.partition("-")[0] for name in lazy.entries] == ["blob.host", "blob.scale", "main.own"]
+    logs = [p.with_suffix(".log").read_text() for p in lazy.units]
+    assert all(str(buildgrid.directory) in log for log in logs), logs
+    _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    assert len(used(seen)) == 1
+
+
+def executed(lazyck: Lazyck, lazy: Built, executor: str, **env: str) -> None:
+    words = ("--manifest", lazy.where / "libx.so", "--all", "--gpu-archs", lazy.arch, "--json")
+    own = {"LAZYCK_CACHE_DIR": str(lazy.cache), **env}
+    done = lazyck("prebuild", "build", *words, "--executor", executor, env=own)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["failed"] == []
+    assert lazy.entries == ["blob", "main"]  # a blob, and the device code of a source that is lazy by kernel
+
+
+def test_a_service_prebuilds_kernels(lazyck: Lazyck, lazy: Built, buildgrid: BuildGrid) -> None:
+    executed(lazyck, lazy, buildgrid.url)
+
+
+def test_a_farm_prebuilds_kernels(lazyck: Lazyck, lazy: Built, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="needs lazyck[farm]")
+    (tmp_path / "remote").mkdir(mode=0o700)
+    cluster = Cluster(tmp_path, f"{tmp_path}/remote|trusted")
+    try:
+        cluster.start().add("one")
+        executed(lazyck, lazy, cluster.url, LAZYCK_REMOTE=cluster.remote)
+    finally:
+        cluster.stop()
