@@ -4,6 +4,7 @@ remedy."""
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -166,6 +167,10 @@ def test_tools_directory_of_another_user_is_refused(lib: LazyLibrary, lazyck: La
 def test_relative_home_gives_no_tools_directory_below_the_working_directory() -> None:
     assert not str(tools_dir({"XDG_CACHE_HOME": "here"})).startswith("here")
     assert not str(tools_dir({"HOME": "."})).startswith(".")
+
+
+def test_without_variables_the_tools_are_in_the_home_that_the_system_knows() -> None:
+    assert tools_dir({}) == Path(pwd.getpwuid(os.geteuid()).pw_dir, ".cache/lazyck-tools")
 
 
 def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_in(
