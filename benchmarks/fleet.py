@@ -19,14 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import fleet_net
 import fleet_remotes
 from fleet_net import Host
-from fleet_ranks import Figures, Options, build, start_ranks, time_compile, time_helper, time_request
+from fleet_ranks import Figures, Options, OtherLoad, adopt_orphans, build, measure, start_ranks
 from fleet_remotes import Remote
 
 
@@ -46,7 +46,8 @@ class Scenario:
 @dataclass(frozen=True)
 class Outcome:
     """Holds the figures of one scenario: `errors` counts ranks that failed or got a wrong result,
-    `bytes` what the remote received and sent."""
+    `bytes` what the remote received and sent, `left` the share of the cores that other processes
+    left."""
 
     name: str
     policy: str
@@ -60,6 +61,7 @@ class Outcome:
     skipped: int
     refused: int
     parameters: dict[str, Any]
+    left: float = 1.0
 
 
 def cut_half(remote: Remote, hosts: Sequence[Host]) -> None:
@@ -115,23 +117,24 @@ def run(o: Options, program: Path, scenario: Scenario, figures: Figures) -> Outc
                     process.wait()
                 time.sleep(2)  # uploads go on after the ranks have ended
             before = (server.traffic(), remote.requests() if remote else 0)
+            others = OtherLoad()
             running = start_ranks(o, program, hosts, where / "run", env)
             if scenario.trouble and remote:
                 scenario.trouble(remote, hosts)
             for process in running:
                 process.wait(timeout=900)
+            left = others.left()
             time.sleep(1.5)
             traffic = [b - a for a, b in zip(before[0], server.traffic(), strict=True)]
             requests = (remote.requests() if remote else 0) - before[1]
         finally:
             if remote:
                 remote.kill()
-    return read(o, scenario, where / "run", hosts, requests, sum(traffic), figures)
+    ran = read(o, scenario, where / "run", hosts, requests, sum(traffic))
+    return replace(ran, parameters={**ran.parameters, **figures.parameters(left)}, left=left)
 
 
-def read(
-    o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int, figures: Figures
-) -> Outcome:
+def read(o: Options, scenario: Scenario, where: Path, hosts: Sequence[Host], requests: int, size: int) -> Outcome:
     """Return the outcome from the files that the ranks have left."""
     times, errors, text = [], 0, ""
     for host in hosts:
@@ -144,9 +147,8 @@ def read(
     entries = [p.stat().st_size for p in where.glob("*/cache/v1/*/*/*.so")]
     policy = "no remote" if not scenario.remote else "pulled before" if scenario.is_warm else "leases"
     parameters = {
-        "blobs": [o.seconds] * o.blobs, "compile_cpu": figures.compile, "look": figures.helper,
-        "request_cpu": figures.request, "cores": os.cpu_count(),
-        "ranks": o.ranks, "noise": 0.0, "start": 0.3, "parallel": 1, "streams": 1,
+        "blobs": [o.seconds] * o.blobs, "cores": os.cpu_count(), "ranks": o.ranks, "noise": 0.0, "start": 0.3,
+        "parallel": 1, "streams": 1,
         "size": statistics.mean(entries) if entries else 0, "atomic": scenario.remote is fleet_remotes.Redis,
     }  # fmt: skip
     return Outcome(
@@ -190,9 +192,10 @@ def main() -> None:
         work.mkdir(exist_ok=True)
         o = Options(args.hosts, args.ranks, args.blobs, args.seconds, work)
         program = build(o)
-        figures = Figures(time_helper(o), time_request(o), time_compile(o))
+        adopt_orphans()
+        figures = measure(o)
         print(
-            f"a helper's answer takes {figures.helper:.2f} s of a core, each request {figures.request * 1e3:.1f} ms, "
+            f"a helper takes {figures.helper:.2f} s of CPU, each request {figures.request * 1e3:.1f} ms, "
             f"a compile {figures.compile:.2f} s and its sleep"
         )
         outcomes = []

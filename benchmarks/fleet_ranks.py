@@ -3,12 +3,16 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import resource
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +25,7 @@ from fleet_net import Host
 
 from lazyck.remote import EntryName, Remote
 
+_PR_SET_CHILD_SUBREAPER = 36
 ENTRY = "libk/x86_64-none/k0-0123456789abcdef.so"
 # This compiler sleeps only where FLEET_SECONDS is set: the build of the library must not sleep.
 COMPILER = """#!/bin/sh
@@ -65,12 +70,61 @@ class Options:
 
 @dataclass(frozen=True)
 class Figures:
-    """Holds costs measured when nothing else runs: core seconds until a helper's first answer, CPU
-    seconds of one of the helper's requests, and seconds of a compile besides its sleep."""
+    """Holds the CPU seconds of a helper until it has told its first answer, of one of its requests,
+    and of a compile."""
 
     helper: float
     request: float
     compile: float
+
+    def parameters(self, left: float) -> dict[str, float]:
+        """Return them as parameters of the fleet's model. Other processes left the run a share
+        `left` of the cores, so everything takes longer."""
+        figures = {"look": self.helper, "request_cpu": self.request, "compile_cpu": self.compile}
+        return {name: value / left for name, value in figures.items()}
+
+
+def measure(o: Options) -> Figures:
+    """Measure the costs."""
+    return Figures(time_helper(o), time_request(o), time_compile(o))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of helpers whose first process has ended, so that their CPU time is known
+    once they have."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans() -> None:
+    """Forget adopted processes that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+class OtherLoad:
+    """Measures, from its creation on, how much CPU time other processes take."""
+
+    def __init__(self) -> None:
+        self._begun, self._busy, self._own = time.monotonic(), _busy(), _own()
+
+    def left(self) -> float:
+        """Return the share of the machine's cores that they have left."""
+        reap_orphans()
+        wall = time.monotonic() - self._begun
+        others = (_busy() - self._busy) - (_own() - self._own)
+        return max(0.1, 1 - max(0.0, others) / wall / (os.cpu_count() or 1))
+
+
+def _busy() -> float:
+    """Return the CPU seconds of all processes, and those that the machine's host took."""
+    user, nice, system, _idle, _iowait, *more = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
+    return (user + nice + system + sum(more)) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def build(o: Options) -> Path:
@@ -80,10 +134,7 @@ def build(o: Options) -> Path:
     compiler = tools / "c++"
     compiler.write_text(COMPILER.replace("{cxx}", str(shutil.which("g++"))))
     compiler.chmod(0o755)
-    helper = tools / "lazyck-remote"
-    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
-    helper.write_text(f"#!{sys.executable}\n{start}")
-    helper.chmod(0o755)
+    write_helper(tools)
     project = LazyProject(o.work / "project")
     project.work.mkdir()
     texts = {**kernel_blobs(o.blobs, 1), "dispatch.cpp": kernel_table(o.blobs), "rank.cpp": RANK}
@@ -93,6 +144,14 @@ def build(o: Options) -> Path:
     argv = ["g++", "-O1", str(here / "rank.cpp"), "-o", str(here / "rank"), f"-L{here}", "-lk", f"-Wl,-rpath,{here}"]
     subprocess.run(argv, check=True)
     return here / "rank"
+
+
+def write_helper(tools: Path) -> None:
+    """Write the command `lazyck-remote` of this repository into a directory."""
+    helper = tools / "lazyck-remote"
+    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom lazyck.remote.helper import main\nmain()\n"
+    helper.write_text(f"#!{sys.executable}\n{start}")
+    helper.chmod(0o755)
 
 
 @contextmanager
@@ -112,29 +171,24 @@ def empty_server(o: Options) -> Iterator[tuple[Path, str]]:
 
 
 def time_helper(o: Options) -> float:
-    """Return the seconds of one core from the start of `lazyck-remote` until it says that a server
-    does not have an entry.
-
-    As many helpers start at once as there are hosts, since a single one would have the other cores
-    for its own short processes.
-    """
+    """Return the CPU seconds of `lazyck-remote` from its start until it has said that a server does
+    not have an entry, and has ended."""
     taken = []
     with empty_server(o) as (empty, url):
         argv = [str(o.work / "bin" / "lazyck-remote"), "entry", "--key", "0" * 32, "--name", ENTRY]
         argv += ["--cache", str(empty), "--only-fetch"]
         env = {**os.environ, "LAZYCK_REMOTE": f"{url}|trusted"}
-        for _ in range(3):
-            begin = time.perf_counter()
-            running = []
-            for _ in range(o.hosts):
-                ours, theirs = socket.socketpair()
-                running.append((ours, subprocess.Popen(argv, env=env, stdin=theirs.fileno(), cwd=empty)))
-                theirs.close()
-            for ours, helper in running:
-                assert ours.recv(100) == b"miss\n"
-                ours.close()
-                helper.wait()
-            taken.append((time.perf_counter() - begin) * (os.cpu_count() or 1) / o.hosts)
+        for _ in range(5):
+            ours, theirs = socket.socketpair()
+            helper = subprocess.Popen(argv, env=env, stdin=theirs.fileno(), cwd=empty)
+            theirs.close()
+            with ours, ours.makefile("rb") as lines:
+                pid = int(lines.readline().removeprefix(b"pid "))
+                assert lines.readline() == b"miss\n"
+            first = os.wait4(helper.pid, 0)[2]
+            helper.returncode = 0
+            used = first, os.wait4(pid, 0)[2]
+            taken.append(sum(u.ru_utime + u.ru_stime for u in used))
     return statistics.median(taken)
 
 
@@ -154,12 +208,13 @@ def time_request(o: Options) -> float:
 
 
 def time_compile(o: Options) -> float:
-    """Return the seconds of a real compile and link, which come on top of the sleep."""
-    cache = {**os.environ, "LAZYCK_CACHE_DIR": str(o.work / "cache"), "LAZYCK_LOG": "error"}
-    begin = time.perf_counter()
+    """Return the CPU seconds of a real compile and link, which come on top of the sleep."""
     rank = o.work / "project" / "rank"
-    subprocess.run([str(rank), "0", str(o.blobs)], env=cache, stdout=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - begin) / o.blobs
+    with tempfile.TemporaryDirectory(dir=o.work) as cache:
+        env = {**os.environ, "LAZYCK_CACHE_DIR": cache, "LAZYCK_LOG": "error"}
+        before = _own()
+        subprocess.run([str(rank), "0", str(o.blobs)], env=env, stdout=subprocess.DEVNULL, check=True)
+        return (_own() - before) / o.blobs
 
 
 def start_ranks(o: Options, program: Path, hosts: Sequence[Host], where: Path, env: dict[str, str]) -> list[Any]:

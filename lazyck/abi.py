@@ -74,19 +74,27 @@ BUNDLE_ARCHIVE = "sources.tar.gz"
 # A file beside that archive: what compiling the blobs took where the library was built, in the
 # format of a cache's `.costs`.
 BUNDLE_COSTS = "costs"
+# The group of entry points that name installed packs, and the first line of a pack's own file.
+PACKS_GROUP = "lazyck.packs"
+PACK_VERSION = "lazyck pack 1"
 API_VERSION = 3
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
 PH = "\x01"
-PH_SOURCE = PH + "S"  # absolute path of the blob's source
+PH_SOURCE = PH + "S"  # the blob's source
 PH_OUTPUT = PH + "O"  # file that the step writes
 PH_INPUT = PH + "I"  # object that the link step reads
 PH_ROOT = PH + "R"  # bundle root, no trailing slash
 PH_LIBRARY = PH + "L"  # path of the lazy library itself
 PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
 PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
+PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name
 PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
 PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
+
+# The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
+# begin with it, so they are equal wherever the bundle is, and so is what is compiled.
+BUNDLE_LINK = "bundle"
 
 # -- environment -----------------------------------------------------------------------------------
 ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"

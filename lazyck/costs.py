@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.abi import PROGRAMS, archs_in_name
-from lazyck.directory import RefusedError, opened_in, pass_over
+from lazyck.directory import RefusedError, directory_below, opened_in, pass_over
 from lazyck.files import write_atomic
 from lazyck.history import Event, lines_below
 
@@ -108,20 +108,29 @@ def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, 
     """Return the seconds and peak KiB of a blob's last compile for these archs. Names are spelled
     as in file names.
 
-    The result is None if there is no such line near the end of the record, or if the cache is
-    refused. Raises `OSError`.
+    The result is None if there is no such line near the end of the record, if there is no record,
+    or if the cache is refused. Raises `OSError`.
     """
     try:
         with opened_in(cache, cache / DIRECTORY / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))
             text = f.read(_TAIL).decode("ascii", "replace")
-    except RefusedError:
+    except (RefusedError, FileNotFoundError):
         return None
     for line in reversed(text.splitlines()):
         match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) (\S+) (\S+)", line)
         if match and match[3] == blob and match[4] == archs:
             return float(match[1]), int(match[2])
     return None
+
+
+def keep_guess(cache: Path, library: str, blob: str, archs: str, seconds: float, peak_kib: int) -> None:
+    """Record what a compile took elsewhere, so that the next one of this blob here has an expected
+    time. Nothing is recorded if the cache knows what one took, or if `seconds` is 0. Names are
+    spelled as in file names. Raises `RefusedError` and `OSError`."""
+    with directory_below(cache, Path(DIRECTORY), makes=True) as costs:
+        if seconds > 0 and not read_last(cache, library, blob, archs):
+            costs.append(library, f"{seconds:.3f} {peak_kib} {blob} {archs}\n".encode())
 
 
 def write_shipped(path: Path, costs: Costs, keys: Iterable[tuple[str, str, str]]) -> int:

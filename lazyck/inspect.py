@@ -29,6 +29,7 @@ _SHOWN = {
     abi.PH_LIBRARY: "{library}",
     abi.PH_TOOLCHAIN: "{toolchain}",
     abi.PH_KERNEL: "{kernel}",
+    abi.PH_NAME: "{name}",
     abi.PH_ARCHS: "{archs}",
     abi.PH_ARCH: "{arch}",
 }

@@ -19,7 +19,9 @@ bundle). The C++ runtime reads it in place, so that all tables have rows of fixe
                words:u32                            count of u32s in the list pool
                blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32
                strings_at:u32 strings_size:u32
-               library:S soname:S cache_name:S root:S archs:L eager:L creator:S digest:S
+               library:S soname:S cache_name:S root:S archs:L eager:L creator:S
+               digest:S         of all that the build decides of the keys of entries, by which an
+                                installed pack says what it was made for
                machine:S        "x86_64" or "aarch64"; if empty, the machine of the reader
                private:L        names without a stub that blobs call by private names
                contents:S       SHA-256 of the bundle's `contents`, which lists the digest of each

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import IO
 
 LEVEL = 6
+EPOCH_VARIABLE = "SOURCE_DATE_EPOCH"
+EPOCH = 315_532_800  # its default: 1980-01-01, the first day of zip files
 
 
 def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -> None:

@@ -15,6 +15,7 @@ from support import HERE, Lazyck
 
 from lazyck import abi
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.postbuild.describe import digest_of_keys
 from lazyck.tarball import write_tarball
 
 
@@ -120,7 +121,10 @@ def make_bundle(
         link=(str(script), "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT),
         arch_flags=(f"--offload-arch={abi.PH_ARCH}",) if archs else (),
     )  # fmt: skip
-    manifest = Manifest(name, f"{name}.so", "", "", tuple(archs), (recipe,), tuple(records), (), "test", "", HERE.name)
+    digest = digest_of_keys(records, [recipe])
+    manifest = Manifest(
+        name, f"{name}.so", "", "", tuple(archs), (recipe,), tuple(records), (), "test", digest, HERE.name
+    )
     bundle = Bundle(directory, manifest)
     bundle.file.write_bytes(encode(manifest))
     return bundle

@@ -7,6 +7,9 @@
 // nobody registered. ` asked` follows a launch whose very handle was asked for before. CODE is a
 // digest of the machine code that the image has for the kernel, or `none`. A variable has the line
 // `register NAME variable`.
+//
+// SPY_DEVICES lists the capabilities of the devices that there are, such as `80 90`. With SPY_ARCH,
+// CODE is that of the image for this capability.
 #include <elf.h>
 
 #include <cstdint>
@@ -16,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,22 +86,34 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
     return "none";
 }
 
-// Returns the digest of a kernel in the first image of machine code, or `none`.
+// Returns the digest of a kernel in the first image of machine code, or in that for SPY_ARCH, or
+// `none`.
 std::string code_of(void** binary, const std::string& kernel) {
+    const char* const arch = std::getenv("SPY_ARCH");
     const unsigned char* at = binaries.at(binary)->data;
     std::uint64_t size = 0;
     std::memcpy(&size, at + 8, sizeof size);
     const unsigned char* const end = at + 16 + size;
     for (at += 16; at < end;) {
         std::uint16_t kind = 0;
-        std::uint32_t head = 0;
+        std::uint32_t head = 0, capability = 0;
         std::memcpy(&kind, at, sizeof kind);
         std::memcpy(&head, at + 4, sizeof head);
         std::memcpy(&size, at + 8, sizeof size);
-        if (kind == 2 && std::memcmp(at + head, ELFMAG, SELFMAG) == 0) return digest(at + head, kernel);
+        std::memcpy(&capability, at + 28, sizeof capability);
+        const bool is_wanted = arch == nullptr || std::to_string(capability) == arch;
+        if (is_wanted && kind == 2 && std::memcmp(at + head, ELFMAG, SELFMAG) == 0) return digest(at + head, kernel);
         at += head + size;
     }
     return "none";
+}
+
+std::vector<int> devices() {
+    std::vector<int> all;
+    const char* const listed = std::getenv("SPY_DEVICES");
+    std::istringstream words(listed == nullptr ? "" : listed);
+    for (int capability = 0; words >> capability;) all.push_back(capability);
+    return all;
 }
 
 std::vector<Configuration> pushed;
@@ -236,6 +252,22 @@ int __cudaLaunchKernel(void* kernel, Extent, Extent, void**, std::size_t, void*)
 decltype(cudaLaunchKernel) cudaLaunchKernel_ptsz __attribute__((alias("cudaLaunchKernel")));
 decltype(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz __attribute__((alias("cudaLaunchKernelExC")));
 decltype(__cudaLaunchKernel) __cudaLaunchKernel_ptsz __attribute__((alias("__cudaLaunchKernel")));
+
+// These are weak, since examples/gpu_projects has others.
+__attribute__((weak)) int cudaGetDeviceCount(int* count) {
+    *count = static_cast<int>(devices().size());
+    return *count == 0 ? 100 : 0;  // cudaErrorNoDevice
+}
+__attribute__((weak)) int cudaGetDevice(int* device) {
+    *device = 0;
+    return devices().empty() ? 100 : 0;
+}
+__attribute__((weak)) int cudaDeviceGetAttribute(int* value, int attribute, int device) {
+    const std::vector<int> all = devices();
+    if (device < 0 || device >= static_cast<int>(all.size())) return 101;  // cudaErrorInvalidDevice
+    *value = attribute == 75 ? all[device] / 10 : attribute == 76 ? all[device] % 10 : 0;
+    return 0;
+}
 
 int cudaPeekAtLastError() { return error; }
 int cudaGetLastError() {

@@ -6,6 +6,9 @@
 // NAME`. NAME is `UNKNOWN` for a handle that nobody registered. CODE is a digest of the machine
 // code that the image has for the kernel, or `none`. A variable has the line `register NAME
 // variable`.
+//
+// SPY_DEVICES lists the archs of the devices that there are, such as `gfx908 gfx90a`. With
+// SPY_ARCH, CODE is that of the image for this arch.
 #include <elf.h>
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -82,19 +86,32 @@ std::string digest(const unsigned char* image, const std::string& kernel) {
     return "none";
 }
 
-// Returns the digest of a kernel in the first image for a device, or `none`.
+// Returns the digest of a kernel in the first image for a device, or in that for SPY_ARCH, or
+// `none`.
 std::string code_of(const Binary* binary, const std::string& kernel) {
     const unsigned char* const data = binary->data;
     if (std::memcmp(data, "__CLANG_OFFLOAD_BUNDLE__", 24) != 0) return "none";
+    const char* const arch = std::getenv("SPY_ARCH");
     const unsigned char* at = data + 32;
     for (auto left = read<std::uint64_t>(data + 24); left > 0; --left) {
         const auto offset = read<std::uint64_t>(at), size = read<std::uint64_t>(at + 8),
                    length = read<std::uint64_t>(at + 16);
-        if (size >= sizeof(Elf64_Ehdr) && std::memcmp(data + offset, ELFMAG, SELFMAG) == 0)
+        const std::string name(reinterpret_cast<const char*>(at) + 24, length);
+        const bool is_wanted = arch == nullptr || name.substr(name.rfind('-') + 1) == arch;
+        if (is_wanted && size >= sizeof(Elf64_Ehdr) && offset % 4096 == 0 &&
+            std::memcmp(data + offset, ELFMAG, SELFMAG) == 0)
             return digest(data + offset, kernel);
         at += 24 + length;
     }
     return "none";
+}
+
+std::vector<std::string> devices() {
+    std::vector<std::string> all;
+    const char* const listed = std::getenv("SPY_DEVICES");
+    std::istringstream words(listed == nullptr ? "" : listed);
+    for (std::string arch; words >> arch;) all.push_back(arch);
+    return all;
 }
 
 std::vector<Configuration> pushed;
@@ -136,6 +153,21 @@ struct Launch {
 }  // namespace
 
 extern "C" {
+
+int hipGetDeviceCount(int* count) {
+    *count = static_cast<int>(devices().size());
+    return *count == 0 ? 100 : 0;  // hipErrorNoDevice
+}
+int hipGetDevice(int* device) {
+    *device = 0;
+    return devices().empty() ? 100 : 0;
+}
+int hipGetDevicePropertiesR0600(char* properties, int device) {
+    const std::vector<std::string> all = devices();
+    if (device < 0 || device >= static_cast<int>(all.size())) return 101;  // hipErrorInvalidDevice
+    std::strcpy(properties + 1160, all[device].c_str());
+    return 0;
+}
 
 void** __hipRegisterFatBinary(const void* binary) { return static_cast<void**>(const_cast<void*>(binary)); }
 void __hipUnregisterFatBinary(void**) {}

@@ -108,6 +108,22 @@ def test_a_short_run_of_one_benchmark_measures_real_processes() -> None:
     assert refused.returncode == 2 and "at their full length" in refused.stderr
 
 
+def test_a_fleet_knows_what_a_helper_and_its_requests_cost(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    text = (
+        "import sys, fleet_ranks as f, pathlib\n"
+        "o = f.Options(1, 1, 1, 0.0, pathlib.Path(sys.argv[1]))\n"
+        "f.adopt_orphans()\nf.write_helper(o.work / 'bin')\nload = f.OtherLoad()\n"
+        "print(f.time_helper(o), f.time_request(o), load.left())"
+    )
+    argv = [sys.executable, "-c", text, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": f"{BENCHMARKS}:{REPOSITORY}"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    helper, request, left = map(float, done.stdout.split())
+    assert helper > request > 0 and 0.1 <= left <= 1
+
+
 def test_the_record_is_of_rows() -> None:
     if not run.BASELINE.is_file():
         pytest.skip("nothing is recorded yet")

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from bundles import Bundle, build, make_bundle
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from support import REPOSITORY, Lazyck
@@ -153,3 +156,21 @@ def test_the_page_explains_each_metric(printed: dict[str, set[str]]) -> None:
     rows = re.findall(r"^\| (`lazyck_.*?) \|", PAGE, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(lazyck_\w+)`", row)} == set(printed)
     assert {m.name for m in metrics.BY_LIBRARY} < set(printed)
+
+
+def lost(before: object, after: object, place: str = "") -> list[str]:
+    """Return the places in which `after` lacks what `before` has."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        pairs = [(f"{place}/{key}", before[key], after.get(key)) for key in before]
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = [(f"{place}/{i}", *each) for i, each in enumerate(zip(before, after, strict=True))]
+    else:
+        return [] if before == after else [place]
+    return [found for where, old, new in pairs for found in lost(old, new, where)]
+
+
+def test_grafanas_own_model_of_a_dashboard_loads_it_and_loses_nothing() -> None:
+    register_default_plugins()
+    text = json.loads((DEPLOY / "grafana-lazyck.json").read_text())
+    loaded = json.loads(JSONEncoder().encode(Dashboard.from_json(text)))
+    assert text["panels"] and lost(text, loaded) == []

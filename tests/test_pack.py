@@ -1,21 +1,18 @@
-"""Tests `lazyck pack`: it makes a tar or a wheel of prebuilt entries that a deployment installs
-beside the library."""
+"""Tests `lazyck pack --tar`: it makes a tar of prebuilt entries that a deployment installs beside
+the library."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tarfile
 import time
-import venv
-import zipfile
 from pathlib import Path
 
 import pytest
 from bundles import Bundle, build, entries, make_bundle
 from ops_library import build_ops
-from support import HERE, Lazyck
+from support import Lazyck
 
 from lazyck.errors import LazyckError
 from lazyck.pack.contents import Item
@@ -64,10 +61,6 @@ def test_equal_entries_make_equal_files(lazyck: Lazyck, bundle: Bundle, tmp_path
         time.sleep(1.1)
         pack(lazyck, bundle, "--all", "--tar", tmp_path / f"b{form}")
         assert (tmp_path / f"a{form}").read_bytes() == (tmp_path / f"b{form}").read_bytes()
-    for name in ("x", "y"):
-        pack(lazyck, bundle, "--all", "--wheel", tmp_path / name, "--into", "my_kernels")
-    (x,), (y,) = (tmp_path / "x").iterdir(), (tmp_path / "y").iterdir()
-    assert (x.name, x.read_bytes()) == (y.name, y.read_bytes())
     pack(lazyck, bundle, "--all", "--tar", tmp_path / "dated.tar", SOURCE_DATE_EPOCH="1700000000")
     with tarfile.open(tmp_path / "dated.tar") as tar:
         assert {m.mtime for m in tar.getmembers()} == {1_700_000_000}
@@ -78,40 +71,6 @@ def test_one_file_for_each_arch(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) 
     assert sorted(os.listdir(tmp_path / "out")) == ["kernels-gfx942.tar.gz", "kernels-gfx950.tar.gz"]
     with tarfile.open(tmp_path / "out" / "kernels-gfx950.tar.gz") as tar:
         assert all("gfx950-" in m.name for m in tar.getmembers() if m.isfile())
-    pack(lazyck, bundle, "--all", "--per-arch", "--wheel", tmp_path / "w", "--into", "k", "--wheel-version", "1.2")
-    assert sorted(os.listdir(tmp_path / "w")) == [
-        f"k_kernels_gfx942-1.2-py3-none-linux_{HERE.name}.whl", f"k_kernels_gfx950-1.2-py3-none-linux_{HERE.name}.whl",
-    ]  # fmt: skip
-
-
-def test_pip_installs_the_wheel_into_the_package_and_takes_it_out_again(
-    lazyck: Lazyck, bundle: Bundle, tmp_path: Path
-) -> None:
-    words = ("--into", "my_kernels/lib", "--wheel-name", "My.Kernels-mi300", "--wheel-version", "1.0")
-    pack(lazyck, bundle, "one", "--arch", "gfx942", "--wheel", tmp_path / "dist", *words)
-    wheel = tmp_path / "dist" / f"my_kernels_mi300-1.0-py3-none-linux_{HERE.name}.whl"
-    venv.create(tmp_path / "venv", with_pip=False)
-    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
-    (site / "my_kernels" / "lib").mkdir(parents=True)
-    (site / "my_kernels" / "lib" / "libtiny.so").write_text("the library")
-    pip = [sys.executable, "-m", "pip", "--python", str(tmp_path / "venv" / "bin" / "python")]
-    done = subprocess.run([*pip, "install", "-q", "--no-index", wheel], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    installed = [p for p in site.rglob("*.so") if "lazyck" in p.parts]
-    ours = entries(tmp_path / "lazyck-cache")["gfx942/one"]
-    place = ours.relative_to(tmp_path / "lazyck-cache")
-    assert installed == [site / "my_kernels/lib/lazyck/cache" / place]
-    assert installed[0].read_bytes() == ours.read_bytes()
-    gone = subprocess.run([*pip, "uninstall", "-q", "-y", "My.Kernels-mi300"], capture_output=True, text=True)
-    assert gone.returncode == 0, gone.stderr
-    left = [p for p in (site / "my_kernels").rglob("*") if p.is_file()]
-    assert left == [site / "my_kernels" / "lib" / "libtiny.so"]
-    with zipfile.ZipFile(wheel) as archive:
-        assert archive.testzip() is None
-        record = archive.read("my_kernels_mi300-1.0.dist-info/RECORD").decode()
-        assert f"my_kernels/lib/lazyck/cache/{place},sha256=" in record
-        assert "Tag: py3-none-linux" in archive.read("my_kernels_mi300-1.0.dist-info/WHEEL").decode()
-        assert "Name: My.Kernels-mi300\n" in archive.read("my_kernels_mi300-1.0.dist-info/METADATA").decode()
 
 
 def test_no_build_names_what_is_missing_and_packs_nothing(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:
@@ -151,13 +110,9 @@ def test_what_does_not_compile_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp
         (["--all", "--tar", "k.tar", "--wheel", "w"], "one of --tar FILE and --wheel DIR"),
         (["--all", "--tar", "kernels.zip"], "end it in .tar.xz"),
         (["--all", "--tar", ".tar"], "end it in .tar.xz"),
-        (["--all", "--wheel", "w"], "--into"),
-        (["--all", "--tar", "k.tar", "--into", "p"], "--into"),
-        (["--all", "--wheel", "w", "--into", "../up"], "not a directory below site-packages"),
-        (["--all", "--wheel", "w", "--into", "/abs"], "not a directory below site-packages"),
-        (["--all", "--wheel", "w", "--into", "p", "--wheel-name", "a b"], "not the name of a distribution"),
-        (["--all", "--wheel", "w", "--into", "p", "--wheel-version", "one"], "not a version"),
-        (["--all", "--tar", "k.tar", "--wheel-version", "1"], "go with --wheel"),
+        (["--all", "--wheel", "w", "--base", "b"], "--tar and --manifest go together"),
+        (["--all", "--tar", "k.tar", "--base", "b"], "--wheel and --base go together"),
+        (["--all", "--tar", "k.tar", "--max-size", "9MB"], "--max-size goes with --wheel"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_compiled(

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 # Each reader has the links to click, and a text that the answer contains.
 READERS = {
-    "ships a lazy wheel": (["Ship a wheel", "Prebuilt variants as a wheel"], "--wheel dist --into"),
+    "ships a lazy wheel": (["Ship a wheel", "Prebuilt variants as wheels"], "--all --wheel dist"),
     "runs 1,000 nodes": (["many machines", "A cold start of many"], "hosts"),
     "debugs a failed compile": (["A variant that fails", "Look at the log, repeat the compile"], ".log"),
     "asks whether it is safe": (["Is it safe?", "SECURITY.md"], "Only your own code is loaded."),

@@ -23,10 +23,13 @@ _SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
 _MACHINES = {62: "x86_64", 183: "aarch64"}  # by e_machine
 _HEAD_SIZE = 20  # bytes of an ELF file, up to its e_machine
 _LONGEST_COMMAND = 16 << 20
+_IN_BUNDLE = f"(?:/|{abi.BUNDLE_LINK})"
 # Patterns for what takes the place of a recipe's placeholders in a command.
 _STANDS_FOR = {
-    abi.PH_SOURCE: "/.*", abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o", abi.PH_ROOT: "/.*",
+    abi.PH_SOURCE: f"{_IN_BUNDLE}.*", abi.PH_ROOT: f"{_IN_BUNDLE}.*",
+    abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o",
     abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
+    abi.PH_NAME: "[0-9a-f]{16}",
 }  # fmt: skip
 
 
@@ -182,7 +185,7 @@ def compare_commands(
 
 def _pattern(word: str, base: str) -> re.Pattern[str]:
     parts = re.split("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")", word)
-    stands_for = _STANDS_FOR | {abi.PH_SOURCE: "/.*/" + re.escape(base)}
+    stands_for = _STANDS_FOR | {abi.PH_SOURCE: f"{_IN_BUNDLE}.*/{re.escape(base)}"}
     return re.compile("".join(stands_for.get(p) or re.escape(p) for p in parts), re.DOTALL)
 
 

@@ -11,10 +11,12 @@ from lazyck import abi
 from lazyck.cache import sweep
 from lazyck.cache.share import Messages, Share, items_of, open_remote
 from lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
+from lazyck.costs import keep_guess
 from lazyck.directory import directory_below
 from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
 from lazyck.remote import EntryName, Listener, Remote
+from lazyck.remote.record import Record
 from lazyck.staging import Staging
 
 PULLED = "pulled"
@@ -44,6 +46,7 @@ class _Puller:
         self._share = share
         self._remote = remote
         self._reporter = reporter
+        self._records: dict[str, Record] = {}  # of what was fetched, by the entry's name
 
     def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
         """Pull some entries, from asking for them to publishing them."""
@@ -66,6 +69,9 @@ class _Puller:
                     bad[name] = f"{name}: {problem}"
                 else:
                     publish(stage, root, name)
+                    e, record = item.entry, self._records[name]
+                    with contextlib.suppress(OSError, LazyckError):  # the entry is there without its cost
+                        keep_guess(root, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:
@@ -75,6 +81,8 @@ class _Puller:
     def _fetch(self, item: Item) -> Outcome:
         make_private(item.path.parents[3], item.path.parent)
         fetched = self._remote.fetch(item.entry, item.path)
+        if fetched:
+            self._records[item.entry.name] = fetched.record
         return Outcome(PULLED, (item.entry.name,), fetched.size) if fetched else self._without(item)
 
     def _without(self, item: Item) -> Outcome:

@@ -14,6 +14,7 @@ from lazyck.costs import read_last
 from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import RemoteError
 from lazyck.remote import Listener, Remote
+from lazyck.remote.provenance import Making, read_making
 
 PUSHED = "pushed"
 
@@ -65,6 +66,13 @@ def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Ite
     return sorted(todo, key=lambda i: i.entry.name), looked
 
 
+def _making(path: Path) -> Making | None:
+    """Return what the log beside an entry says of its compile, or None if it says nothing."""
+    with contextlib.suppress(OSError, RefusedError), opened_in(path.parents[3], path.with_suffix(".log")) as log:
+        return read_making(log)
+    return None
+
+
 def _send(remote: Remote, item: Item) -> Outcome:
     if remote.shared_place() is None:
         return Outcome(PUSHED, left=1)
@@ -76,7 +84,7 @@ def _send(remote: Remote, item: Item) -> Outcome:
         # The open file is what is read and signed, even if the directories above the cache are
         # exchanged.
         with opened_in(item.path.parents[3], item.path) as own:
-            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)))
+            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), _making(item.path))
     except RefusedError as error:
         return Outcome(PUSHED, refused=(error.message,))
     except OSError as error:

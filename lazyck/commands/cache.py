@@ -6,20 +6,26 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from lazyck import abi, history, terminal
-from lazyck.cache import entries, explain, metrics, stats, sweep
+from lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
+from lazyck.cache.share import select_blobs
 from lazyck.commands import share
+from lazyck.commands.prebuild import parallel_compiles
+from lazyck.commands.quiet import QUIET
 from lazyck.config import environment
 from lazyck.costs import read_costs
 from lazyck.errors import UsageError
 from lazyck.postbuild.embedded import read_manifest
-from lazyck.prebuild import names
+from lazyck.prebuild import names, progress
 from lazyck.prebuild.entries import all_entries, tool
+from lazyck.profile import read_profile
 from lazyck.quantities import counted, parse_age, parse_size, show_size
+from lazyck.terminal import is_quiet
 from lazyck.visible import visible
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -131,8 +137,50 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
 )
 @click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
-def verify_command(as_json: bool, libraries: tuple[Path, ...], remove: bool) -> None:
-    """Read every entry completely and list the damaged ones; status 1 if any is left."""
+@click.option(
+    "--rebuild",
+    "is_rebuild",
+    is_flag=True,
+    help="Instead, compile what the caches have of the --manifest libraries again, and compare byte for byte.",
+)
+@click.option(
+    "--profile",
+    "profiles",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="With --rebuild: only the blobs of this profile or blob list; repeatable.",
+)
+@click.option(
+    "--gpu-archs",
+    default="",
+    metavar="LIST",
+    help="With --rebuild: archs of the libraries. [default: LAZYCK_ARCHS, else the build's]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="With --rebuild: parallel compiles. [default: LAZYCK_JOBS, else the number of cores]",
+)
+@QUIET
+@click.argument("blobs", nargs=-1, metavar="[BLOB]...")
+def verify_command(
+    as_json: bool,
+    libraries: tuple[Path, ...],
+    remove: bool,
+    is_rebuild: bool,
+    profiles: tuple[Path, ...],
+    gpu_archs: str,
+    jobs: int | None,
+    blobs: tuple[str, ...],
+) -> None:
+    """Read every entry completely and list the damaged ones; status 1 if any is left. With
+    --rebuild, status 1 if any entry could not be proved."""
+    if is_rebuild:
+        rebuild_all(libraries, blobs, profiles, gpu_archs, jobs, as_json=as_json, remove=remove)
+        return
+    if blobs or profiles or gpu_archs or jobs:
+        raise UsageError("BLOB, --profile, --gpu-archs and --jobs need --rebuild", "leave them out, or add --rebuild")
     env = environment()
     cache, is_there = entries.cache_to_read(env)
     rt = tool(env)
@@ -147,6 +195,36 @@ def verify_command(as_json: bool, libraries: tuple[Path, ...], remove: bool) -> 
         what = "to remove these entries, which are then compiled again when they are called"
         terminal.say(f"{what}:\n  {sweep.removal(cache, libraries)}")
     sys.exit(0 if {path for path, _ in found.problems} <= set(removed) else 1)
+
+
+def rebuild_all(
+    libraries: Sequence[Path],
+    blobs: Sequence[str],
+    profiles: Sequence[Path],
+    gpu_archs: str,
+    jobs: int | None,
+    *,
+    as_json: bool,
+    remove: bool,
+) -> None:
+    """Prove the entries of these libraries, and end with status 1 if one could not be proved."""
+    if not libraries:
+        raise UsageError("--rebuild needs a library", "add --manifest LIBRARY")
+    if remove:
+        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
+    env = environment()
+    entries.cache_to_read(env)
+    read = [read_profile(path) for path in profiles]
+    proofs: list[rebuild.Proof] = []
+    for library in libraries:
+        chosen = select_blobs(read_manifest(library), blobs, read)
+        parallel = parallel_compiles(jobs, env)
+        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel, progress.reporter)
+    if as_json:
+        click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
+    elif not (is_quiet() and all(p.state == rebuild.PROVED for p in proofs)):
+        click.echo(rebuild.render(proofs))
+    sys.exit(0 if all(p.state == rebuild.PROVED for p in proofs) else 1)
 
 
 @group.command("trim")
@@ -184,11 +262,15 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     manifest = read_manifest(library)
     chosen = names.select(manifest, [blob], False)
     now = time.time()
-    for entry in all_entries(tool(env), library, chosen, gpu_archs, env):
+    rt = tool(env)
+    found_packs = packs.installed_packs(rt, library, env)
+    for entry in all_entries(rt, library, chosen, gpu_archs, env):
         stem = entry.path.stem.rpartition("-")[0]
         same = list(entries.read_entries(entry.root, stem))
         found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
         click.echo(explain.render(found, now))
+        for pack in found_packs:
+            click.echo(f"  pack        {pack.render(entry.path)}")
 
 
 for command in share.COMMANDS:

@@ -36,15 +36,16 @@ def group() -> None:
     """Fill the cache ahead of time, or remove blobs from it."""
 
 
-def blob_options(command: F) -> F:
-    """Add the options that name blobs, which several commands share."""
+def blob_options(command: F, *, is_of_wheels: bool = False) -> F:
+    """Add the options that name blobs, which several commands share. With `is_of_wheels`, the
+    library may be named otherwise."""
     decorators = [
         click.option(
             "--manifest",
             "manifest_file",
             type=click.Path(path_type=Path),
-            required=True,
-            help="A lazy library, or the `manifest` of its bundle.",
+            required=not is_of_wheels,
+            help=f"A lazy library, or the `manifest` of its bundle{', for --tar' if is_of_wheels else ''}.",
         ),
         click.option(
             "--blob-list",

@@ -1,5 +1,5 @@
-"""`lazyck cache push|pull|sync|keygen`: exchanges entries between the local cache and other
-machines."""
+"""`lazyck cache push|pull|sync|provenance|keygen`: exchanges entries between the local cache and
+other machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from lazyck.cache import entries, pull, push, transfer
+from lazyck.cache import entries, provenance, pull, push, transfer
 from lazyck.cache.share import Share, items_of, local_items, select_blobs
 from lazyck.cache.transfer import Outcome
 from lazyck.commands.quiet import QUIET
@@ -105,6 +105,30 @@ def sync_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: An
     _finish([pulled, pushed], began, share.dry_run, as_json)
 
 
+@click.command("provenance")
+@LIBRARY
+@click.option(
+    "--gpu-archs",
+    "--arch",
+    default="",
+    metavar="LIST",
+    help="Archs of the library. [default: LAZYCK_ARCHS, else the build's]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("blobs", nargs=-1, metavar="[BLOB]...")
+def provenance_command(library: Path, gpu_archs: str, as_json: bool, blobs: tuple[str, ...]) -> None:
+    """Say who compiled a library's entries in the cache (all, or those of blobs that match), when
+    and with which compiler, as the tiers of LAZYCK_REMOTE say it, signed by a key of LAZYCK_TRUST.
+
+    Status 1 if that is not known of any of them.
+    """
+    share, _ = _prepare({"jobs": 1, "dry_run": False, "profiles": ()})
+    found = _entries_of(share, library, blobs, [], {"gpu_archs": gpu_archs})
+    origins = provenance.find(share, found if blobs else [e for e in found if e.cached])
+    click.echo(json.dumps(provenance.to_json(origins), indent=1) if as_json else provenance.render(origins))
+    sys.exit(0 if all(o.provenance for o in origins) else 1)
+
+
 @click.command("keygen")
 @click.argument("file", type=_FILE)
 @click.option("--public", is_flag=True, help="Only print the public key of the existing FILE.")
@@ -115,7 +139,7 @@ def keygen_command(file: Path, public: bool) -> None:
     click.echo(signer.public)
 
 
-COMMANDS = (push_command, pull_command, sync_command, keygen_command)
+COMMANDS = (push_command, pull_command, sync_command, provenance_command, keygen_command)
 
 
 def _prepare(how: dict[str, Any]) -> tuple[Share, list[Profile]]:

@@ -1,8 +1,7 @@
-"""The contents of a pack: verified entries, each with its place below the library's directory."""
+"""The contents of a pack: verified entries, each with its place where it is installed."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,18 +11,19 @@ from lazyck.config import number
 from lazyck.directory import opened_in
 from lazyck.errors import LazyckError
 from lazyck.prebuild.entries import Entry
+from lazyck.quantities import counted
+from lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from lazyck.visible import visible
 
-# The folder in which the runtime looks for entries that came with the library, relative to the
-# library.
+# The folder in which the runtime looks for entries, relative to the library or to a pack's module.
 PLACE = PurePosixPath("lazyck/cache")
-EPOCH = 315_532_800  # 1980-01-01, the first day of zip files: the date of files by default
 _MOST_NAMES = 10
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file of a pack: where it is, and its place below the library's directory."""
+    """A file of a pack: where it is, and its place below the directory of the library, or of the
+    pack's module."""
 
     source: Path
     place: PurePosixPath
@@ -50,10 +50,10 @@ class Pack:
     archs: tuple[str, ...]
     items: tuple[Item, ...]
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the places, which name the digests of everything that was compiled."""
-        return hashlib.sha256("\n".join(str(i.place) for i in self.items).encode()).hexdigest()
+    def describe(self, libraries: Iterable[str]) -> str:
+        """Return a description such as `12 prebuilt entries of libfmha_fwd for gfx942 gfx950`."""
+        entries = counted(len(self.items), "prebuilt entry", "prebuilt entries")
+        return f"{entries} of {' '.join(libraries)} for {' '.join(self.archs)}"
 
     def directories(self) -> Iterator[PurePosixPath]:
         """Return the directories from `lazyck/cache` down, parents first. `lazyck` itself belongs
@@ -75,7 +75,7 @@ def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
             "leave out --no-build, or fill the cache with `lazyck prebuild build`",
         )
     if not found:
-        raise LazyckError("there is nothing to pack: the library has no lazy blobs", "give another --manifest")
+        raise LazyckError("there is nothing to pack: the library has no lazy blobs", "give another library")
     groups: dict[str, list[Entry]] = {}
     for entry in found:
         groups.setdefault(entry.shown_arch if per_arch else "", []).append(entry)
@@ -91,4 +91,4 @@ def _pack(entries: Sequence[Entry]) -> Pack:
 def date(env: Mapping[str, str]) -> int:
     """Return the date of files in a pack: SOURCE_DATE_EPOCH, else a constant, so that equal entries
     make equal packs."""
-    return max(number(env, "SOURCE_DATE_EPOCH", EPOCH), EPOCH)
+    return max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)

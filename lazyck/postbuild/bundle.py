@@ -22,10 +22,10 @@ from lazyck.command import CompileCommand, LinkCommand
 from lazyck.files import digest, encode
 from lazyck.manifest import Manifest, Recipe
 from lazyck.manifest import encode as encode_manifest
-from lazyck.tarball import write_tarball
+from lazyck.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
 from lazyck.toolchains.base import Toolchain
 
-KEY_VERSION = "2"
+KEY_VERSION = "3"
 CONTENTS_VERSION = b"lazyck contents 1"
 SYSTEM_DIRS = (
     *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
@@ -237,6 +237,8 @@ def make_recipe(
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
     env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
+    if not any(name == EPOCH_VARIABLE for name, _ in env):
+        env = (*env, (EPOCH_VARIABLE, str(EPOCH)))
     words = (*compile_words, *link_words, *(value for _, value in env))
     return Recipe(
         toolchain=toolchain.name,
@@ -258,6 +260,7 @@ def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     items = toolchain.table.split(recipe.compile[1:])
     command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
     command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
+    command = [w.replace(abi.PH_NAME, "0") for w in command]  # `lazyck-unit` gives names itself
     head = (f"{abi.PH_ROOT}/{program}", toolchain.unit_verbs[1], abi.PH_KERNEL, abi.PH_SOURCE, abi.PH_OUTPUT, "--")
     words = (*head, recipe.compile[0], *command)
     return replace(recipe, compile=words, link=())

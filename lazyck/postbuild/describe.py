@@ -150,7 +150,7 @@ def describe(
         blobs=blobs,
         eager=tuple(to_pair(unlazy(e, settings)) for e in eager_objects if e.error is None and e.unit is None),
         creator=f"lazyck {__version__}",
-        digest=digest(*(b.digest.encode() for b in blobs)),
+        digest=digest_of_keys(blobs, recipes.all()),
         machine=target.machine,
         private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
@@ -160,6 +160,13 @@ def describe(
 def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
     """Return what to say of a blob that was compiled ahead of time, or by kernel."""
     return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
+
+
+def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> str:
+    """Return a digest of all that the build decides of the keys of its entries. Two builds with
+    equal digests can use the same entries."""
+    rows = ((b.name, b.digest, recipes[b.recipe].toolchain_id, b.units.digest if b.units else "") for b in blobs)
+    return digest(*(encode(word) for row in rows for word in row))
 
 
 def has_units(blob: CompileCommand) -> bool:

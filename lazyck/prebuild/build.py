@@ -37,12 +37,13 @@ _REFUSED = 2  # how `lazyck-rt` ends if the compiler itself refused the code
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How many compiles run at a time, whether to go on after a failure, and whether to print
-    commands."""
+    """How many compiles run at a time, whether to go on after a failure, whether to print
+    commands, and whether to compile also what another cache than the first has."""
 
     parallel: int
     keeps_going: bool = True
     verbose: bool = False
+    again: bool = False
 
 
 def build(
@@ -62,7 +63,8 @@ def build(
     is_interrupted = False
     groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
     with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
-        text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups])
+        more = ["--again"] if options.again else []
+        text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups], more)
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
         argv += ["-C", work, *(["-v"] if options.verbose else [])]
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
@@ -176,7 +178,9 @@ def signals_interrupting() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job] = ()) -> str:
+def render_ninja(
+    rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job] = (), more: Sequence[str] = ()
+) -> str:
     """Render a ninja file with one edge per job. The outputs are names that never exist, since the
     file does not describe what is cached.
 
@@ -200,7 +204,7 @@ def render_ninja(rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: 
         words = [*rt_words(rt, "preamble", manifest_file, job.entry.archs), "--", job.entry.name]
         lines += [f"build preamble{i}: preamble", f"  words = {quoted(words)}", ""]
     for i, job in enumerate(jobs):
-        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", "--", job.entry.name]
+        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", *more, "--", job.entry.name]
         lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
         lines += [f"  name = {job.title.replace('$', '$$')}", ""]
     return "\n".join(lines)

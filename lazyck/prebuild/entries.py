@@ -26,8 +26,8 @@ _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 
 @dataclass(frozen=True)
 class Entry:
-    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those
-    asked for (empty: the runtime's own choice). Any cache, local or remote, has the entry under
+    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those that
+    make this entry (empty: it depends on none). Any cache, local or remote, has the entry under
     `key` and `place` (below `v1/`)."""
 
     name: str
@@ -105,7 +105,15 @@ def entries(
         argv = [*rt_words(rt, "status", manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
     rows = [json.loads(line) for line in out.splitlines()]
-    return [Entry(r["name"], archs, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]) for r in rows]
+    return [
+        Entry(r["name"], _archs_in(r["arch"]), r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"])
+        for r in rows
+    ]
+
+
+def _archs_in(label: str) -> tuple[str, ...]:
+    """Return the archs that the runtime's word for them names."""
+    return () if label == "any" else tuple(label.split("+"))
 
 
 def known_kernels(

@@ -88,6 +88,10 @@ class Names:
         """Return whether a blob, a kernel or a part of a blob has this name."""
         return name in self.own or self.part(name) is not None
 
+    def knows(self, name: str) -> bool:
+        """Return whether `select` finds something by `name`."""
+        return bool(self.find(name)) or self.part(name) is not None
+
     def find(self, name: str) -> set[int]:
         """Return the numbers of the blobs that `name`, which may be a shell pattern, can mean."""
         base = os.path.basename(name.rstrip("/"))

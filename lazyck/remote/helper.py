@@ -38,9 +38,11 @@ from typing import NoReturn
 
 from lazyck.config import environment
 from lazyck.errors import FormatError, LazyckError
+from lazyck.files import open_regular
 from lazyck.remote.caller import Caller, CallerGone
 from lazyck.remote.names import EntryName
 from lazyck.remote.place import TierDown
+from lazyck.remote.provenance import Making, read_making
 from lazyck.remote.remote import Fetched, Listener, Remote
 from lazyck.remote.turn import wait_for_turn
 
@@ -93,7 +95,7 @@ def serve(task: Task, caller: Caller) -> None:
         remote = None
     target = Path.cwd() / FETCHED
     fetched = remote.fetch(task.entry, target) if remote else None
-    if fetched and remote and hand_over(remote, fetched, target, caller):
+    if fetched and remote and hand_over(remote, fetched, target, task, caller):
         return
     if task.only_fetch or remote is None:
         caller.say("miss" if task.only_fetch else "compile")
@@ -101,7 +103,7 @@ def serve(task: Task, caller: Caller) -> None:
     compile_there(remote, task, target, caller)
 
 
-def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) -> bool:
+def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
     found it no good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
@@ -110,6 +112,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, caller: Caller) ->
         if word == "kept":
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            learn_cost(task, fetched)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -123,7 +126,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
     turn = wait_for_turn(
         remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
     )
-    if turn.fetched and hand_over(remote, turn.fetched, target, caller):
+    if turn.fetched and hand_over(remote, turn.fetched, target, task, caller):
         return
     lease = turn.lease
     is_made = False
@@ -142,7 +145,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         if word == "made":
             finish_what_is_begun()
             seconds, peak_kib = took(task)
-            has_it = remote.push(task.entry, Path(path), seconds, peak_kib)
+            has_it = remote.push(task.entry, Path(path), seconds, peak_kib, making(Path(path)))
             is_made = lease is not None and lease.place.label in has_it
     finally:
         stop.set()
@@ -162,6 +165,15 @@ def finish_what_is_begun() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
+def learn_cost(task: Task, fetched: Fetched) -> None:
+    """Keep what the fetched entry's compile took, as a guess for the blob's next build."""
+    from lazyck.costs import keep_guess
+
+    e, record = task.entry, fetched.record
+    with contextlib.suppress(OSError, LazyckError):
+        keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+
+
 def took(task: Task) -> tuple[float, int]:
     """Return what the compile took, from the cache's record, or zeros if it has none."""
     from lazyck.costs import read_last
@@ -171,6 +183,13 @@ def took(task: Task) -> tuple[float, int]:
         if found := read_last(task.cache, e.library, e.blob, e.archs):
             return found
     return 0.0, 0
+
+
+def making(path: Path) -> Making | None:
+    """Return what the log beside an entry says of its compile, or None if it says nothing."""
+    with contextlib.suppress(OSError), open_regular(path.with_suffix(".log")) as log:
+        return read_making(log)
+    return None
 
 
 def main() -> NoReturn:

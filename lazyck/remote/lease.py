@@ -76,6 +76,7 @@ class Lease:
         self._mine: bytes | None = None
         self._seen: bytes | None = None
         self._since = time.monotonic()
+        self.is_done = False  # at the last look, another process had just ended with an entry
 
     @property
     def is_held(self) -> bool:
@@ -91,11 +92,15 @@ class Lease:
         """Read the lease."""
         data = self.place.read(self._name, LARGEST)
         now = time.monotonic()
+        last = decode(self._seen, self._own.seconds) if self._seen else None
+        was_held = last is not None and last.token != FREE
         if data != self._seen:
             self._seen, self._since = data, now
+        self.is_done = was_held and data is None
         if data is None:
             return State.FREE
         held = decode(data, self._own.seconds)
+        self.is_done = was_held and held.token == FREE and held.failures == 0
         if held.failures >= MOST_FAILURES:
             return State.HOPELESS
         return State.FREE if held.token == FREE or now - self._since > held.seconds else State.HELD

@@ -1,7 +1,8 @@
 """The names of an entry and its objects in a remote, which are alike for everybody.
 
     ac/<SHA-256>    the record of an entry, or its lease; the hash is of a line with its kind, the
-                    entry's key and the entry's name
+                    entry's key and the entry's name; or an entry's provenance, where the line has
+                    the signer's public key, too
     cas/<SHA-256>   contents, named by their own hash
 
 Servers of Bazel's HTTP cache protocol serve exactly these names.
@@ -67,8 +68,13 @@ class EntryName:
         """Return the blob, as file names spell it."""
         return self.name.rpartition("/")[2].rpartition("-")[0]
 
-    def _object(self, what: str) -> str:
-        return "ac/" + hashlib.sha256(f"lazyck {what} 1\n{self.key_id}\n{self.name}".encode()).hexdigest()
+    def provenance(self, public: str) -> str:
+        """Return the object in which the owner of a public key says how the entry was made."""
+        return self._object("provenance", f"\n{public}")
+
+    def _object(self, what: str, more: str = "") -> str:
+        text = f"lazyck {what} 1\n{self.key_id}\n{self.name}{more}"
+        return "ac/" + hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def of_file(cls, cache: Path, path: Path) -> EntryName:

@@ -13,11 +13,13 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.config import cache_dir
 from lazyck.errors import FormatError, RemoteError
+from lazyck.remote import provenance
 from lazyck.remote.contents import Contents, compressing, opened
 from lazyck.remote.down import Memory
 from lazyck.remote.lease import Lease
 from lazyck.remote.names import EntryName, answers_to, contents_name
 from lazyck.remote.place import Place, TierDown
+from lazyck.remote.provenance import Making, Provenance
 from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Stored, decode, encode
 from lazyck.remote.sign import Keys, read_signer, read_trusted
 from lazyck.remote.store import UNKNOWN_SIZE
@@ -68,7 +70,10 @@ class Remote:
         self.times = times
         self.listener = listener or Listener()
         self._refused: dict[str, list[str]] = {}
-        self._bad: set[str] = set()  # recorded SHA-256 of contents that were not what their record says
+        self.refusals = 0  # how often something of a tier was not believed
+        # The label of a tier and the recorded SHA-256 of contents that were no good there. Without
+        # a label: of contents that the caller refused, wherever they are.
+        self._bad: set[tuple[str, str]] = set()
 
     @classmethod
     def from_environment(
@@ -113,7 +118,7 @@ class Remote:
         except FormatError as e:
             self._refuse(place, entry, f"its record: {e.message}")
             return None
-        if record is None or record.sha256 in self._bad:
+        if record is None or self._is_bad(place, record.sha256):
             return None
         if record.entry != entry:
             self._refuse(place, entry, "its record is another entry's")
@@ -127,7 +132,11 @@ class Remote:
     def refuse(self, fetched: Fetched) -> None:
         """Refuse an entry that the caller found to be no good. It is not fetched again, and a push
         replaces it."""
-        self._bad.add(fetched.record.sha256)
+        self._bad.add(("", fetched.record.sha256))
+
+    def look_again(self, place: Place) -> None:
+        """Forget which contents of the tier were no good, since somebody may have replaced them."""
+        self._bad = {(label, sha256) for label, sha256 in self._bad if label != place.label}
 
     def problems_of(self, entry: EntryName) -> list[str]:
         """Return why tiers' versions of the entry were refused."""
@@ -143,15 +152,23 @@ class Remote:
                     found.append(place)
         return tuple(found)
 
-    def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
-        """Put an entry into every writable tier, that of the leases first. Return the labels of
+    def push(
+        self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0, making: Making | None = None
+    ) -> tuple[str, ...]:
+        """Put an entry into every writable tier, that of the leases first, with its provenance if
+        it is known how the entry was made and there is a key to sign with. Return the labels of
         those that have it then. Raises `OSError` if the file cannot be read."""
         with opened(path) as contents:
             record = Record(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
-            if self.keys.signer:
-                record = record.with_signatures((self.keys.signer.sign(record.statement),))
+            beside: dict[str, bytes] = {}
+            if signer := self.keys.signer:
+                record = record.with_signatures((signer.sign(record.statement),))
+                # The log may be of an entry that another one has replaced since.
+                if making and making.sha256 == contents.sha256:
+                    statement = provenance.statement_of(entry, making)
+                    beside = {entry.provenance(signer.public): provenance.encode(statement, signer)}
             places = [p for p in self.places if self.may_push(p)]
-            return self._push_to(sorted(places, key=lambda p: p is not self.shared_place()), record, contents)
+            return self._push_to(sorted(places, key=lambda p: p is not self.shared_place()), record, contents, beside)
 
     def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
         """Put a fetched entry, which is at `path`, into the tiers that are nearer than its
@@ -162,6 +179,25 @@ class Remote:
             nearer = [p for p in self.places[: fetched.number] if not p.tier.is_read_only]
             believed = self.keys.believe(fetched.record)
             return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents)
+
+    def provenance(self, entry: EntryName, sha256: str) -> Provenance | None:
+        """Return what somebody who is trusted says of how the entry with these contents was made,
+        from the nearest tier that has it. What is no good is reported as refused."""
+        for place in self.places:
+            with self._passing_over():
+                for public in sorted(self.keys.trusted):
+                    data = place.read(entry.provenance(public), provenance.LARGEST_PROVENANCE)
+                    if data is None:
+                        continue
+                    try:
+                        found = provenance.decode(data, entry, public)
+                    except FormatError as e:
+                        self._refuse(place, entry, f"its provenance: {e.message}")
+                        continue
+                    if found.sha256 == sha256:
+                        return found
+                    self._refuse(place, entry, "its provenance is that of other contents")
+        return None
 
     # -- leases -----------------------------------------------------------------------------------
 
@@ -208,7 +244,7 @@ class Remote:
                 size = LARGEST_ENTRY if size == UNKNOWN_SIZE else size
                 if size <= LARGEST_ENTRY and not self._fetch_file(place, Stored(sha256, size), to, lambda _: ""):
                     return True
-                self._bad.add(sha256)
+                self._bad.add((place.label, sha256))
                 self.listener.refused(f"contents {sha256[:16]} of {place.label}: they do not match their name")
         return False
 
@@ -223,6 +259,7 @@ class Remote:
 
     def _refuse(self, place: Place, entry: EntryName, why: str) -> None:
         text = f"{entry.name} of {place.label}: {why}"
+        self.refusals += 1
         said = self._refused.setdefault(entry.name, [])
         if text not in said:  # whoever waits for an entry looks again and again
             said.append(text)
@@ -238,7 +275,7 @@ class Remote:
 
         problem = self._fetch_file(place, record, to, problem_of)
         if problem and problem != _ABSENT:
-            self._bad.add(record.sha256)
+            self._bad.add((place.label, record.sha256))
             self._refuse(place, record.entry, problem)
         return not problem
 
@@ -260,23 +297,27 @@ class Remote:
         finally:
             part.unlink(missing_ok=True)
 
-    def _push_to(self, places: list[Place], record: Record, contents: Contents) -> tuple[str, ...]:
+    def _push_to(
+        self, places: list[Place], record: Record, contents: Contents, beside: Mapping[str, bytes] | None = None
+    ) -> tuple[str, ...]:
         has_it = []
         with compressing(contents) as compressed:
             for place in places:
                 with self._passing_over():
-                    self._push_one(place, record, contents, compressed)
+                    self._push_one(place, record, contents, compressed, beside or {})
                     has_it.append(place.label)
         return tuple(has_it)
 
-    def _push_one(self, place: Place, record: Record, contents: Contents, compressed: Callable[[], Contents]) -> None:
+    def _push_one(
+        self, place: Place, record: Record, contents: Contents, compressed: Callable[[], Contents],
+        beside: Mapping[str, bytes],
+    ) -> None:  # fmt: skip
         there = self._record_there(place, record.entry)
         if there and there.sha256 == record.sha256:
             record = there.with_signatures(record.signatures)
             is_as_wanted = bool(there.compressed) == place.tier.is_compressed
             if is_as_wanted and self._has_contents(place, there):
-                if record != there:
-                    place.write(record.entry.record, encode(record))
+                self._write_record(place, there, record, beside)
                 return
         elif there and self._is_good(place, there, is_signed=bool(record.signatures)):
             return
@@ -284,13 +325,21 @@ class Remote:
             contents = compressed()
         stored = Stored(contents.sha256, contents.size) if place.tier.is_compressed else None
         record = replace(record, compressed=stored)
-        self._put(place, contents, is_bad=record.sha256 in self._bad)
+        self._put(place, contents, is_bad=self._is_bad(place, record.sha256))
+        self._write_record(place, there, record, beside)
+
+    def _write_record(self, place: Place, there: Record | None, record: Record, beside: Mapping[str, bytes]) -> None:
         if there != record:
+            for name, data in beside.items():
+                place.write(name, data)
             place.write(record.entry.record, encode(record))
 
+    def _is_bad(self, place: Place, sha256: str) -> bool:
+        return not self._bad.isdisjoint({("", sha256), (place.label, sha256)})
+
     def _has_contents(self, place: Place, there: Record) -> bool:
-        stored = there.stored
-        return there.sha256 not in self._bad and place.size(contents_name(stored.sha256)) in (stored.size, UNKNOWN_SIZE)
+        size = place.size(contents_name(there.stored.sha256))
+        return not self._is_bad(place, there.sha256) and size in (there.stored.size, UNKNOWN_SIZE)
 
     def _record_there(self, place: Place, entry: EntryName) -> Record | None:
         data = place.read(entry.record, LARGEST_RECORD)
@@ -310,5 +359,5 @@ class Remote:
 
     def _put(self, place: Place, contents: Contents, *, is_bad: bool = False) -> None:
         name = contents_name(contents.sha256)
-        if is_bad or contents.sha256 in self._bad or place.size(name) not in (contents.size, UNKNOWN_SIZE):
+        if is_bad or self._is_bad(place, contents.sha256) or place.size(name) not in (contents.size, UNKNOWN_SIZE):
             place.write_file(name, contents.path, contents.size)

@@ -55,8 +55,16 @@ def wait_for_turn(
                     return Turn(lease=lease)
                 # A look for the entry is cheaper than taking the lease. The first round needs none,
                 # since the caller has just looked.
-                if look and (fetched := _fetch(remote, lease, entry, to)):
-                    return Turn(fetched)
+                if look:
+                    if lease.is_done:
+                        remote.look_again(lease.place)
+                    refusals = remote.refusals
+                    if fetched := _fetch(remote, lease, entry, to):
+                        return Turn(fetched)
+                    if lease.is_done and remote.refusals > refusals:
+                        # What the others make is not believed here, or the tier spoils it, so
+                        # nothing is won by waiting for one after the other.
+                        return Turn()
                 if state is State.FREE and lease.take():
                     # The last holder may have finished just before.
                     if fetched := _fetch(remote, lease, entry, to):

@@ -21,6 +21,7 @@ from lazyck.toolchains.options import Item, Role, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
 _RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
+_PATH_OPTION = "--orig_src_path_name"  # of the front ends
 _ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
 
 
@@ -344,9 +345,20 @@ class CudaToolchain(Toolchain):
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         host = [i for i in self.table.split(base[1:]) if i.name in _both("-ccbin")]
+        compiler = (base[0], *join(host))
         flags = ["-Xcompiler", "-fPIC"]
-        if accepts((base[0], *join(host)), ("-Xcompiler", "-fno-gnu-unique"), "cu"):
+        if accepts(compiler, ("-Xcompiler", "-fno-gnu-unique"), "cu"):
             flags += ["-Xcompiler", "-fno-gnu-unique"]
+        # The kept files have names of their own. Other temporary files are named after nvcc's
+        # process, and the object has these names.
+        flags += ["--keep", "--keep-dir=."]
+        # nvcc makes names of the source's real path, and of its process if the source has no
+        # function that others can call. The first option goes to its front ends, where the last
+        # path that is given counts.
+        if _gives_path(compiler):
+            flags += ["-Xcudafe", f"{_PATH_OPTION}={abi.PH_NAME}"]
+        if accepts(compiler, (seed := f"-frandom-seed={abi.PH_NAME}",), "cu"):
+            flags.append(seed)
         return (base[0], *join(_without_hiding(self.table.split(base[1:]))), *flags)
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
@@ -429,6 +441,12 @@ def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) ->
     shown = proc.run([*argv, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=dict(env)).stderr
     codes = re.findall(r"\bkind=elf,sm=(\d+[a-f]?)", shown) or re.findall(r"\bkind=ptx,sm=(\d+[a-f]?)", shown)
     return tuple(sorted(set(codes), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+
+
+@lru_cache(maxsize=64)
+def _gives_path(compiler: tuple[str, ...]) -> bool:
+    """Return whether nvcc gives the source's real path to its front ends."""
+    return f"{_PATH_OPTION} " in proc.run([*compiler, "--dryrun", "-c", "x.cu", "-o", "x.o"]).stderr
 
 
 @lru_cache(maxsize=64)

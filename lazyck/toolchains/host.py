@@ -9,10 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import host_text, llvm, lookup, names
-from lazyck.toolchains.base import Found, TextCompile, machine_for
+from lazyck.toolchains.base import Found, TextCompile, accepts, machine_for
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 
@@ -68,6 +68,10 @@ class HostToolchain(GnuToolchain):
         *words, compile_only, _, to, _ = self.host_compile(base, source, output, archs)
         more = (*self.all_errors((base[0],)), *host_text.fewer_collections((base[0],)))
         return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
+
+    def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        seed = f"-frandom-seed={abi.PH_NAME}"
+        return (seed,) if accepts((base[0],), (seed,), "c++") else ()
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.without_launchers(lookup.resolve("CXX", env))

@@ -11,7 +11,7 @@ from lazyck import abi, proc
 from lazyck.errors import ToolchainError, UsageError
 from lazyck.toolchains import lookup, rocm_checks
 from lazyck.toolchains import rocm_places as places
-from lazyck.toolchains.base import Found
+from lazyck.toolchains.base import Found, accepts
 from lazyck.toolchains.check import Check, State
 from lazyck.toolchains.gnu import GnuToolchain
 
@@ -209,6 +209,10 @@ class RocmToolchain(GnuToolchain):
     ) -> list[tuple[str, ...]]:
         host = super().dependencies(base, source, output, archs, cwd=cwd, env=env)
         return [*host, *((*argv, "-MG") for argv in self.device_dependencies(base, source, output, archs))]
+
+    def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        # Clang makes the identity of a file with device code of the file's real path.
+        return (f"-cuid={abi.PH_NAME}",) if accepts((base[0],), ("-cuid=0",), "c++") else ()
 
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         # hipcc passes this itself. clang needs it to add HIP's runtime library.

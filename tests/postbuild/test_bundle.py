@@ -11,7 +11,7 @@ import pytest
 from support import Lazyck
 
 from lazyck import abi
-from lazyck.manifest import Manifest, decode
+from lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode
 from lazyck.postbuild.bundle import (
     Contents,
     Places,
@@ -22,6 +22,7 @@ from lazyck.postbuild.bundle import (
     with_parents,
     write,
 )
+from lazyck.postbuild.describe import digest_of_keys
 from lazyck.toolchains import by_name
 
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
@@ -177,3 +178,14 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).g())"
     called = subprocess.run(["python3", "-c", code, tmp_path / "libx.so"], capture_output=True, text=True)
     assert called.stdout == "4\n", called.stderr
+
+
+def test_builds_whose_entries_have_other_keys_have_other_digests() -> None:
+    def of(name: str = "one", key: str = "ab", compiler: str = "g++-12", parts: str = "") -> str:
+        recipe = Recipe("host", compiler, "", (), ("c++",), ("c++",), ())
+        blob = BlobRecord(name, "one.cpp", 0, key, ("one",), units=Units(parts, 0, 0) if parts else None)
+        return digest_of_keys([blob], [recipe])
+
+    assert of() == of()
+    others = {of(), of(name="two"), of(key="cd"), of(compiler="g++-13"), of(parts="ef"), of(parts="gh")}
+    assert len(others) == 6

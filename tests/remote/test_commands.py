@@ -18,6 +18,7 @@ from bundles import Bundle, build, entries, make_bundle
 from servers import Hostile
 from support import REPOSITORY, Lazyck
 
+from lazyck.costs import read_costs
 from lazyck.remote import EntryName, Remote
 
 BLOBS = ["one", "two", "three"]
@@ -80,8 +81,10 @@ def test_what_is_pushed_can_be_pulled_and_is_a_hit(lazyck: Lazyck, bundle: Bundl
     pushed = as_json(lazyck, "push")
     assert sorted(pushed["pushed"]) == all_names
     assert pushed["bytes"] == sum(map(len, whole.values()))
+    took = read_costs([cache]).seconds
     shutil.rmtree(cache)
     pulled = as_json(lazyck, "pull", "--manifest", bundle.file)
+    assert took and read_costs([cache]).seconds == took
     assert sorted(pulled["pulled"]) == all_names
     assert pulled["bytes"] == pushed["bytes"]
     assert {p.name: p.read_bytes() for p in entries(cache).values()} == whole

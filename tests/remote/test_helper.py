@@ -183,6 +183,24 @@ def test_a_made_entry_goes_to_every_tier_with_what_its_compile_took(tmp_path: Pa
     assert sorted(p.name for p in (tiers[2] / "ac").iterdir()) == [ENTRY.record[3:]]  # the lease is gone
 
 
+@pytest.mark.parametrize(("known", "expected"), [("", "41.500 70000 blob gfx942\n"), ("3.0 2 blob gfx942\n", "")])
+def test_a_fetched_entry_tells_what_its_compile_took(tmp_path: Path, known: str, expected: str) -> None:
+    """The blob's next build has another key, but an expected time. What a compile took here is
+    better known than what it took elsewhere."""
+    (tmp_path / "shared").mkdir()
+    maker, other = (Host(tmp_path / n, f"{tmp_path}/shared|trusted") for n in "12")
+    for host, text in ((maker, "41.5 70000 blob gfx942\n"), (other, known)):
+        (host.cache / ".costs").mkdir()
+        (host.cache / ".costs" / "libx").write_text(text)
+    runtime = maker.miss()
+    assert runtime.verdict() == "compile"
+    maker.make(runtime)
+    runtime = other.miss()
+    assert runtime.verdict() == "hit"
+    other.keep(runtime)
+    assert (other.cache / ".costs" / "libx").read_text() == known + expected
+
+
 def test_the_helper_survives_the_terminals_keys_and_ends_with_its_caller(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     runtime = Host(tmp_path / "1", f"{tmp_path}/shared|trusted").miss()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -229,3 +231,53 @@ def test_figures_that_nothing_depends_on_are_not_known(figure: str) -> None:
     text = encode(Record(ENTRY, "ab" * 32, 5)).decode().replace('"seconds": 0.0', f'"seconds": {figure}')
     record = decode(text.encode())
     assert record and record.seconds == 0.0
+
+
+def spoil(tier: Path) -> None:
+    """Change a byte of the contents that a tier has."""
+    (path,) = (tier / "cas").iterdir()
+    path.chmod(0o600)
+    data = path.read_bytes()
+    path.write_bytes(data[:-70] + bytes([data[-70] ^ 1]) + data[-69:])
+
+
+def test_a_mirror_with_wrong_contents_does_not_hide_the_right_ones_of_another_tier(
+    shared: Path, tmp_path: Path
+) -> None:
+    put(shared, tmp_path)
+    mirror = tmp_path / "mirror"
+    shutil.copytree(shared, mirror)
+    spoil(mirror)
+    host = Host(tmp_path / "1", f"{mirror}|trusted,{shared}|trusted")
+    runtime = host.miss()
+    assert runtime.verdict() == "hit"
+    assert runtime.of("hit") == [f"hit {shared} {len(entry_bytes())}"]
+    assert "do not match its record" in runtime.of("refused")[0]
+    host.keep(runtime)
+    assert Host(tmp_path / "2", f"{mirror}|trusted").miss().verdict() == "hit", "the mirror is not repaired"
+
+
+def test_wrong_contents_are_replaced_once_and_then_fetched_by_all_who_waited(shared: Path, tmp_path: Path) -> None:
+    put(shared, tmp_path)
+    spoil(shared)
+    first = Host(tmp_path / "0", f"{shared}|trusted")
+    holder = first.miss()
+    assert holder.verdict() == "compile"
+    others = [Host(tmp_path / n, f"{shared}|trusted") for n in "12"]
+    waiting = [host.miss() for host in others]
+    time.sleep(0.5)  # each of them has seen the wrong contents, and waits
+    first.make(holder)
+    assert [runtime.verdict() for runtime in waiting] == ["hit", "hit"]
+
+
+def test_hosts_that_do_not_believe_each_other_do_not_wait_for_one_after_the_other(shared: Path, tmp_path: Path) -> None:
+    keys = [tmp_path / f"{n}.pem" for n in range(3)]
+    for path in keys:
+        make_key(path)
+    hosts = [Host(tmp_path / str(n), str(shared), LAZYCK_SIGN_KEY=str(path)) for n, path in enumerate(keys)]
+    holder = hosts[0].miss()
+    assert holder.verdict() == "compile"
+    waiting = [host.miss() for host in hosts[1:]]
+    time.sleep(0.5)
+    hosts[0].make(holder)
+    assert [runtime.verdict() for runtime in waiting] == ["compile", "compile"], "the second waits for the first"

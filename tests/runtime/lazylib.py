@@ -20,6 +20,7 @@ from lazyck.config import tools_dir
 from lazyck.files import private_directory
 from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.bundle import CONTENTS_VERSION
+from lazyck.postbuild.describe import digest_of_keys
 from lazyck.postbuild.stubs import render_stubs
 from lazyck.runtime.build import OBJECTS, compile_objects
 from lazyck.runtime.build import SOURCES as SOURCES
@@ -216,6 +217,7 @@ def build_lazy_library(
         (recipe,),
         tuple(records),
         creator="test",
+        digest=digest_of_keys(records, [recipe]),
         machine=machine.name,
     )
     manifest_file = root / name / "manifest"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from base_wheels import make_wheel, pip_install
 from built_units import Built
 from cuda_machine import needs_nvcc
 from cuda_units import LINK, build, build_ahead, used
@@ -284,6 +285,23 @@ def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path,
     # The whole blob is compiled if nothing names its kernels.
     assert lazyck("prebuild", "build", "--manifest", "libx.so", "blob", cwd=blob.where, env=env).returncode == 0
     assert list((blob.cache.parent / "cache2").rglob("blob-*.so"))
+
+
+def test_a_pack_has_the_host_unit_and_the_kernels_that_a_profile_names(
+    blob: Built, spy: Path, lazyck: Lazyck, tmp_path: Path
+) -> None:
+    profile = tmp_path / "my.profile"
+    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile), LAZYCK_BY_KERNEL="1")
+    base = make_wheel(tmp_path / "dist", blob.where, [blob.where / "libx.so"], "1.0")
+    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(tmp_path / "cache2")}
+    done = lazyck("pack", "--base", base, "--blob-list", profile, "--wheel", base.parent, env=env)
+    assert done.returncode == 0, done.stderr
+    pip_install(tmp_path / "site", base.parent, "vectors-sm80")
+    packed = tmp_path / "site" / "vectors_sm80" / "lazyck" / "cache"
+    assert sorted(p.name.rpartition("-")[0] for p in packed.rglob("*.so")) == blob.entries
+    frozen = {"LAZYCK_DISABLE_JIT": "1", "LAZYCK_CACHE_DIR": str(tmp_path / "empty")}
+    _, seen = blob.run(spy, "launch", 1, LAZYCK_CACHE_PATH=str(packed), **frozen)
+    assert len(used(seen)) == 1
 
 
 def test_prebuild_lists_the_kernels_of_a_blob_whose_host_unit_is_cached(blob: Built, spy: Path, lazyck: Lazyck) -> None:

@@ -3,7 +3,10 @@ answers of workers."""
 
 from __future__ import annotations
 
-from lazyck.costs import DIRECTORY as COSTS
+import contextlib
+
+from lazyck.costs import keep_guess
+from lazyck.errors import LazyckError
 from lazyck.files import write_atomic
 from lazyck.prebuild.entries import Entry
 from lazyck.prebuild.farm.orders import Made
@@ -39,8 +42,5 @@ def keep_cost(entry: Entry, made: Made) -> None:
     """Record what the compile took on the worker, as a guess for the next time here."""
     if made.cost is None:
         return
-    library, blob, archs = entry.cost_key
-    directory = entry.root / COSTS
-    directory.mkdir(mode=0o700, exist_ok=True)
-    with (directory / library).open("a") as f:
-        f.write(f"{made.cost[0]:.3f} {made.cost[1]} {blob} {archs}\n")
+    with contextlib.suppress(OSError, LazyckError):  # the entry is there without its cost
+        keep_guess(entry.root, *entry.cost_key, *made.cost)

@@ -45,8 +45,9 @@ std::string first_line(const CompileError& e) {
 
 }  // namespace
 
-Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers)
-    : m_name(std::move(name)) {
+Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
+               std::function<std::vector<Pack>()> find_packs)
+    : m_name(std::move(name)), m_find_packs(std::move(find_packs)) {
     std::string root = given;
     if (root.empty()) {
         try {
@@ -67,6 +68,24 @@ Caches::Caches(const std::string& given, const std::string& parent, std::string 
 std::shared_ptr<Cache> Caches::own() {
     if (!m_own) fail("lazyck: " + m_no_own);
     return m_own;
+}
+
+bool Caches::search(const std::function<bool(Cache&)>& look) {
+    const auto is_found = [&](const std::shared_ptr<Cache>& cache) { return look(*cache); };
+    const auto first = to_read();
+    if (std::any_of(first.begin(), first.end(), is_found)) return true;
+    packs();
+    return std::any_of(m_packed.begin(), m_packed.end(), is_found);
+}
+
+const std::vector<Pack>& Caches::packs() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_packs) return *m_packs;
+    m_packs = m_find_packs();
+    for (const Pack& pack : *m_packs) {
+        if (pack.is_for_this_build) m_packed.push_back(Cache::tier(pack.root, m_own ? m_own->root() : ""));
+    }
+    return *m_packs;
 }
 
 std::vector<std::shared_ptr<Cache>> Caches::to_read() {

@@ -2,13 +2,16 @@
 // written.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cache.h"
 #include "failure.h"
+#include "packs.h"
 #include "private_place.h"
 #include "text.h"
 
@@ -18,13 +21,22 @@ class Caches {
  public:
     // `given` is the root that the user chose. If it is empty, the root is that of `name` below
     // `parent` (see Config::caches). `tiers` are the roots of caches that are only read.
-    Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers);
+    // `find_packs` is called at most once, by the first search that no other cache ends.
+    Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
+           std::function<std::vector<Pack>()> find_packs);
 
     // Returns the user's own cache. Throws CompileError if there is no place for it.
     std::shared_ptr<Cache> own();
 
-    // Returns the caches to look in: the user's own first, then those that stand in for it, the
-    // tiers last.
+    // Calls `look` with each cache until it returns true, and returns whether it did. The order is:
+    // the user's own, those that stand in for it, the tiers, installed packs for the library's
+    // build. Nothing is asked about packs before all others have been searched.
+    bool search(const std::function<bool(Cache&)>& look);
+
+    // Returns the installed packs, with those for other builds of the library.
+    const std::vector<Pack>& packs();
+
+    // Returns the caches that `search` begins with, all but the packs.
     std::vector<std::shared_ptr<Cache>> to_read();
 
     // Returns the cache to compile into. Throws CompileError if there is none.
@@ -58,6 +70,9 @@ class Caches {
     std::mutex m_mutex;
     std::shared_ptr<Cache> m_own;
     std::vector<std::shared_ptr<Cache>> m_tiers;
+    const std::function<std::vector<Pack>()> m_find_packs;
+    std::optional<std::vector<Pack>> m_packs;  // empty: not searched for yet
+    std::vector<std::shared_ptr<Cache>> m_packed;
     std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; empty only without m_own
     std::vector<Private> m_private;              // of this process alone, for all of its life
     std::size_t m_next = 0;                      // the next stand-in

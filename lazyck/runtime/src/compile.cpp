@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -11,12 +12,16 @@
 #include "arch.h"
 #include "config.h"
 #include "entry.h"
+#include "events.h"
 #include "failure.h"
 #include "files.h"
+#include "json_object.h"
 #include "lazyck_abi.h"
 #include "messages.h"
+#include "numbers.h"
 #include "private_names.h"
 #include "process.h"
+#include "sha256.h"
 #include "staging.h"
 #include "texts.h"
 
@@ -50,13 +55,16 @@ class Compilation {
           m_log(cache.log_path(key)),
           m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
+        if (!request.root.empty() && symlinkat(request.root.c_str(), m_staging.fd(), LAZYCK_BUNDLE_LINK) != 0)
+            fail_system("cannot make a link in '" + m_staging.path() + "'", errno);
         // The names are relative, so that the command works in any directory in which it is
         // repeated.
         RecipeValues values;
         values.source = request.source;
         values.object = k_object;
         values.output = "blob.so";
-        values.root = request.root;
+        values.root = request.root.empty() ? "" : LAZYCK_BUNDLE_LINK;
+        values.name = request.name;
         values.library = request.library;
         values.toolchain = find_toolchain(request.recipe);
         values.kernel = request.kernel;
@@ -109,6 +117,7 @@ class Compilation {
                       "the result would go into the cache under a key that it does not match", {false, 0});
         }
         seal_entry(output.get(), m_key.id(), m_text.is_text ? m_text.id() : Digest());
+        if (!m_is_taken_over) tell_making(output.get());
         keep_log();
         publish(m_staging.fd(), "blob.so", m_entry);
         if (m_text.is_text) keep_text(m_cache, m_text, m_key);
@@ -118,6 +127,22 @@ class Compilation {
                 (m_is_taken_over ? ": an existing entry was made from the same text" : ""),
             {"compile_end", m_request.subject, spent, m_is_taken_over ? "reused" : "compiled"});
         return {std::move(output), m_text, m_is_taken_over};
+    }
+
+    // Ends the log with a line for lazyck/remote/provenance.py. The entry itself has no time in it.
+    void tell_making(int entry) const {
+        MappedFile file;
+        if (file.map(entry) != 0) return;
+        const double now = now_seconds();
+        JsonObject made;
+        made.add_text("sha256", sha256_hex(file.data(), file.size()));
+        made.add("started", decimal(now - seconds_since(m_start), 3));
+        made.add("finished", decimal(now, 3));
+        made.add_text("host", host_name());
+        made.add_text("bundle", m_request.bundle);
+        made.add_text("digest", m_key.digest);
+        made.add_text("toolchain", m_key.toolchain_id);
+        write_all(m_log_fd.get(), "[made " + made.text() + "]\n");
     }
 
     void name_privately() {
@@ -301,7 +326,7 @@ class Compilation {
     }
 
     [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
-        const std::string command = reproducer(m_plan);
+        const std::string command = reproducer(m_plan, m_request.root);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +

@@ -18,8 +18,10 @@ constexpr char k_object[] = "blob.o";  // output of a compile step that a link s
 struct CompileRequest {
     Subject subject;  // names the blob in messages
     RecipeRow recipe;
-    std::string source;          // absolute path
-    std::string root;            // of the bundle
+    std::string root;            // of the bundle; empty: there is none
+    std::string source;          // as it is named where LAZYCK_BUNDLE_LINK is a link to `root`
+    std::string name;            // as in RecipeValues
+    std::string bundle;          // the SHA-256 of the bundle's list of files, or empty
     std::string library;         // path of the lazy library
     std::string kernel;          // the only kernel to compile, as in RecipeValues; empty: all of the source
     bool has_other_way = false;  // a failure is no error yet: something else is compiled then

@@ -25,6 +25,7 @@ struct Entry {
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
     bool has_header_state = false;         // see ElfView
     bool is_host_unit = false;             // of a blob, whose kernels are entries of their own
+    std::vector<Entry> others;             // device code for the further archs that were asked for
 };
 
 enum class EntryState { ready, missing, damaged };

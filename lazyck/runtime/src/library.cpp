@@ -22,6 +22,7 @@
 #include "arch.h"
 #include "caller.h"
 #include "capture.h"
+#include "device_images.h"
 #include "environment.h"
 #include "failure.h"
 #include "floating_point.h"
@@ -709,8 +710,11 @@ std::unique_ptr<Prefetch> Library::prefetch_rows(const std::vector<ProfileRow>& 
         const Wanted& each = (*wanted)[i];
         const Row at = row(each.blob);
         try {
-            return m_store.expected_cost(at.manifest, at.index, each.archs ? *each.archs : archs_here(each.blob))
-                .blob.seconds;
+            double seconds = 0;
+            const Strings archs = each.archs ? *each.archs : archs_here(each.blob);
+            for (const Strings& one : archs_of_entries(at.manifest.blob(at.index), archs))
+                seconds += m_store.expected_cost(at.manifest, at.index, one).blob.seconds;
+            return seconds;
         } catch (const std::exception&) {
             return 0.0;  // the compile will report what is wrong
         }
@@ -784,8 +788,10 @@ void Library::make_part_ready(const Wanted& wanted) {
     // thread then loads the kernel.
     if (!wanted.line.empty() && !is_loaded(wanted.blob)) {
         const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
-        if (m_store.goes_by_kernel(at.manifest, at.index))
-            m_store.obtain(kernel, 0, wanted.archs ? *wanted.archs : archs_here(wanted.blob));
+        if (m_store.goes_by_kernel(at.manifest, at.index)) {
+            const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
+            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_store.obtain(kernel, 0, each);
+        }
         const std::lock_guard<std::mutex> guard(m_mutex);
         if (!m_states[wanted.blob].is_loaded) {
             m_parts_to_load[wanted.blob].push_back(wanted);
@@ -912,8 +918,11 @@ std::shared_ptr<const Entry> Library::found_entry(BlobId blob, const Strings& ar
 
 bool Library::is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const auto is_there = [&](const Row& at) {
-        std::string path;
-        return m_store.is_cached(at.manifest, at.index, archs, path);
+        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
+        return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
+            std::string path;
+            return m_store.is_cached(at.manifest, at.index, each, path);
+        });
     };
     const Row at = row(blob);
     if (is_there(at)) return true;
@@ -921,10 +930,33 @@ bool Library::is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kern
            is_there(row(part_of(blob, ManifestView::k_host_unit)));
 }
 
+// Returns the entries that `get` gets for `archs` as one, or nothing if one is missing. Several are
+// made at the same time.
+std::optional<Entry> Library::each_entry(const Row& at, const Strings& archs,
+                                         const std::function<std::optional<Entry>(const Strings&)>& get) {
+    const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
+    if (wanted.size() == 1) return get(wanted.front());
+    std::vector<std::optional<Entry>> entries(wanted.size());
+    for_each_in_parallel(wanted.size(), m_store.config().jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
+    for (const auto& each : entries) {
+        if (!each) return std::nullopt;
+    }
+    Entry all = std::move(*entries.front());
+    for (std::size_t i = 1; i < entries.size(); ++i) {
+        Entry& other = *entries[i];
+        if (other.origin == "compiled") all.origin = other.origin;
+        all.seconds += other.seconds;
+        all.peak_kib = std::max(all.peak_kib, other.peak_kib);
+        all.others.push_back(std::move(other));
+    }
+    return all;
+}
+
 // Returns a blob's entry in a cache: that of all of the blob, or else that of its host unit.
 std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
-    std::optional<Entry> found = m_store.find(at.manifest, at.index, archs);
+    const auto find_one = [&](const Strings& each) { return m_store.find(at.manifest, at.index, each); };
+    std::optional<Entry> found = each_entry(at, archs, find_one);
     if (found || !may_go_by_kernel || !at.manifest.has_parts(at.index)) return found;
     const Row part = row(part_of(blob, ManifestView::k_host_unit));
     found = m_store.find(part.manifest, part.index, archs);
@@ -938,7 +970,12 @@ std::optional<Entry> Library::find(BlobId blob, const Strings& archs, bool may_g
 Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const Row at = row(blob);
     const auto whole = [&] {
-        Entry entry = m_store.make(at.manifest, at.index, archs);
+        // Of several entries, some may be cached.
+        const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
+            return each.size() == archs.size() ? m_store.make(at.manifest, at.index, each)
+                                               : m_store.obtain(at.manifest, at.index, each);
+        };
+        Entry entry = *each_entry(at, archs, make_one);
         if (entry.seconds > 0) expect_others_like(at, archs);
         return entry;
     };
@@ -1031,26 +1068,16 @@ void* Library::open_blob(const ManifestView& manifest, const BlobRow& blob, cons
     return handle;
 }
 
-// Several threads may load the same entry. The loader maps it once, and all of them store the same
-// addresses.
-void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
+// Loads the file of an entry, and returns the addresses of its functions. `archs` is for messages.
+std::vector<void*> Library::functions_of(BlobId blob, const Entry& entry, const std::string& archs) {
     const Row at = row(blob);
     const BlobRow description = at.manifest.blob(at.index);
-    Event event;
-    event.kind = "load";
-    event.library = at.manifest.library();
-    event.blob = description.name;
-    event.arch = archs;
-    event.what = entry.origin;
-    event.size = entry.file->size();
-    event.start = now_seconds();
+    const double start = now_seconds();
     std::string reason;
     void* const handle = open_blob(at.manifest, description, entry, reason);
-    const auto subject = [&] { return subject_of(at.manifest, description, archs); };
     if (handle == nullptr) {
-        forget(blob, entry);
-        say(Level::error, "could not load " + subject().words,
-            {"load", subject(), now_seconds() - event.start, "failed"});
+        const Subject subject = subject_of(at.manifest, description, archs);
+        say(Level::error, "could not load " + subject.words, {"load", subject, now_seconds() - start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) + "': " + explain_load_error(reason, m_path),
              {description.name, "", ""});
     }
@@ -1067,6 +1094,40 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     // which comes before the blob.
     std::vector<void*> functions;
     for (const DynamicSymbol& symbol : entry.functions) functions.push_back(function_at(base, symbol));
+    return functions;
+}
+
+// Several threads may load the same entry. The loader maps it once, and all of them store the same
+// addresses. Only device code for several archs is joined by each of them, and that of the first
+// one is stored.
+void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
+    const Row at = row(blob);
+    const BlobRow description = at.manifest.blob(at.index);
+    Event event;
+    event.kind = "load";
+    event.library = at.manifest.library();
+    event.blob = description.name;
+    event.arch = archs;
+    event.what = entry.origin;
+    event.size = entry.file->size();
+    event.start = now_seconds();
+    std::vector<void*> functions;
+    try {
+        functions = functions_of(blob, entry, archs);
+        if (!entry.others.empty()) {
+            std::vector<const void*> images = {functions.at(0)};
+            for (const Entry& other : entry.others) {
+                event.size += other.file->size();
+                images.push_back(functions_of(blob, other, archs).at(0));
+            }
+            const auto mark = std::find_if(images.begin(), images.end(), is_whole_mark);
+            const void* const image = mark == images.end() ? join_images(images) : *mark;
+            functions.assign(functions.size(), const_cast<void*>(image));
+        }
+    } catch (...) {
+        forget(blob, entry);
+        throw;
+    }
     bool is_first = false;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
@@ -1086,8 +1147,8 @@ void Library::load(BlobId blob, const Entry& entry, const std::string& archs) {
     if (!is_first) return;
     m_store.events().prepare();
     event.seconds = now_seconds() - event.start;
-    if (is_said(Level::debug))
-        say(Level::debug, "loaded " + subject().words, {"load", subject(), event.seconds, "loaded"});
+    const Subject subject = subject_of(at.manifest, description, archs);
+    if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
     m_store.events().tell(event, m_store.history(at.manifest));
 }
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -164,10 +165,13 @@ class Library {
     std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel, const Call& call);
     std::shared_ptr<const Entry> found_entry(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     bool is_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+    std::optional<Entry> each_entry(const Row& at, const Strings& archs,
+                                    const std::function<std::optional<Entry>(const Strings&)>& get);
     std::optional<Entry> find(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     Entry make(BlobId blob, const Strings& archs, bool may_go_by_kernel);
     void* first_function(BlobId blob);
     void* open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason);
+    std::vector<void*> functions_of(BlobId blob, const Entry& entry, const std::string& archs);
     void load(BlobId blob, const Entry& entry, const std::string& archs);
     void begin();
     bool is_at_hand(const Wanted& wanted);

@@ -1,6 +1,7 @@
 // A preamble is a directory <cache>/.preambles/<digest of all that decides its contents>/, whose
 // modification time tells its last use. It holds these files:
 // - preamble<suffix of the source>: the text.
+// - bundle: a link to the blobs' bundle.
 // - pch/: one file for each arch and one for the host, from which clang takes the one that fits.
 // - ready: the digests of the files in pch/, the blobs' directory and the text. It is written when
 //   all files are there.
@@ -21,6 +22,7 @@
 #include "failure.h"
 #include "files.h"
 #include "hash.h"
+#include "lazyck_abi.h"
 #include "process.h"
 
 namespace lazyck::rt {
@@ -63,7 +65,10 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
                         const Strings& side) {
     const std::string output = request.directory + k_compiled + "/" + name;
     RecipeValues values = request.values;
-    const std::string own = directory_of(values.source);  // where includes in quotes are searched first
+    std::string own = directory_of(values.source);  // where includes in quotes are searched first
+    if (!values.root.empty() && own.compare(0, values.root.size(), values.root) == 0)
+        own.replace(0, values.root.size(), LAZYCK_BUNDLE_LINK);
+    if (!values.root.empty()) values.root = LAZYCK_BUNDLE_LINK;
     values.source = request.directory + "/preamble" + suffix_of(values.source);
     values.object = output;
     values.archs = archs;
@@ -134,7 +139,11 @@ std::string_view preamble_of(std::string_view source) {
 
 std::string make_preamble(const PreambleRequest& request) {
     const std::string text_path = request.directory + "/preamble" + suffix_of(request.values.source);
-    if (mkdir((request.directory + k_compiled).c_str(), 0700) != 0 || !write_file(text_path, request.text)) {
+    const std::string& root = request.values.root;
+    const bool is_linked =
+        root.empty() || symlink(root.c_str(), (request.directory + "/" LAZYCK_BUNDLE_LINK).c_str()) == 0;
+    if (!is_linked || mkdir((request.directory + k_compiled).c_str(), 0700) != 0 ||
+        !write_file(text_path, request.text)) {
         return system_text(errno);
     }
     const Strings& archs = request.values.archs;

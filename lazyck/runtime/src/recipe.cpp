@@ -48,10 +48,14 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
                                     {LAZYCK_PH_ROOT, v.root},
                                     {LAZYCK_PH_LIBRARY, v.library},
                                     {LAZYCK_PH_KERNEL, v.kernel},
+                                    {LAZYCK_PH_NAME, v.name},
                                     {LAZYCK_PH_TOOLCHAIN, v.toolchain}}));
     }
     return out;
 }
+
+// Variables that every compile has with values of its own.
+constexpr const char* k_own[] = {"PATH", "LC_ALL", "PWD", "TZ"};
 
 bool sets(const std::string& assignment, std::string_view name) {
     return assignment.size() > name.size() && assignment[name.size()] == '=' &&
@@ -84,17 +88,21 @@ Strings plan_environment(const CompilePlan& plan) {
     // In a privileged process, whole_environment returns nothing. Otherwise the caller could
     // control the compiler by loader variables, TMPDIR, GCC_EXEC_PREFIX, PATH and others.
     for (const std::string& variable : whole_environment()) {
-        if (!sets(variable, "PATH") && !sets(variable, "LC_ALL") && !is_replaced(variable)) out.push_back(variable);
+        if (std::none_of(std::begin(k_own), std::end(k_own), [&](const char* name) { return sets(variable, name); }) &&
+            !is_replaced(variable))
+            out.push_back(variable);
     }
-    // The compiler's messages decide how a failure is interpreted, so they must be in English.
-    for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C")}) {
+    // The compiler's messages decide how a failure is interpreted, so they must be in English. PWD
+    // is a name of the working directory that a compiler takes for the directory's own name.
+    for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C"),
+                                   std::string("PWD=/proc/self/cwd"), std::string("TZ=UTC0")}) {
         if (!is_replaced(own)) out.push_back(own);
     }
     out.insert(out.end(), plan.set.begin(), plan.set.end());
     return out;
 }
 
-std::string reproducer(const CompilePlan& plan) {
+std::string reproducer(const CompilePlan& plan, const std::string& root) {
     Strings prefix;
     for (const std::string& name : plan.unset) {
         if (!environment(name.c_str()).empty()) prefix.insert(prefix.end(), {"-u", name});
@@ -102,7 +110,8 @@ std::string reproducer(const CompilePlan& plan) {
     prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
     const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
     const std::string link = plan.link.empty() ? "" : " && " + env + shell_join(plan.link);
-    return "cd \"$(mktemp -d)\" && " + env + shell_join(plan.compile) + link;
+    const std::string bundle = root.empty() ? "" : shell_join({"ln", "-s", root, LAZYCK_BUNDLE_LINK}) + " && ";
+    return "cd \"$(mktemp -d)\" && " + bundle + env + shell_join(plan.compile) + link;
 }
 
 std::string find_toolchain(const RecipeRow& recipe) {

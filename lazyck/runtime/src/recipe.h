@@ -17,6 +17,7 @@ struct RecipeValues {
     std::string library;
     std::string toolchain;
     std::string kernel;  // a line of its host unit's table (see BlobRow)
+    std::string name;    // what makes names unique that the compiler invents
     Strings archs;
     Strings launcher;  // in front of the compile step
 };
@@ -30,11 +31,13 @@ struct CompilePlan {
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);
 
-// Returns this process's environment with the changes of the plan.
+// Returns this process's environment with the changes of the plan. What a compiler puts into its
+// output of the environment is equal everywhere: its directory's name and the time zone.
 Strings plan_environment(const CompilePlan& plan);
 
-// Returns a shell line that repeats both steps in a new directory.
-std::string reproducer(const CompilePlan& plan);
+// Returns a shell line that repeats both steps in a new directory, which has a link to the bundle
+// at `root` as in a compile. Without a root, there is no link.
+std::string reproducer(const CompilePlan& plan, const std::string& root);
 
 // Returns the toolchain's home: the directory that the build used, or the one that a variable of
 // the recipe names. Throws CompileError if neither exists.

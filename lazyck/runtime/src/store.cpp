@@ -66,13 +66,12 @@ class HeldSlot {
 
 // Returns the words in front of a HIP blob's compile step that make `lazyck-unit` do `what` for it.
 // The result is empty for other blobs.
-Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& root,
-                      const std::string& source) {
+Strings words_for_hip(const char* what, const ManifestView& manifest, const BlobRow& blob, const std::string& source) {
     if (!blob.has_parts) return {};
     const Strings words = manifest.recipe(blob.host_recipe).compile;
     if (words.size() < 2 || words[1] != "hip-entry") return {};
     RecipeValues values;
-    values.root = root;
+    values.root = LAZYCK_BUNDLE_LINK;
     RecipeRow program;
     program.compile = {words[0]};
     const Strings path = make_plan(program, values).compile;
@@ -195,6 +194,14 @@ std::string host_unit_of(const BlobRow& blob) {
     return tab == nullptr ? "" : std::string(blob.kernel, tab);
 }
 
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+    const std::string kernel = kernel_of(blob);
+    if (archs.size() < 2 || kernel.empty() || kernel == host_unit_of(blob)) return {archs};
+    std::vector<Strings> each;
+    for (const std::string& arch : archs) each.push_back({arch});
+    return each;
+}
+
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
     const std::string kernel = kernel_of(blob);
     const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);
@@ -241,7 +248,8 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     Strings tiers = m_config.cache_path;
     for (const std::string& root : m_places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
     const std::string& given = m_given.empty() ? m_config.cache_dir : m_given;
-    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers);
+    const auto find = [library = m_places.library, manifest] { return find_packs(library, manifest); };
+    m_caches = std::make_shared<Caches>(given, m_config.caches, name_of(manifest), tiers, find);
     return m_caches;
 }
 
@@ -309,18 +317,18 @@ bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const S
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     path = caches->own()->entry_path(key);
-    for (const auto& cache : caches->to_read()) {
+    return caches->search([&](Cache& cache) {
         try {
-            const EntryLookup found = look_up_entry(*cache, key, manifest.symbols_of(blob));
-            if (found.state != EntryState::ready) continue;
+            const EntryLookup found = look_up_entry(cache, key, manifest.symbols_of(blob));
+            if (found.state != EntryState::ready) return false;
             path = found.entry.path;
             return true;
         } catch (const CompileError&) {
             // The entry is whole but unsuitable for the library, or its directory is refused. An
             // attempt to load it reports more.
+            return false;
         }
-    }
-    return false;
+    });
 }
 
 Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -332,18 +340,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
     const BlobRow blob = manifest.blob(index);
     const EntryKey key = key_of(manifest, blob, archs);
     const Strings symbols = manifest.symbols_of(blob);
-    const auto caches = this->caches(manifest);
-    for (const auto& cache : caches->to_read()) {
+    std::optional<Entry> found;
+    caches(manifest)->search([&](Cache& cache) {
         EntryLookup here;
         try {
-            here = look_up_entry(*cache, key, symbols);
+            here = look_up_entry(cache, key, symbols);
             // find_directory reports what is wrong with a directory. It is called only after a
             // failed look-up, which has already checked the directories that it opened.
-            if (here.state != EntryState::ready && !cache->find_directory(key)) continue;
+            if (here.state != EntryState::ready && !cache.find_directory(key)) return false;
         } catch (const CompileError& e) {
-            if (!cache->is_tier()) throw;
-            say_once(cache->root(), e.what());
-            continue;
+            if (!cache.is_tier()) throw;
+            say_once(cache.root(), e.what());
+            return false;
         }
         if (here.state == EntryState::ready) {
             ++m_counters.hits;
@@ -351,16 +359,18 @@ std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t ind
                 const Subject subject = subject_of(manifest, blob, key.arch_label());
                 say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
             }
-            here.entry.origin = cache->is_tier() ? "tier " + cache->root() : "cache";
-            return std::move(here.entry);
+            here.entry.origin = cache.is_tier() ? "tier " + cache.root() : "cache";
+            found = std::move(here.entry);
+            return true;
         }
-        if (here.state == EntryState::damaged && cache->is_tier()) {
-            const std::string path = cache->entry_path(key);
+        if (here.state == EntryState::damaged && cache.is_tier()) {
+            const std::string path = cache.entry_path(key);
             say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
                      {"damaged", subject_of(manifest, blob, key.arch_label())});
         }
-    }
-    return std::nullopt;
+        return false;
+    });
+    return found;
 }
 
 Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -368,8 +378,19 @@ Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strin
     const EntryKey key = key_of(manifest, blob, archs);
     const auto caches = this->caches(manifest);
     ++m_counters.misses;
-    if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
-    return *compile_somewhere(manifest, blob, key, true, *caches);
+    const Strings mismatches = explain_mismatches(caches->packs(), m_places.library, manifest);
+    try {
+        if (m_jit.is_forbidden() && !m_config.has_remote) fail_frozen(blob, key, *caches->own());
+        if (!m_jit.is_forbidden()) {
+            for (const std::string& sentence : mismatches) say_once(sentence, sentence);
+        }
+        return *compile_somewhere(manifest, blob, key, true, *caches);
+    } catch (const PermanentFailure&) {
+        throw;
+    } catch (const CompileError& e) {
+        if (mismatches.empty()) throw;
+        fail(std::string(e.what()) + "\n  " + join(mismatches, "\n  "), {e.blob(), e.log(), e.command()});
+    }
 }
 
 std::optional<Entry> Store::fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
@@ -599,7 +620,9 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     const Source source = source_of(manifest, blob, cache);
     check_source_of(source, manifest, blob);
     request.root = source.root;
-    request.source = source.path;
+    request.bundle = source.is_in_bundle ? manifest.contents() : "";
+    request.source = source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + blob.source : source.path;
+    request.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
     request.library = m_places.library;
     request.kernel = kernel_of(blob);
     request.has_other_way = !manifest.has_slots() && request.kernel == host_unit_of(blob);
@@ -623,7 +646,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     bool is_preamble_refused = false;
     request.refused_faster = [&] { is_preamble_refused = true; };
     request.find_change = [&]() -> std::string {
-        return source.is_in_bundle ? m_contents->find_change(request.root, manifest, blob) : "";
+        return source.is_in_bundle ? m_contents->find_change(source.root, manifest, blob) : "";
     };
     std::unique_ptr<RemoteEntry> remote_text;
     if (m_config.has_text_keys) {
@@ -636,7 +659,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
         };
         const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
         if (m_config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text)
-            request.text = words_for_hip("hip-text", manifest, blob, request.root, source.path);
+            request.text = words_for_hip("hip-text", manifest, blob, request.source);
     }
     const double slot_begin = now_seconds();
     const std::string host_unit = host_unit_of(blob);
@@ -644,7 +667,7 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     CompileSlot shared({cache.slots_dir(), m_config.jobs, needed, patience(m_config, guess), subject});
     tell_wait(event, "a compile slot", slot_begin, cache);
     if (m_config.launcher.empty() && shared.busy() + 2 + m_announced <= m_config.jobs) {
-        request.beside = words_for_hip("hip-object", manifest, blob, request.root, source.path);
+        request.beside = words_for_hip("hip-object", manifest, blob, request.source);
         if (!request.beside.empty() && !slot.takes_one_more()) request.beside.clear();
     }
     request.started = [&](pid_t compiler) { shared.started(compiler); };
@@ -730,14 +753,16 @@ std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Gu
 }
 
 UniqueFd Store::find_text_somewhere(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
-    for (const auto& cache : caches(manifest)->to_read()) {
+    UniqueFd found;
+    caches(manifest)->search([&](Cache& cache) {
         try {
-            if (UniqueFd found = find_text(*cache, text, symbols)) return found;
+            found = find_text(cache, text, symbols);
         } catch (const CompileError& e) {
-            say_once(cache->root() + " texts", e.what());
+            say_once(cache.root() + " texts", e.what());
         }
-    }
-    return UniqueFd();
+        return static_cast<bool>(found);
+    });
+    return found;
 }
 
 void Store::tell_wait(Event event, const char* what, double begin, const Cache& cache) {

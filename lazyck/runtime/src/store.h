@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "archive.h"
 #include "cache.h"
@@ -201,6 +202,9 @@ class Store {
 std::string kernel_of(const BlobRow& blob);
 // Returns the name of this host unit, or an empty string for a blob.
 std::string host_unit_of(const BlobRow& blob);
+// Returns the archs of each entry that the row has for `archs`. Device code has one for each arch.
+// Host code, of which a process can have only one copy, has one for all of them.
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs);
 // Returns the subject of messages about a blob.
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 

@@ -23,6 +23,7 @@
 #include "manifest_view.h"
 #include "messages.h"
 #include "numbers.h"
+#include "packs.h"
 #include "parallel.h"
 #include "places.h"
 #include "store.h"
@@ -34,9 +35,10 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|make|status|path|kernels|preambles|preamble --from LIBRARY|MANIFEST [--library LIBRARY]\n"
-    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--] [BLOB]...\n"
-    "  compile   make sure that the cache has the blobs\n"
+    "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
+    "LIBRARY]\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
+    "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
     "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
     "`made/entry`,\n"
     "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
@@ -44,6 +46,7 @@ constexpr char k_usage[] =
     "cache\n"
     "  path      where each blob's entry is or would be, one per line\n"
     "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
+    "  packs     one JSON line for each installed pack: name, version, root; problem: why it is not used, or empty\n"
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
     "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
@@ -63,6 +66,7 @@ struct Options {
     std::string toolchain;  // for `make`: a home that came with the action
     Strings blobs;
     bool is_quiet = false;
+    bool is_again = false;
     bool has_blobs = false;
 };
 
@@ -70,7 +74,7 @@ Options parse(int argc, char** argv) {
     Options options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {"compile", "make", "status", "path", "kernels", "preambles", "preamble"};
+    const Strings verbs = {"compile", "make", "status", "path", "kernels", "packs", "preambles", "preamble"};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
@@ -98,6 +102,8 @@ Options parse(int argc, char** argv) {
             options.has_blobs = true;
         } else if (word == "--quiet") {
             options.is_quiet = true;
+        } else if (word == "--again") {
+            options.is_again = true;
         } else if (word == "--") {
             takes_options = false;
             options.has_blobs = true;
@@ -155,10 +161,11 @@ class Source {
     ManifestView m_manifest;
 };
 
-// Refers to a row of the manifest, or to one of the parts of a blob.
+// Refers to a row of the manifest, or to one of the parts of a blob, and to one of its entries.
 struct Chosen {
     std::shared_ptr<const ManifestView> manifest;
     std::uint32_t index;
+    Strings archs = {};
 
     BlobRow row() const { return manifest->blob(index); }
 };
@@ -214,7 +221,7 @@ class PartsByName {
     std::unordered_map<std::uint32_t, std::shared_ptr<const ManifestView>> m_parts;
 };
 
-std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, PartsByName& parts) {
+std::vector<Chosen> choose_rows(const ManifestView& manifest, const Options& options, PartsByName& parts) {
     const auto own = std::make_shared<const ManifestView>(manifest);
     std::vector<Chosen> chosen;
     std::unordered_map<std::string, std::uint32_t> by_name;
@@ -241,14 +248,35 @@ std::vector<Chosen> choose(const ManifestView& manifest, const Options& options,
     return chosen;
 }
 
-// Compiles the chosen blobs. Returns the exit status: 2 if the compiler itself refused each of
-// those that failed, and would refuse it again.
-int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs,
-            const std::function<Strings(const Chosen&)>& archs_of) {
+// Returns the entries of the chosen rows for the archs `asked`.
+std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, const Strings& asked,
+                           PartsByName& parts) {
+    std::vector<Chosen> chosen;
+    for (const Chosen& each : choose_rows(manifest, options, parts)) {
+        for (Strings& archs : archs_of_entries(each.row(), archs_for(*each.manifest, each.row().recipe, asked, false)))
+            chosen.push_back({each.manifest, each.index, std::move(archs)});
+    }
+    return chosen;
+}
+
+int list_packs(const std::string& library, const ManifestView& manifest) {
+    std::string lines;
+    for (const Pack& pack : find_packs(library, manifest)) {
+        const std::string problem = join(explain_mismatches({pack}, library, manifest), "");
+        lines += "{\"name\": " + json_string(pack.name) + ", \"version\": " + json_string(pack.version) +
+                 ", \"root\": " + json_string(pack.root) + ", \"problem\": " + json_string(problem) + "}\n";
+    }
+    return write_all(1, lines) ? 0 : 1;
+}
+
+// Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status:
+// 2 if the compiler itself refused each of those that failed, and would refuse it again.
+int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs, bool is_again) {
+    const auto get = is_again ? &Store::make : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
     for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
         try {
-            store.obtain(*blobs[i].manifest, blobs[i].index, archs_of(blobs[i]));
+            (store.*get)(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
         } catch (const lazyck::CompileError& e) {
             write_all(2, std::string(e.what()) + "\n");
             refusals += dynamic_cast<const PermanentFailure*>(&e) != nullptr ? 1 : 0;
@@ -259,14 +287,13 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
 }
 
 // Compiles the one blob and leaves what is known of it for the compile service.
-int make(const ActionCache& cache, Store& store, const Source& source, const Config& config, const Chosen& blob,
-         const std::function<Strings(const Chosen&)>& archs_of) {
+int make(const ActionCache& cache, Store& store, const Source& source, const Config& config, const Chosen& blob) {
     const Strings roots = source.places(config).roots;
     check_compiler(blob.manifest->recipe(blob.row().recipe), roots.empty() ? "" : roots[0]);
-    const int status = compile(store, config, {blob}, archs_of);
+    const int status = compile(store, config, {blob}, false);
     std::string path;
-    store.is_cached(*blob.manifest, blob.index, archs_of(blob), path);
-    const Guess cost = store.expected_cost(*blob.manifest, blob.index, archs_of(blob));
+    store.is_cached(*blob.manifest, blob.index, blob.archs, path);
+    const Guess cost = store.expected_cost(*blob.manifest, blob.index, blob.archs);
     cache.deliver(path, cost.blob.seconds, cost.blob.peak_kib);
     return status;
 }
@@ -280,21 +307,22 @@ int run(const Options& options) {
     std::optional<ActionCache> action;
     if (options.verb == "make") action.emplace(config);
     const ManifestView& manifest = source.manifest();
-    Store store(config, source.places(config));
+    const Places places = source.places(config);
+    if (options.verb == "packs") return list_packs(places.library, manifest);
+    Store store(config, places);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
     PartsByName parts(store, asked, options.verb == "compile" || options.verb == "make");
-    const std::vector<Chosen> blobs = choose(manifest, options, parts);
-    const auto archs_of = [&](const Chosen& b) { return archs_for(*b.manifest, b.row().recipe, asked, false); };
+    const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
-        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, archs_of(blobs[0]));
+        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") return compile(store, config, blobs, archs_of);
+    if (options.verb == "compile") return compile(store, config, blobs, options.is_again);
     if (options.verb == "make") {
         if (blobs.size() != 1) fail(k_usage);
-        return make(*action, store, source, config, blobs[0], archs_of);
+        return make(*action, store, source, config, blobs[0]);
     }
     std::string out;
     for (const Chosen& blob : blobs) {
@@ -302,7 +330,7 @@ int run(const Options& options) {
             if (manifest.has_parts(blob.index)) out += parts.kernels_of(manifest, blob.index);
             continue;
         }
-        const Strings archs = archs_of(blob);
+        const Strings& archs = blob.archs;
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
             const std::string preamble = store.preamble_key(*blob.manifest, blob.index, archs);

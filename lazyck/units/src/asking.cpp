@@ -36,8 +36,8 @@ constexpr std::array<std::string_view, 16> k_with_value = {"-I",
                                                            "-MT",
                                                            "-dependency-file",
                                                            "-main-file-name"};
-constexpr std::array<std::string_view, 6> k_in_one_word = {
-    "-I", "-D", "-U", "-cuid=", "-fdebug-compilation-dir=", "-fcoverage-compilation-dir="};
+constexpr std::array<std::string_view, 5> k_in_one_word = {"-I", "-D", "-U",
+                                                           "-fdebug-compilation-dir=", "-fcoverage-compilation-dir="};
 
 std::string directory_part(const std::string& path) {
     const std::size_t slash = path.rfind('/');

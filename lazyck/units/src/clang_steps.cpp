@@ -111,6 +111,12 @@ void ClangSteps::forget_place() {
     }
 }
 
+void ClangSteps::leave_uncompressed() {
+    const auto compresses = [](const std::string& word) { return begins_with(word, "-compress"); };
+    for (Step& step : between)
+        step.words.erase(std::remove_if(step.words.begin(), step.words.end(), compresses), step.words.end());
+}
+
 ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
     Words words = command;
     words.push_back("-###");

@@ -22,6 +22,9 @@ struct ClangSteps {
     // Removes the place of the source, and how it is compiled, from the name `__hip_cuid_…` in
     // device code.
     void forget_place();
+    // Has the bundler leave device code as it is, so that the runtime can join it with that of other
+    // archs.
+    void leave_uncompressed();
 };
 
 // Returns the steps of `command`, which compiles one source to an object, with temporary files in

@@ -289,6 +289,7 @@ void make_hip_object(const Job& job) {
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     ClangSteps steps = clang_steps_of(job.command, job.directory);
     steps.forget_place();
+    steps.leave_uncompressed();
     if (kernel.symbol == "*" || kernel.parameters == k_only_kernel) {
         make_whole(job, steps, kernel);
         return;

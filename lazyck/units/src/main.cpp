@@ -21,6 +21,7 @@
 // split or one of the compiler's steps fails, 2 for wrong usage, and 1 for any other error.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -36,28 +37,29 @@
 
 namespace {
 
-// A temporary directory for what the steps write, removed at the end.
+// A temporary directory for what the steps write, beside the output. Compilers put its name into
+// what they make, so it is equal for equal outputs.
 class Directory {
  public:
-    Directory() {
-        const char* const root = std::getenv("TMPDIR");
-        std::string name = std::string(root == nullptr || *root == '\0' ? "/tmp" : root) + "/lazyck-unit-XXXXXX";
-        if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a directory like " + name);
-        m_path = name;
+    explicit Directory(const std::string& output) : m_path(output + ".steps") {
+        clear();  // a process that was killed left it
+        if (mkdir(m_path.c_str(), 0700) != 0) throw std::runtime_error("cannot make the directory " + m_path);
     }
     Directory(const Directory&) = delete;
     Directory& operator=(const Directory&) = delete;
-    ~Directory() {
+    ~Directory() { clear(); }
+    const std::string& path() const { return m_path; }
+
+ private:
+    void clear() const {
         if (DIR* const opened = opendir(m_path.c_str())) {
             while (const dirent* each = readdir(opened)) unlinkat(dirfd(opened), each->d_name, 0);
             closedir(opened);
         }
         rmdir(m_path.c_str());
     }
-    const std::string& path() const { return m_path; }
 
- private:
-    std::string m_path;
+    const std::string m_path;
 };
 
 // Takes standard input for this program alone and returns it. The programs that it starts read
@@ -84,7 +86,7 @@ int main(int count, char** words) {
     if (count < 7 || std::string(words[5]) != "--") return usage();
     const std::string what = words[1];
     try {
-        const Directory directory;
+        const Directory directory(words[4]);
         const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4],
                          std::getenv(LAZYCK_UNIT_ASKS) == nullptr ? -1 : take_input()};
         if (what == "host") {

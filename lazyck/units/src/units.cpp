@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <future>
@@ -154,11 +152,8 @@ std::string compile_pass(const DevicePass& pass, const std::string& text, const 
 
 std::string module_id_of(const Job& job, const std::string& id) {
     constexpr std::uint64_t k_basis = 0xcbf29ce484222325, k_prime = 0x100000001b3;  // FNV-1a
-    std::array<char, PATH_MAX> cwd = {};
-    const char* const here = getcwd(cwd.data(), cwd.size());
     std::uint64_t value = k_basis;
-    for (const unsigned char c : id + '\0' + (here == nullptr ? "" : here) + '\0' + job.source)
-        value = (value ^ c) * k_prime;
+    for (const unsigned char c : id + '\0' + job.source) value = (value ^ c) * k_prime;
     std::string made = LAZYCK_MODULE_ID;
     for (unsigned digit = LAZYCK_MODULE_ID_DIGITS; digit-- > 0;) made += "0123456789abcdef"[value >> 4 * digit & 0xf];
     return made;

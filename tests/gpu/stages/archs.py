@@ -36,8 +36,13 @@ def prove(place: Place, report: Report) -> None:
         if why:
             report.blind(f"{text}: it computes", why)
 
-    lines, said = launches.prove(place, "lazy", "shared", PROOF, "cache-two", LAZYCK_ARCHS=f"{OTHER},{own}")
-    say(f"LAZYCK_ARCHS={OTHER},{own}: an entry has both", f"for {OTHER}" in said and own in said, lines)
+    two = f"{OTHER},{own}"
+    words = (place, "lazy", "shared", PROOF)
+    lines, said = launches.prove(*words, "cache-two-0", LAZYCK_BY_KERNEL="0", LAZYCK_ARCHS=two)
+    say(f"LAZYCK_ARCHS={two}: an entry has both", f"for {OTHER}+{own} in " in said, lines)
+    lines, said = launches.prove(*words, "cache-two-1", LAZYCK_BY_KERNEL="1", LAZYCK_ARCHS=two)
+    has_each = f"for {OTHER} in " in said and f"for {own} in " in said
+    say(f"LAZYCK_ARCHS={two}: each has an entry of the kernel, and both are joined", has_each, lines)
     lines, said = launches.prove_of(place, place.work / "ptx" / "liblaunches.so", PROOF)
     say("a build with PTX alone is compiled for the device", f"for {own}" in said, lines)
     for by_kernel, which in (("0", ""), ("1", " of one kernel")):
