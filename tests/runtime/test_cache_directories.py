@@ -187,9 +187,9 @@ def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_i
     {CXX} -fPIC -I {lib.directory} -c {evil} -o {tmp_path}/evil.o
     {CXX} "$@" || exit
     mv {lib.cache} {tmp_path}/real
-    mkdir -m 700 -p {lib.cache} {lib.cache}/.staging "{lib.cache}/.staging/$(basename "$PWD")"
+    mkdir -m 700 -p {lib.cache} {lib.cache}/.staging "{lib.cache}/.staging/$(basename "$(pwd -P)")"
     cp -a {tmp_path}/real/v1 {lib.cache}
-    cp {tmp_path}/evil.o "{lib.cache}/.staging/$(basename "$PWD")/blob.o"
+    cp {tmp_path}/evil.o "{lib.cache}/.staging/$(basename "$(pwd -P)")/blob.o"
     exit ;;
 esac
 exec ''',
