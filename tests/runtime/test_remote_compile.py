@@ -52,7 +52,7 @@ def make_library(tmp_path: Path, objects_dir: Path, blob: str) -> LazyLibrary:
         symbols={"one": ("_Z6addonei",)}, sealed=True, toolchain_id=HOST.identity((HERE.cxx,), ""),
     )  # fmt: skip
     script = made.compiler.read_text()
-    is_there = 'case "$PWD $*" in */services* | *--version) ;; *) exit 127 ;; esac\n'
+    is_there = 'case "$(pwd -P) $*" in */services* | *--version) ;; *) exit 127 ;; esac\n'
     made.compiler.write_text(script.replace("#!/bin/sh\n", f"#!/bin/sh\n{is_there}"))
     helper = tmp_path / "lazyck-remote"
     helper.write_text(
