@@ -59,7 +59,7 @@ def test_code_for_another_machine_does_not_become_an_entry(lib: LazyLibrary, rt_
     other = "aarch64" if HERE.name != "aarch64" else "x86_64"
     lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine=other)))
     done = lib.call(rt_tool, "compile", "--from", lib.manifest_file, "add")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert (
         f"cannot compile blob 'add' for {other}: it is for {HERE.name}, but the library is for {other}" in done.stderr
     )
@@ -84,10 +84,10 @@ def test_blob_list_and_quiet(lib: LazyLibrary, rt_tool: Path) -> None:
     assert len(lib.entries()) == 2
 
 
-def test_failures_end_with_status_1_and_do_not_stop_the_rest(lib: LazyLibrary, rt_tool: Path) -> None:
+def test_code_that_does_not_compile_ends_with_status_2_and_does_not_stop_the_rest(lib: LazyLibrary, rt_tool: Path) -> None:
     (lib.directory / "lazyck/src/add.cpp").write_text("oops\n")
     done = lib.call(rt_tool, "compile", "--from", lib.library)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "cannot compile blob 'add'" in done.stderr
     assert len(lib.entries()) == 1
 
