@@ -92,20 +92,24 @@ def cache_dir(env: Mapping[str, str]) -> Path | None:
     None if no variable says where."""
     if env.get(abi.ENV_CACHE_DIR):
         return Path(env[abi.ENV_CACHE_DIR])
-    xdg, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
-    if not home.startswith("/"):
-        with suppress(KeyError):
-            home = pwd.getpwuid(os.geteuid()).pw_dir
-    base = xdg if xdg.startswith("/") else f"{home}/.cache" if home.startswith("/") else ""
+    base = _user_caches(env)
     return Path(base) / (env.get(abi.ENV_NAME) or abi.DEFAULT_CACHE_NAME) if base else None
 
 
 def tools_dir(env: Mapping[str, str]) -> Path:
     """Return the user's directory for what lazyck compiles for itself: `lazyck-rt`, objects of the
     runtime, the shim."""
-    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
-    base = base if base.startswith("/") else ""  # programs in the working directory are not ours
-    return Path(base or "/nonexistent") / "lazyck-tools"
+    return Path(_user_caches(env) or "/nonexistent") / "lazyck-tools"
+
+
+def _user_caches(env: Mapping[str, str]) -> str:
+    """Return the directory of the user's caches, or an empty string if nobody tells. A relative
+    path does not count, since programs in the working directory are not ours."""
+    xdg, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
+    if not home.startswith("/"):
+        with suppress(KeyError):
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+    return xdg if xdg.startswith("/") else f"{home}/.cache" if home.startswith("/") else ""
 
 
 def runtime_source() -> Path:

@@ -138,6 +138,11 @@ class BuildGrid:
         """Return what a process has printed."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
+    @property
+    def begun(self) -> int:
+        """Return how many actions workers have begun."""
+        return sum(len(re.findall(r"^begin ", self.log(name), re.M)) for name in self.processes if name != "server")
+
     def wait_for(self, name: str, pattern: str) -> None:
         """Wait until a process has printed a line that matches."""
         end = time.monotonic() + 60

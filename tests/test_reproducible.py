@@ -132,21 +132,21 @@ class Builder:
     def library(self) -> Path:
         return self.where / "install/libx.so"
 
-    def lazyck(self, *words: str | Path, status: int = 0, **env: str) -> str:
+    def lazyck(self, *words: str | Path, status: int = 0, env: Mapping[str, str] | None = None) -> str:
         """Run a command of lazyck. Return its standard output."""
         argv = [sys.executable, "-m", "lazyck", *map(str, words)]
-        done = subprocess.run(argv, env={**os.environ, **self.env, **env}, capture_output=True, text=True)
+        done = subprocess.run(argv, env={**os.environ, **self.env, **(env or {})}, capture_output=True, text=True)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 
     def make_entries(self, **env: str) -> dict[str, bytes]:
         """Compile all blobs, and their host units and kernels. Return the entries by name."""
         make = ("prebuild", "build", "--quiet", "--manifest", self.library)
-        self.lazyck(*make, "--all", **env)
+        self.lazyck(*make, "--all", env=env)
         if self.is_device:
-            self.lazyck(*make, "plain.host", "debugged.host", **env)
+            self.lazyck(*make, "plain.host", "debugged.host", env=env)
             listed = self.lazyck("prebuild", "list", "--kernels", "--format", "blob-list", "--manifest", self.library)
-            self.lazyck(*make, *listed.split(), **env)
+            self.lazyck(*make, *listed.split(), env=env)
         return self.entries()
 
     def entries(self) -> dict[str, bytes]:
@@ -261,7 +261,7 @@ def built(lazyck: Lazyck, tmp_path: Path) -> Builder:
 def rebuilt(builder: Builder, *words: str, status: int = 1, **env: str) -> dict[str, str]:
     """Return what `verify --rebuild` says of each blob."""
     said = builder.lazyck(
-        "cache", "verify", "--rebuild", "--json", "--manifest", builder.library, *words, status=status, **env
+        "cache", "verify", "--rebuild", "--json", "--manifest", builder.library, *words, status=status, env=env
     )
     return {row["blob"]: f"{row['state']} {row['why']}" for row in json.loads(said)}
 

@@ -4,6 +4,7 @@ remedy."""
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -168,6 +169,10 @@ def test_relative_home_gives_no_tools_directory_below_the_working_directory() ->
     assert not str(tools_dir({"HOME": "."})).startswith(".")
 
 
+def test_without_variables_the_tools_are_in_the_home_that_the_system_knows() -> None:
+    assert tools_dir({}) == Path(pwd.getpwuid(os.geteuid()).pw_dir, ".cache/lazyck-tools")
+
+
 def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_in(
     lib: LazyLibrary, tmp_path: Path
 ) -> None:
@@ -182,9 +187,9 @@ def test_directories_put_in_the_caches_place_during_a_compile_are_not_compiled_i
     {CXX} -fPIC -I {lib.directory} -c {evil} -o {tmp_path}/evil.o
     {CXX} "$@" || exit
     mv {lib.cache} {tmp_path}/real
-    mkdir -m 700 -p {lib.cache} {lib.cache}/.staging "{lib.cache}/.staging/$(basename "$PWD")"
+    mkdir -m 700 -p {lib.cache} {lib.cache}/.staging "{lib.cache}/.staging/$(basename "$(pwd -P)")"
     cp -a {tmp_path}/real/v1 {lib.cache}
-    cp {tmp_path}/evil.o "{lib.cache}/.staging/$(basename "$PWD")/blob.o"
+    cp {tmp_path}/evil.o "{lib.cache}/.staging/$(basename "$(pwd -P)")/blob.o"
     exit ;;
 esac
 exec ''',

@@ -50,10 +50,12 @@ def lib(tmp_path: Path, objects_dir: Path, compiler: str) -> LazyLibrary:
     return make(tmp_path, objects_dir, compiler)
 
 
-def make(tmp_path: Path, objects_dir: Path, compiler: str, blobs: Mapping[str, str] | None = None) -> LazyLibrary:
+def make(
+    tmp_path: Path, objects_dir: Path, compiler: str, blobs: Mapping[str, str] | None = None, flag: str = "-O1"
+) -> LazyLibrary:
     script = tmp_path / "clang"
     counting_compiler(script, tmp_path / "calls.log", compiler)
-    words = (str(script), "-std=c++17", "-O1", "-fPIC", "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o")
+    words = (str(script), "-std=c++17", flag, "-fPIC", "-I", f"{abi.PH_ROOT}/src", "-c", abi.PH_SOURCE, "-o")
     texts = blobs or {f"k{n}": BLOB.format(n=n) for n in range(COUNT)}
     symbols = {f"k{n}": (f"_Z2k{n}i" if n < 10 else f"_Z3k{n}i",) for n in range(COUNT)}
     return build_lazy_library(
@@ -332,3 +334,13 @@ def test_blobs_share_a_preamble_that_begin_with_the_same_includes(
     assert None not in alone and len({*alone, found["plain"]}) == len(alone) + 1
     assert found["no_newline_before"] is None, "the comment goes on behind the line"
     assert {found[name] for name in NONE} == {None}
+
+
+@pytest.mark.parametrize(("flag", "has_one"), [("-g", False), ("-gdwarf-4", False), ("-g0", True)])
+def test_blobs_with_debug_information_have_none(
+    flag: str, has_one: bool, tmp_path: Path, objects_dir: Path, rt_tool: Path
+) -> None:
+    """A debugger would be told the place of the preamble, which differs from machine to machine."""
+    lib = make(tmp_path, objects_dir, CXX, SHARING, flag)
+    rows = map(json.loads, lib.call(rt_tool, "preambles", "--from", lib.library).stdout.splitlines())
+    assert {row["preamble"] is not None for row in rows} == {has_one}

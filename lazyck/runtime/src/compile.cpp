@@ -287,7 +287,7 @@ class Compilation {
         // The output of a killed compiler does not say why it was killed.
         if (outcome.has_timed_out || outcome.signal != 0)
             fail_here(reason, "", judge(end_of(outcome, output), log_error));
-        const std::string first = first_error(output);
+        const std::string first = with_own_path(first_error(output));
         const std::string advice = advice_on_arch(first, m_request.archs);
         fail_here(first, advice.empty() ? reason : advice, judge(end_of(outcome, output), log_error));
     }
@@ -323,6 +323,13 @@ class Compilation {
             if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
         }
         return last.substr(0, k_longest_error_line);
+    }
+
+    // Returns a line of the compiler that begins with a file in the bundle, which it sees below a
+    // link, with the file's own path.
+    std::string with_own_path(const std::string& line) const {
+        constexpr std::string_view k_link = LAZYCK_BUNDLE_LINK "/";
+        return line.compare(0, k_link.size(), k_link) == 0 ? m_request.root + line.substr(k_link.size() - 1) : line;
     }
 
     [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {

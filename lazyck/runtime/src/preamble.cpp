@@ -96,6 +96,12 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
 
 }  // namespace
 
+bool has_debug_information(const RecipeRow& recipe) {
+    return std::any_of(recipe.compile.begin(), recipe.compile.end(), [](const std::string& word) {
+        return word.compare(0, 2, "-g") == 0 && word != "-g0" && word.compare(0, 4, "-gcc") != 0;
+    });
+}
+
 bool has_preambles(const RecipeRow& recipe) {
     const bool is_clang = !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
     return !recipe.link.empty() && (recipe.toolchain == "rocm" || is_clang);

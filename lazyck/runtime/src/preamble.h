@@ -32,6 +32,10 @@ struct PreambleRequest {
 // Returns whether the recipe's compiler can make and use preambles, as far as its name tells.
 bool has_preambles(const RecipeRow& recipe);
 
+// Returns whether the recipe's compiler describes its sources for a debugger. Of what comes from a
+// preamble, it would give the preamble's place.
+bool has_debug_information(const RecipeRow& recipe);
+
 // Compiles the preamble, once for each arch and once for the host. Returns an empty string on
 // success, else what failed.
 std::string make_preamble(const PreambleRequest& request);

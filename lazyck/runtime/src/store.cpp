@@ -452,8 +452,8 @@ std::string Store::preamble_key(const ManifestView& manifest, const BlobRow& blo
                                 const Source& source) {
     const std::string text = read_text(source.path);
     const std::string_view preamble = preamble_of(text);
-    if (preamble.empty()) return "";
     const RecipeRow recipe = manifest.recipe(blob.recipe);
+    if (preamble.empty() || has_debug_information(recipe)) return "";
     std::string all;
     for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, recipe.drop_env, archs})
         all += shell_join(part) + "\n";
@@ -475,7 +475,8 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     const auto caches = this->caches(manifest);
     Cache& cache = *caches->own();
     const std::string key = m_config.has_preambles ? preamble_key(manifest, index, archs) : "";
-    if (key.empty()) return "its source begins with no includes, or " LAZYCK_ENV_PREAMBLES " forbids it";
+    if (key.empty())
+        return "its source begins with no includes or has debug information, or " LAZYCK_ENV_PREAMBLES " forbids it";
     cache.make_directories_for(key_of(manifest, blob, archs));
     const UniqueFd all = open_trusted_directory(cache.make_own_directory(k_preambles), k_depth_of_preambles);
     const std::string place = preamble_place(cache, key);

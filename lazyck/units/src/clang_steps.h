@@ -22,8 +22,8 @@ struct ClangSteps {
     // Removes the place of the source, and how it is compiled, from the name `__hip_cuid_…` in
     // device code.
     void forget_place();
-    // Has the bundler leave device code as it is, so that the runtime can join it with that of other
-    // archs.
+    // Has the bundler leave device code as it is, so that the runtime can join it with that of
+    // other archs.
     void leave_uncompressed();
 };
 

@@ -37,10 +37,10 @@ def prove(place: Place, report: Report) -> None:
             report.blind(f"{text}: it computes", why)
 
     two = f"{OTHER},{own}"
-    words = (place, "lazy", "shared", PROOF)
-    lines, said = launches.prove(*words, "cache-two-0", LAZYCK_BY_KERNEL="0", LAZYCK_ARCHS=two)
+    both = (place, "lazy", "shared", PROOF)
+    lines, said = launches.prove(*both, "cache-two-0", LAZYCK_BY_KERNEL="0", LAZYCK_ARCHS=two)
     say(f"LAZYCK_ARCHS={two}: an entry has both", f"for {OTHER}+{own} in " in said, lines)
-    lines, said = launches.prove(*words, "cache-two-1", LAZYCK_BY_KERNEL="1", LAZYCK_ARCHS=two)
+    lines, said = launches.prove(*both, "cache-two-1", LAZYCK_BY_KERNEL="1", LAZYCK_ARCHS=two)
     has_each = f"for {OTHER} in " in said and f"for {own} in " in said
     say(f"LAZYCK_ARCHS={two}: each has an entry of the kernel, and both are joined", has_each, lines)
     lines, said = launches.prove_of(place, place.work / "ptx" / "liblaunches.so", PROOF)
