@@ -187,12 +187,20 @@ def test_a_recipe_shows_symbols() -> None:
     words = HOST.recipe_words(
         ("/usr/bin/g++", "-O3", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-flto=auto")
     )
-    assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fno-gnu-unique")
+    assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fno-gnu-unique", f"-frandom-seed={abi.PH_NAME}")
 
 
 @pytest.mark.skipif(CLANG is None, reason="clang is not installed")
 def test_clang_is_not_given_a_flag_that_it_does_not_know() -> None:
-    assert ROCM.recipe_words((CLANG or "", "-x", "hip")) == (CLANG, "-x", "hip", "-fPIC")
+    assert ROCM.recipe_words((CLANG or "", "-x", "hip")) == (CLANG, "-x", "hip", "-fPIC", f"-cuid={abi.PH_NAME}")
+
+
+def test_a_compiler_that_knows_no_option_for_names_gets_none(tmp_path: Path) -> None:
+    old = tmp_path / "clang++"
+    old.write_text('#!/bin/sh\ncase " $* " in *" -cuid="*|*" -frandom-seed="*) exit 1;; esac\n')
+    old.chmod(0o755)
+    for toolchain in (HOST, ROCM):
+        assert toolchain.recipe_words((str(old), "-O2")) == (str(old), "-O2", "-fPIC")
 
 
 def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
