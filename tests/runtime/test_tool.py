@@ -84,7 +84,7 @@ def test_blob_list_and_quiet(lib: LazyLibrary, rt_tool: Path) -> None:
     assert len(lib.entries()) == 2
 
 
-def test_code_that_does_not_compile_ends_with_status_2_and_does_not_stop_the_rest(lib: LazyLibrary, rt_tool: Path) -> None:
+def test_refused_code_ends_with_status_2_and_does_not_stop_the_rest(lib: LazyLibrary, rt_tool: Path) -> None:
     (lib.directory / "lazyck/src/add.cpp").write_text("oops\n")
     done = lib.call(rt_tool, "compile", "--from", lib.library)
     assert done.returncode == 2
