@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck import abi
-from lazyck.costs import DIRECTORY as COSTS
+from lazyck.costs import keep_guess, read_last
 from lazyck.errors import LazyckError
 from lazyck.postbuild.embedded import read_manifest
 from lazyck.prebuild.entries import Entry
@@ -141,12 +141,10 @@ def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None
 
 def _keep_cost(root: Path, wanted: Wanted) -> None:
     """Record in the caller's cache what the compile took, as a guess for the next one."""
-    library = wanted.entry.library
-    with contextlib.suppress(OSError):
-        line = (root / COSTS / library).read_text()
-        (wanted.cache / COSTS).mkdir(mode=0o700, exist_ok=True)
-        with (wanted.cache / COSTS / library).open("a") as f:
-            f.write(line)
+    e = wanted.entry
+    with contextlib.suppress(OSError, LazyckError):
+        if took := read_last(root, e.library, e.blob, e.archs):
+            keep_guess(wanted.cache, e.library, e.blob, e.archs, *took)
 
 
 def parse(words: Sequence[str]) -> Wanted:

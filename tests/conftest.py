@@ -12,7 +12,7 @@ from pathlib import Path
 import oracle
 import pytest
 from buildgrid_server import BuildGrid, buildgrid_home
-from support import HERE, REPOSITORY, Lazyck, Once
+from support import HERE, REPOSITORY, Lazyck, Once, running
 
 from lazyck.config import tools_dir
 from lazyck.files import private_directory
@@ -120,11 +120,5 @@ def buildgrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildGrid]:
     home = buildgrid_home()
     if home is None:
         pytest.skip("BuildGrid cannot be installed: is PyPI reachable?")
-    found = BuildGrid(home, tmp_path_factory.mktemp("services"))
-    try:
-        found.start()
-        found.add("one")
-        found.add("two")
+    with running(BuildGrid(home, tmp_path_factory.mktemp("services")), "one", "two") as found:
         yield found
-    finally:
-        found.stop()

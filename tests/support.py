@@ -14,10 +14,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -90,6 +90,29 @@ def machine_params(*machines: Machine) -> list[object]:
 
 # This marks a test that takes the fixture `machine`, directly or through other fixtures.
 on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
+
+
+class Services(Protocol):
+    """A server of a test, and workers of it that have names."""
+
+    def start(self) -> object: ...
+    def add(self, name: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+ServicesT = TypeVar("ServicesT", bound=Services)
+
+
+@contextlib.contextmanager
+def running(services: ServicesT, *workers: str) -> Iterator[ServicesT]:
+    """Start a server and its workers, and stop all of them at the end."""
+    try:
+        services.start()
+        for name in workers:
+            services.add(name)
+        yield services
+    finally:
+        services.stop()
 
 
 class Once:

@@ -3,7 +3,6 @@ byte for byte."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from lazyck.errors import FormatError, LazyckError
 from lazyck.manifest import Recipe
 from lazyck.postbuild.elf import ElfImage
 from lazyck.prebuild import build, output, plan
+from lazyck.prebuild.compilers import local_compiler
 from lazyck.prebuild.entries import Entry, all_entries
 from lazyck.prebuild.listing import by_kernel
 from lazyck.prebuild.names import Selection, part_of
 from lazyck.prebuild.progress import Reporter
 from lazyck.quantities import counted
-from lazyck.toolchains import by_name
 from lazyck.visible import visible
 
 PROVED, DIFFERS, IMPOSSIBLE = "proved", "differs", "impossible"
@@ -80,18 +79,13 @@ def prove(
 def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
     """Return why the recipe's compiler on this machine cannot prove anything: it is missing, or
     another one than the build's. An empty string means that it can."""
-    named = [recipe.home, *(env.get(name, "") for name in recipe.home_env)]
-    home = next((h for h in named if h and os.path.isdir(h)), recipe.home)
-    words = recipe.compiler_words
-    compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words[: words.index(abi.PH_ARCHS)]]
-    own = {k: v for k, v in env.items() if k not in recipe.drop_env}
-    own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
     try:
-        found = by_name(recipe.toolchain).identity(compiler, home, own)
+        compiler = local_compiler(recipe, env)
+        found = compiler.identity()
     except LazyckError as e:
         return f"no compiler: {e.message}"
     if found != recipe.toolchain_id:
-        return f"another compiler: {compiler[0]} is {found}, and the build's was {recipe.toolchain_id}"
+        return f"another compiler: {compiler.words[0]} is {found}, and the build's was {recipe.toolchain_id}"
     return ""
 
 

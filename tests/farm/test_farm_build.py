@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from bundles import Bundle, archive_sources, build, entries
 from farm_cluster import Cluster, farm_bundle
-from support import HERE, REPOSITORY, Lazyck
+from support import HERE, REPOSITORY, Lazyck, running
 
 from lazyck import abi
 from lazyck.manifest import encode
@@ -34,14 +34,8 @@ NAMES = [f"blob{i}" for i in range(6)]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("farm")
     (directory / "remote").mkdir(mode=0o700)
-    found = Cluster(directory, f"{directory}/remote|trusted")
-    try:
-        found.start()
-        found.add("one")
-        found.add("two")
+    with running(Cluster(directory, f"{directory}/remote|trusted"), "one", "two") as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture

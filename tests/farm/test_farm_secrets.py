@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bundles import Bundle
 from farm_cluster import Cluster, farm_bundle
-from support import Lazyck
+from support import Lazyck, running
 from tap import serving_store, tapped
 
 from lazyck.errors import UsageError
@@ -25,12 +25,8 @@ BASIC = "Basic " + base64.b64encode(f"builder:{PASSWORD}".encode()).decode()
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path, "")
-    try:
-        found.start()
+    with running(Cluster(tmp_path, "")) as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from bundles import Bundle
 from certificates import PREFIX, Pair, make_pair
 from farm_cluster import Cluster, farm_bundle
-from support import Lazyck
+from support import Lazyck, running
 from tap import tapped
 
 from lazyck.prebuild.farm.cluster import is_in_the_open
@@ -39,13 +39,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, ours: Pair) -> Iterator[Cl
     directory = tmp_path_factory.mktemp("farm")
     (directory / "remote").mkdir(mode=0o700)
     env = {**ours.settings(), f"{PREFIX}REQUIRE_ENCRYPTION": "true"}
-    found = Cluster(directory, f"{directory}/remote|trusted", protocol="tls", env=env)
-    try:
-        found.start()
-        found.add("one")
+    with running(Cluster(directory, f"{directory}/remote|trusted", protocol="tls", env=env), "one") as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture
@@ -118,14 +113,10 @@ def test_a_scheduler_elsewhere_without_tls_is_warned_of(
 ) -> None:
     (tmp_path / "remote").mkdir(mode=0o700)
     env = ours.settings() if protocol == "tls" else {}
-    cluster = Cluster(tmp_path, f"{tmp_path}/remote|trusted", host=own_address(), protocol=protocol, env=env)
-    try:
-        cluster.start()
-        cluster.add("one")
+    found = Cluster(tmp_path, f"{tmp_path}/remote|trusted", host=own_address(), protocol=protocol, env=env)
+    with running(found, "one") as cluster:
         words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", cluster.url)
         done = lazyck(*words, env={"LAZYCK_REMOTE": cluster.remote, **env})
-    finally:
-        cluster.stop()
     assert done.returncode == 0, done.stderr
     assert (OPEN in done.stderr) == (protocol == "tcp"), done.stderr
     assert ("use TLS and dask+tls:// (`lazyck help scale`)" in done.stderr) == (protocol == "tcp")

@@ -11,7 +11,7 @@ import pytest
 from buildgrid_server import BuildGrid
 from farm_cluster import Cluster
 from lazylib import LazyLibrary, build_lazy_library
-from support import HERE, REPOSITORY, wait_until
+from support import HERE, REPOSITORY, running, wait_until
 
 from lazyck.toolchains import HOST
 
@@ -134,13 +134,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     pytest.importorskip("distributed", reason="needs lazyck[farm]")
     directory = tmp_path / "services"
     (directory / "remote").mkdir(parents=True, mode=0o700)
-    found = Cluster(directory, f"{directory}/remote|trusted")
-    try:
-        found.start()
-        found.add("one")
+    with running(Cluster(directory, f"{directory}/remote|trusted"), "one") as found:
         yield found
-    finally:
-        found.stop()
 
 
 def test_a_cluster_of_dask_compiles_for_a_process_too(lib: LazyLibrary, cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from built_units import Built, used
 from farm_cluster import Cluster
 from hip_units import build
 from rocm_layouts import need_real_hip, rocm6
-from support import REPOSITORY, Lazyck, Once
+from support import REPOSITORY, Lazyck, Once, running
 
 pytestmark = [pytest.mark.hip, pytest.mark.xdist_group("reapi")]
 
@@ -88,9 +88,5 @@ def test_a_service_prebuilds_kernels(lazyck: Lazyck, lazy: Built, buildgrid: Bui
 def test_a_farm_prebuilds_kernels(lazyck: Lazyck, lazy: Built, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="needs lazyck[farm]")
     (tmp_path / "remote").mkdir(mode=0o700)
-    cluster = Cluster(tmp_path, f"{tmp_path}/remote|trusted")
-    try:
-        cluster.start().add("one")
+    with running(Cluster(tmp_path, f"{tmp_path}/remote|trusted"), "one") as cluster:
         executed(lazyck, lazy, cluster.url, LAZYCK_REMOTE=cluster.remote)
-    finally:
-        cluster.stop()

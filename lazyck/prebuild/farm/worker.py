@@ -18,9 +18,9 @@ from lazyck import abi, proc
 from lazyck.config import environment
 from lazyck.costs import read_last
 from lazyck.directory import RefusedError, opened_in
-from lazyck.errors import LazyckError, ToolchainError, of_unexpected
-from lazyck.manifest import Recipe
+from lazyck.errors import LazyckError, of_unexpected
 from lazyck.manifest import decode as decode_manifest
+from lazyck.prebuild.compilers import local_compiler
 from lazyck.prebuild.entries import rt_words, tool
 from lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from lazyck.prebuild.farm.parcel import unpacked
@@ -28,7 +28,6 @@ from lazyck.prebuild.farm.preambles import forget_preambles, prepare_preamble
 from lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.build import source_digest
-from lazyck.toolchains import by_name
 
 _TICK = 0.05  # seconds between two looks at a compile
 _stopped: set[str] = set()  # runs for which nothing may begin or go on
@@ -73,30 +72,13 @@ def visit(asked: Visit) -> Report:
             )
         for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
             try:
-                identities[i] = identity_of(recipe, env)
+                identities[i] = local_compiler(recipe, env).identity()
             except LazyckError as e:
                 problems[i] = _short(e.message)
         return Report(host, source_digest(), identities, problems)
     except Exception as e:
         error = e if isinstance(e, LazyckError) else of_unexpected(e)
         return Report(host, "", {}, {}, _short(error.message))
-
-
-def identity_of(recipe: Recipe, env: Mapping[str, str]) -> str:
-    """Return the identity of the compiler that a recipe runs on this machine. Raises
-    `ToolchainError`."""
-    home = recipe.home
-    if home and not Path(home).is_dir():
-        homes = (env.get(name, "") for name in recipe.home_env)
-        home = next((h for h in homes if h and Path(h).is_dir()), "")
-        if not home:
-            raise ToolchainError(f"no {recipe.toolchain} toolchain: {recipe.home} is not there")
-    words = recipe.compiler_words
-    words = words[: words.index(abi.PH_ARCHS)] if abi.PH_ARCHS in words[1:] else words[:1]
-    compiler = [w.replace(abi.PH_TOOLCHAIN, home) for w in words]
-    own = {k: v for k, v in env.items() if k not in recipe.drop_env}
-    own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env}
-    return by_name(recipe.toolchain).identity(compiler, home, own)
 
 
 def make(order: Order) -> Made:

@@ -722,13 +722,18 @@ std::optional<Entry> Store::compile(const ManifestView& manifest, const BlobRow&
     return std::move(found.entry);
 }
 
-UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                              const Guess& guess, Cache& cache, std::string& origin, std::string& problem) {
+RemoteRequest Store::remote_request(const Subject& subject, const Guess& guess) const {
     RemoteRequest request;
     request.helper = m_config.remote_helper;
-    request.subject = subject_of(manifest, blob, key.arch_label());
+    request.subject = subject;
     request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
+    return request;
+}
+
+UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
+                              const Guess& guess, Cache& cache, std::string& origin, std::string& problem) {
+    RemoteRequest request = remote_request(subject_of(manifest, blob, key.arch_label()), guess);
     request.to_compile = {"--from", m_places.library};
     if (manifest.has_arch_flags(blob.recipe)) {
         for (const std::string& arch : key.archs) request.to_compile.insert(request.to_compile.end(), {"--arch", arch});
@@ -744,11 +749,7 @@ UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob,
 std::unique_ptr<RemoteEntry> Store::ask_remotes(const Subject& subject, const Guess& guess, const EntryKey& key,
                                                 bool may_compile, Cache& cache) {
     if (!m_config.has_remote) return nullptr;
-    RemoteRequest request;
-    request.helper = m_config.remote_helper;
-    request.subject = subject;
-    request.expected_seconds = guess.blob.seconds;
-    request.longest_wait = patience(m_config, guess);
+    RemoteRequest request = remote_request(subject, guess);
     request.may_compile = may_compile && !m_jit.is_forbidden();
     return std::make_unique<RemoteEntry>(request, cache, key, m_counters.remote);
 }

@@ -162,6 +162,8 @@ class Store {
     // Sets `service_problem` if a compile service was to compile the entry and did not.
     std::optional<Entry> compile(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                  bool may_compile, Cache& cache, std::string& service_problem);
+    // Returns what a helper for the remote caches or the compile service needs to know in any case.
+    RemoteRequest remote_request(const Subject& subject, const Guess& guess) const;
     // Returns the entry, open, as a compile service made it, or an empty descriptor with the reason
     // in `problem`. Throws CompileError if its compiler refused the code.
     UniqueFd compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key, const Guess& guess,

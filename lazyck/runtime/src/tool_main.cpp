@@ -287,9 +287,8 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
 }
 
 // Compiles the one blob and leaves what is known of it for the compile service.
-int make(const ActionCache& cache, Store& store, const Source& source, const Config& config, const Chosen& blob) {
-    const Strings roots = source.places(config).roots;
-    check_compiler(blob.manifest->recipe(blob.row().recipe), roots.empty() ? "" : roots[0]);
+int make(const ActionCache& cache, Store& store, const Places& places, const Config& config, const Chosen& blob) {
+    check_compiler(blob.manifest->recipe(blob.row().recipe), places.roots.empty() ? "" : places.roots[0]);
     const int status = compile(store, config, {blob}, false);
     std::string path;
     store.is_cached(*blob.manifest, blob.index, blob.archs, path);
@@ -322,7 +321,7 @@ int run(const Options& options) {
     if (options.verb == "compile") return compile(store, config, blobs, options.is_again);
     if (options.verb == "make") {
         if (blobs.size() != 1) fail(k_usage);
-        return make(*action, store, source, config, blobs[0]);
+        return make(*action, store, places, config, blobs[0]);
     }
     std::string out;
     for (const Chosen& blob : blobs) {
