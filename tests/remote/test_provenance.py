@@ -113,6 +113,20 @@ def test_without_a_key_nothing_is_said(lazyck: Lazyck, bundle: Bundle, shared: P
     assert "no remote has a provenance signed by a key of LAZYCK_TRUST" in said["one"]["problem"]
 
 
+def test_a_second_builder_of_an_equal_entry_says_so_beside_the_first(
+    lazyck: Lazyck, bundle: Bundle, shared: Path, key: Key, tmp_path: Path
+) -> None:
+    push(lazyck, key[0])
+    contents = sorted((shared / "cas").iterdir())
+    second = tmp_path / "second.pem"
+    public = make_key(second).public
+    push(lazyck, second)
+    assert sorted((shared / "cas").iterdir()) == contents
+    for signer in (key[1], public):
+        said = origins(lazyck, bundle, env={"LAZYCK_TRUST": signer}).values()
+        assert [row["signer"] for row in said] == [signer, signer]
+
+
 def test_only_who_compiled_an_entry_says_that_it_did(
     lazyck: Lazyck, bundle: Bundle, shared: Path, key: Key, tmp_path: Path
 ) -> None:
