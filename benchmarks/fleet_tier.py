@@ -70,7 +70,8 @@ class Tier:
     @property
     def queue(self) -> float:
         """Return how many seconds a request waits now."""
-        return max(0.0, self.free_at - self.env.now)
+        now: float = self.env.now
+        return max(0.0, self.free_at - now)
 
     def ask(self, count: int, weight: int) -> float:
         """Queue `count` requests, one after the other, of each of `weight` hosts. Return the
