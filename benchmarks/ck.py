@@ -26,7 +26,7 @@ from pathlib import Path
 
 from common import REPOSITORY, Benchmark, Row, main, number
 
-from lazyck.prebuild.entries import tool
+from _lazyck.prebuild.entries import tool
 
 EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
 SAMPLES = 16

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from fleet_model import Fleet
 
 Steps = Generator[simpy.Event, Any, Any]
-# lazyck/runtime/src/library.cpp: k_kernels_for_a_source
+# _lazyck/runtime/src/library.cpp: k_kernels_for_a_source
 KERNELS_FOR_A_SOURCE = 5
-MOST_FAILURES = 3  # lazyck/remote/lease.py
+MOST_FAILURES = 3  # _lazyck/remote/lease.py
 
 
 class Turn(enum.Enum):
@@ -268,7 +268,7 @@ class Host:
                     tier.down.transfer(unit.size, self.weight - 1)
 
     def _push(self, tier: Tier, unit: Unit, weight: int) -> Steps:
-        """Push, as lazyck/remote/remote.py does: read the record, ask for the size of the contents,
+        """Push, as _lazyck/remote/remote.py does: read the record, ask for the contents' size,
         and unless both are good, upload the contents, then the record."""
         if not (yield from self._ask(tier, 2, weight)):
             return
@@ -281,7 +281,7 @@ class Host:
         if (yield from self._ask(tier, 1, 1)):
             tier.entries[unit.key] = Entry(self.local[unit.key].text, unit.text)
 
-    # -- leases, by the steps of lazyck/remote/turn.py ---------------------------------------------
+    # -- leases, by the steps of _lazyck/remote/turn.py --------------------------------------------
 
     def _wait_for_turn(self, unit: Unit) -> Steps:
         tier = self.fleet.shared

@@ -41,10 +41,10 @@ import rocm_home
 from machine_code import difference, kernels, plain_name
 from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 
-from lazyck import abi
-from lazyck.postbuild.host_units import device_name
-from lazyck.toolchains import by_name
-from lazyck.units.build import build_program
+from _lazyck import abi
+from _lazyck.postbuild.host_units import device_name
+from _lazyck.toolchains import by_name
+from _lazyck.units.build import build_program
 
 ARCH = "90"
 GPTQMODEL = Source(

@@ -31,7 +31,7 @@ from common import (
     spread,
 )
 
-SOURCES = REPOSITORY / "lazyck" / "runtime" / "src"
+SOURCES = REPOSITORY / "_lazyck" / "runtime" / "src"
 
 
 def measure(quick: bool) -> list[Row]:

@@ -38,8 +38,8 @@ from kernels import ARCH, Case, table
 from kernels import run as run_command
 from sources import Source, fetch
 
-from lazyck.toolchains import by_name
-from lazyck.units.build import build_program
+from _lazyck.toolchains import by_name
+from _lazyck.units.build import build_program
 
 LLAMA_CPP = (
     Source(

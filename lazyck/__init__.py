@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from _lazyck import __version__ as __version__
 
 if TYPE_CHECKING:
-    from lazyck.library import (
+    from _lazyck.library import (
         CompileError,
         Event,
         LazyckError,
@@ -62,10 +62,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # `lazyck.library` is imported only when it is needed, since the compiler shims start this
+    # `_lazyck.library` is imported only when it is needed, since the compiler shims start this
     # package for every file of a build.
     if name in __all__:
-        from lazyck import library
+        from _lazyck import library
 
         return getattr(library, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from lazyck import abi
-from lazyck.config import environment, setting
-from lazyck.history import Event, decode_trace
+from _lazyck import abi
+from _lazyck.config import environment, setting
+from _lazyck.history import Event, decode_trace
 
 NAME = "lazyck_forbid_jit"
 

@@ -15,9 +15,9 @@ from typing import Any
 from setuptools.command.build_ext import build_ext as _build_ext
 from setuptools.errors import ExecError, OptionError
 
-from lazyck import abi, proc
-from lazyck.config import environment, switch
-from lazyck.errors import UsageError
+from _lazyck import abi, proc
+from _lazyck.config import environment, switch
+from _lazyck.errors import UsageError
 
 # The options that other commands set on build_ext, such as `build` and those for wheels and
 # editable installations.

@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from lazyck import __version__
-from lazyck.errors import LazyckError
-from lazyck.library import Event, Library
+from _lazyck import __version__
+from _lazyck.errors import LazyckError
+from _lazyck.library import Event, Library
 
 __all__ = ["spans"]
 

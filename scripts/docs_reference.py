@@ -23,9 +23,9 @@ from typing import Any
 
 import click
 
-from lazyck.cli import cli
-from lazyck.postbuild.reasons import Kind
-from lazyck.runtime.build import SOURCES
+from _lazyck.cli import cli
+from _lazyck.postbuild.reasons import Kind
+from _lazyck.runtime.build import SOURCES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- generated: (.*) -->$", re.MULTILINE)

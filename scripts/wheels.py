@@ -21,10 +21,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lazyck.runtime import shipped
-from lazyck.runtime.build import OBJECTS, objects_for_wheels
-from lazyck.toolchains.base import machine_for
-from lazyck.units import build as units
+from _lazyck.runtime import shipped
+from _lazyck.runtime.build import OBJECTS, objects_for_wheels
+from _lazyck.toolchains.base import machine_for
+from _lazyck.units import build as units
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMPILERS = ("g++", "aarch64-linux-gnu-g++")
@@ -43,7 +43,8 @@ def pure_wheel(out: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(REPOSITORY / name, work)
-        shutil.copytree(REPOSITORY / "lazyck", Path(work, "lazyck"), ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("lazyck", "_lazyck"):
+            shutil.copytree(REPOSITORY / name, Path(work, name), ignore=shutil.ignore_patterns("__pycache__"))
         made = Path(work, "made")
         run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", made, work)
         (wheel,) = made.iterdir()

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lazyck.config import tools_dir
-from lazyck.files import private_directory
+from _lazyck.config import tools_dir
+from _lazyck.files import private_directory
 
 # The last versions need PostgreSQL; this one keeps its jobs in SQLite.
 VERSION = "0.1.5"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from support import HERE, Lazyck
 
-from lazyck import abi
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.postbuild.describe import digest_of_keys
-from lazyck.tarball import write_tarball
+from _lazyck import abi
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from _lazyck.postbuild.describe import digest_of_keys
+from _lazyck.tarball import write_tarball
 
 
 @dataclass(frozen=True)

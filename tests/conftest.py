@@ -14,10 +14,10 @@ import pytest
 from buildgrid_server import BuildGrid, buildgrid_home
 from support import HERE, REPOSITORY, Lazyck, Once, running
 
-from lazyck.config import tools_dir
-from lazyck.files import private_directory
-from lazyck.prebuild.ninja_program import find_ninja
-from lazyck.runtime.build import build_tool
+from _lazyck.config import tools_dir
+from _lazyck.files import private_directory
+from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.runtime.build import build_tool
 
 
 def pytest_configure() -> None:

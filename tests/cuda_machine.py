@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from lazyck.toolchains import CUDA, cuda_wheels
+from _lazyck.toolchains import CUDA, cuda_wheels
 
 _FOUND = CUDA.find({**os.environ, **({"CUDA_HOME": h} if (h := os.environ.get("TEST_CUDA_HOME")) else {})})
 _FATBIN, _PTX, _ELF = 0xBA55ED50, 1, 2

@@ -19,7 +19,7 @@ import click
 from markdown_it import MarkdownIt
 from support import REPOSITORY
 
-from lazyck.cli import cli
+from _lazyck.cli import cli
 
 PAGES = {str(p.relative_to(REPOSITORY)): p for p in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"))}
 COMMANDS = ("console", "sh")

@@ -16,7 +16,7 @@ from pathlib import Path
 from bundles import Bundle, make_bundle
 from support import HERE, REPOSITORY
 
-from lazyck.toolchains import HOST
+from _lazyck.toolchains import HOST
 
 
 def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, compiler: str = HERE.cxx) -> Bundle:

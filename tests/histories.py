@@ -8,11 +8,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lazyck import abi
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.postbuild.embedded import read_manifest
-from lazyck.report.gather import gather
-from lazyck.report.page import render_page
+from _lazyck import abi
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.report.gather import gather
+from _lazyck.report.page import render_page
 
 _ERRORS = (
     "fmha_bwd_kernel.hpp:412:17: error: static assertion failed: kBlockPerCu is too large",

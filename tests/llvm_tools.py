@@ -35,7 +35,7 @@ def irc(where: Path) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from lazyck.irc import main\nmain()\n"
+        "from _lazyck.irc import main\nmain()\n"
     )
     program.chmod(0o755)
     return program

@@ -12,11 +12,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lazyck.check.ahead import Sample
-from lazyck.check.library import Checked, Request, check_library
-from lazyck.check.offered import read_offered
-from lazyck.check.report import render
-from lazyck.postbuild import ahead_link, state
+from _lazyck.check.ahead import Sample
+from _lazyck.check.library import Checked, Request, check_library
+from _lazyck.check.offered import read_offered
+from _lazyck.check.report import render
+from _lazyck.postbuild import ahead_link, state
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are

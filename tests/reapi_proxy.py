@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import zstandard
 
-from lazyck.prebuild.reapi.messages import METHODS, ZSTD, messages
+from _lazyck.prebuild.reapi.messages import METHODS, ZSTD, messages
 
 Forward = Callable[[Iterator[Any]], Iterator[Any]]
 # Gets the requests, what forwards them, and the context of the call. Yields the answers.

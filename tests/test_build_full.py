@@ -13,7 +13,7 @@ import pytest
 from ops_library import Ops, build_ops, call, copy_project, inspect
 from support import FAKE_ROCM, Lazyck
 
-from lazyck.postbuild.reasons import Kind
+from _lazyck.postbuild.reasons import Kind
 
 SPECIAL = {(32, 0): 320.0, (32, 1): 324.0, (64, 0): 640.0, (64, 1): 644.0, (128, 0): 1280.0, (128, 1): 1284.0}
 

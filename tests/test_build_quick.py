@@ -9,7 +9,7 @@ from pathlib import Path
 from ops_library import build_ops, call
 from support import REPOSITORY, Lazyck
 
-RUNTIME = REPOSITORY / "lazyck" / "runtime" / "src"
+RUNTIME = REPOSITORY / "_lazyck" / "runtime" / "src"
 
 
 def changed_runtime(where: Path) -> Path:

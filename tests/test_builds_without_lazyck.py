@@ -12,7 +12,7 @@ import pytest
 from support import Lazyck
 from test_link_shapes import BLOB, COMPILE, run_library, write_project
 
-from lazyck import abi
+from _lazyck import abi
 
 MAKEFILE = """
 OBJS = dispatch.o blob/v1.o blob/v2.o

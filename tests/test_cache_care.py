@@ -21,9 +21,9 @@ from bundles import Bundle, build, entries, make_bundle
 from support import REPOSITORY, Lazyck, wait_until
 from test_cache_cli import event, said, write_history
 
-from lazyck.cache.entries import read_holdings
-from lazyck.history import read_history
-from lazyck.manifest import encode
+from _lazyck.cache.entries import read_holdings
+from _lazyck.history import read_history
+from _lazyck.manifest import encode
 
 STRANGER = 12346
 
@@ -297,10 +297,10 @@ def test_a_cache_that_cannot_be_used_is_an_error_with_a_hint(
 def test_a_cache_without_permission_is_an_error_with_a_hint(cache: Path, tmp_path: Path) -> None:
     cache.mkdir(0o700)
     script = (
-        "import os, sys, lazyck.cli, lazyck.commands.cache\n"
+        "import os, sys, _lazyck.cli, _lazyck.commands.cache\n"
         f"if os.geteuid() == 0: os.setresuid({STRANGER}, {STRANGER}, {STRANGER})\n"
         f"else: os.chmod({str(cache)!r}, 0)\n"
-        "sys.argv = ['lazyck', 'cache', 'list']\nlazyck.cli.main()\n"
+        "sys.argv = ['lazyck', 'cache', 'list']\n_lazyck.cli.main()\n"
     )
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CONFIG_HOME": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)

@@ -21,11 +21,11 @@ from bundles import Bundle, build, entries, make_bundle
 from ops_library import build_ops
 from support import HERE, Lazyck
 
-from lazyck.cache.explain import compare_commands, read_command
-from lazyck.config import runtime_source
-from lazyck.postbuild.embedded import read_manifest
-from lazyck.runtime.build import tool_path
-from lazyck.toolchains import HOST
+from _lazyck.cache.explain import compare_commands, read_command
+from _lazyck.config import runtime_source
+from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.runtime.build import tool_path
+from _lazyck.toolchains import HOST
 
 
 @pytest.fixture

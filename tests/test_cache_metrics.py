@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import REPOSITORY, Lazyck
 from test_cache_cli import event, said, write_history
 
-from lazyck.cache import metrics
+from _lazyck.cache import metrics
 
 DEPLOY = REPOSITORY / "examples" / "deploy"
 PAGE = (REPOSITORY / "docs" / "operating.md").read_text()

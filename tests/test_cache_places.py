@@ -19,20 +19,20 @@ import pytest
 from bundles import Bundle, build, entries, make_bundle
 from support import Lazyck
 
-from lazyck.cache import pull, push, sweep
-from lazyck.cache.entries import read_entries
-from lazyck.cache.share import Share, local_items
-from lazyck.cache.transfer import Item, Quiet
-from lazyck.costs import read_costs, read_last
-from lazyck.directory import Directory, RefusedError, opened_in
-from lazyck.history import read_history
-from lazyck.manifest import Manifest
-from lazyck.prebuild import entries as prebuild_entries
-from lazyck.prebuild import output
-from lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
-from lazyck.prebuild.names import Selection
-from lazyck.report.gather import cache_size
-from lazyck.staging import Staging
+from _lazyck.cache import pull, push, sweep
+from _lazyck.cache.entries import read_entries
+from _lazyck.cache.share import Share, local_items
+from _lazyck.cache.transfer import Item, Quiet
+from _lazyck.costs import read_costs, read_last
+from _lazyck.directory import Directory, RefusedError, opened_in
+from _lazyck.history import read_history
+from _lazyck.manifest import Manifest
+from _lazyck.prebuild import entries as prebuild_entries
+from _lazyck.prebuild import output
+from _lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
+from _lazyck.prebuild.names import Selection
+from _lazyck.report.gather import cache_size
+from _lazyck.staging import Staging
 
 LEAF = "v1/lib/any-g++"
 NAME = "add-0123456789abcdef.so"
@@ -132,7 +132,7 @@ def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_changes_behind_a_link_put_there_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path, pytest.MonkeyPatch], None], place: str
 ) -> None:
-    monkeypatch.setattr("lazyck.staging.secrets.token_hex", lambda _: "abc123")
+    monkeypatch.setattr("_lazyck.staging.secrets.token_hex", lambda _: "abc123")
     staged = f"pull-{os.getpid()}@{socket.gethostname()}-abc123"  # the name of the staging directory
     for number in range(1, 200):
         cache = make_cache(tmp_path / "cache")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
-from lazyck.interceptor.log import read_log
+from _lazyck.interceptor.log import read_log
 
 CXX = next((p for n in ("g++-12", "g++-13", "g++-14", "g++", "c++") if (p := shutil.which(n))), "")
 NVCC = next((p for p in ("/usr/local/cuda/bin/nvcc", shutil.which("nvcc")) if p and Path(p).exists()), "")

@@ -13,8 +13,8 @@ import pytest
 from bundles import Bundle, make_bundle
 from support import Lazyck
 
-from lazyck import abi
-from lazyck.variables import BY_NAME
+from _lazyck import abi
+from _lazyck.variables import BY_NAME
 
 CACHE = "LAZYCK_CACHE_DIR"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
-from lazyck import coverage, profile
-from lazyck.coverage import Run
-from lazyck.errors import LazyckError, UsageError
-from lazyck.profile import Use
+from _lazyck import coverage, profile
+from _lazyck.coverage import Run
+from _lazyck.errors import LazyckError, UsageError
+from _lazyck.profile import Use
 
 
 def use(blob: str, seconds: float = 0, *, library: str = "libfmha", archs: str = "gfx942", process: str = "") -> Use:

@@ -15,10 +15,10 @@ from cuda_machine import bare_environment, cuda_environment, cuda_home, device_c
 from ops_library import inspect
 from support import REPOSITORY, Lazyck
 
-from lazyck import abi
-from lazyck.prebuild.ninja_program import find_ninja
-from lazyck.toolchains import CUDA, Found
-from lazyck.toolchains.check import State
+from _lazyck import abi
+from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.toolchains import CUDA, Found
+from _lazyck.toolchains.check import State
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

@@ -15,10 +15,9 @@ import pytest
 from support import REPOSITORY
 
 import lazyck
-import lazyck.library
-from lazyck import abi
-from lazyck.postbuild.reasons import Kind
-from lazyck.toolchains import ALL
+from _lazyck import abi, library
+from _lazyck.postbuild.reasons import Kind
+from _lazyck.toolchains import ALL
 
 README = (REPOSITORY / "README.md").read_text()
 
@@ -91,7 +90,7 @@ def test_every_variable_of_the_table_is_one() -> None:
 
 
 def test_the_runtime_reads_no_variable_by_its_text() -> None:
-    for path in sorted((REPOSITORY / "lazyck" / "runtime" / "src").glob("*.cpp")):
+    for path in sorted((REPOSITORY / "_lazyck" / "runtime" / "src").glob("*.cpp")):
         assert not re.search(r'"LAZYCK_[A-Z_]+"', path.read_text()), path
 
 
@@ -124,7 +123,7 @@ def test_the_reference_has_every_declaration_of_the_c_interface() -> None:
 
 def test_the_python_reference_is_of_all_that_the_package_offers() -> None:
     assert "::: lazyck\n" in DOCS["python-api.md"]
-    assert lazyck.library.__all__ == lazyck.__all__
+    assert library.__all__ == lazyck.__all__
     for name in lazyck.__all__:
         assert getattr(lazyck, name).__doc__, name
     for owner in (lazyck.Library, lazyck.Prefetch):
@@ -159,7 +158,7 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 
 def test_reason_codes_of_the_shim_are_in_the_table() -> None:
-    sources = "".join(p.read_text() for p in (REPOSITORY / "lazyck" / "interceptor").glob("*.c"))
+    sources = "".join(p.read_text() for p in (REPOSITORY / "_lazyck" / "interceptor").glob("*.c"))
     used = set(re.findall(r'return "([a-z]+(?:-[a-z]+)*)";', sources))
     used |= {rule.reason for toolchain in ALL for rule in toolchain.table.rules if rule.reason}
     assert len(used) > 20, used

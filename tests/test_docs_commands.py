@@ -35,12 +35,12 @@ from doc_pages import (
 )
 from support import REPOSITORY
 
-from lazyck import abi
-from lazyck.cli import cli
-from lazyck.config import environment, tools_dir
-from lazyck.prebuild.entries import tool
-from lazyck.runtime.build import OBJECTS, compile_objects
-from lazyck.toolchains import HOST
+from _lazyck import abi
+from _lazyck.cli import cli
+from _lazyck.config import environment, tools_dir
+from _lazyck.prebuild.entries import tool
+from _lazyck.runtime.build import OBJECTS, compile_objects
+from _lazyck.toolchains import HOST
 
 TUTORIAL = "docs/tutorial.md"
 UNCHANGED = ("lazyck", "lazyck-env")  # no page changes these
@@ -154,8 +154,8 @@ def make_home(home: Path) -> None:
     """Make a home with a checkout of lazyck, and with what lazyck compiles for itself once per
     user."""
     (home / "lazyck").mkdir(parents=True)
-    shutil.copytree(REPOSITORY / "lazyck", home / "lazyck" / "lazyck", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(REPOSITORY / "examples" / "serve", home / "lazyck" / "examples" / "serve")
+    for name in ("lazyck", "_lazyck", "examples/serve"):
+        shutil.copytree(REPOSITORY / name, home / "lazyck" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(REPOSITORY / name, home / "lazyck" / name)
     real, ours = tools_dir(environment()), home / ".cache" / "lazyck-tools"

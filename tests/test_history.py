@@ -14,9 +14,9 @@ from histories import START, line, write_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyck.costs import read_costs
-from lazyck.errors import FormatError
-from lazyck.history import Event, decode_event, merge, read_history, read_trace
+from _lazyck.costs import read_costs
+from _lazyck.errors import FormatError
+from _lazyck.history import Event, decode_event, merge, read_history, read_trace
 
 
 def test_every_member_is_read() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from support import REPOSITORY
 
-PACKAGE = REPOSITORY / "lazyck"
+PACKAGE = REPOSITORY / "_lazyck"
+INTERFACE = REPOSITORY / "lazyck"
 RANKS = {
     "visible": -1,
     "errors": 0, "abi": 0,
@@ -16,13 +17,11 @@ RANKS = {
     "staging": 2, "terminal": 2, "waiting": 2,
     "toolchains": 3, "costs": 3, "coverage": 3,
     "remote": 4, "runtime": 4, "irc": 4, "library": 4, "units": 4,
-    "telemetry": 5,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
     "cmake": 6, "inspect": 6, "build": 6, "aiter": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
-    "service": 6, "helper": 7, "configuration": 6, "project_file": 6, "pytest": 6, "setuptools": 6, "torch": 7,
+    "service": 6, "helper": 7, "configuration": 6, "project_file": 6,
     "commands": 7,
     "cli": 8,
-    "__main__": 9,
 }  # fmt: skip
 WITHIN_RANK = {
     ("command", "config"),
@@ -46,13 +45,13 @@ def area(module: str) -> str:
 def imported(file: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lazyck":
-            if node.module == "lazyck":
-                found |= {f"lazyck.{a.name}" for a in node.names if a.name in RANKS}
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "_lazyck":
+            if node.module == "_lazyck":
+                found |= {f"_lazyck.{a.name}" for a in node.names if a.name in RANKS}
             else:
                 found.add(node.module)
         elif isinstance(node, ast.Import):
-            found |= {a.name for a in node.names if a.name.startswith("lazyck.")}
+            found |= {a.name for a in node.names if a.name.startswith("_lazyck.")}
     return found
 
 
@@ -90,10 +89,11 @@ def test_only_proc_starts_processes_and_only_config_reads_the_environment() -> N
 
 def test_torch_and_setuptools_are_imported_by_the_modules_of_their_names_alone() -> None:
     found = []
-    for file in PACKAGE.rglob("*.py"):
+    for file in (*PACKAGE.rglob("*.py"), *INTERFACE.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
-            found += [(file.relative_to(PACKAGE).as_posix(), name.partition(".")[0]) for name in names]
+            found += [(file.relative_to(REPOSITORY).as_posix(), name.partition(".")[0]) for name in names]
     imports = {(file, name) for file, name in found if name in ("torch", "setuptools", "distutils", "pytest")}
-    assert imports == {("torch.py", "torch"), ("setuptools.py", "setuptools"), ("pytest.py", "pytest")}
+    wanted = {(f"lazyck/{name}.py", name) for name in ("torch", "setuptools", "pytest")}
+    assert imports == wanted

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
-from lazyck.interceptor.log import read_log
+from _lazyck.interceptor.log import read_log
 
 HEADER = "#pragma once\n#define ADDEND 0\ntemplate <int N> int twice(int x);\n"
 FACTOR = "#pragma once\n#define FACTOR {}\n"

@@ -13,9 +13,9 @@ import pytest
 from counting import CountingProgram
 from support import Lazyck
 
-from lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
-from lazyck.postbuild.private_names import private_name
-from lazyck.postbuild.reasons import Kind, Reason, Unlazy, to_pair
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
+from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.reasons import Kind, Reason, Unlazy, to_pair
 
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),

@@ -7,9 +7,9 @@ import contextlib
 
 import pytest
 
-from lazyck import abi
-from lazyck.errors import FormatError
-from lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, decode_root, encode
+from _lazyck import abi
+from _lazyck.errors import FormatError
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, decode_root, encode
 
 ODD = 'a path with spaces/"quotes"/back\\slash/new\nline/\udcff'
 RECIPE = Recipe(

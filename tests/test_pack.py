@@ -14,8 +14,8 @@ from bundles import Bundle, build, entries, make_bundle
 from ops_library import build_ops
 from support import Lazyck
 
-from lazyck.errors import LazyckError
-from lazyck.pack.contents import Item
+from _lazyck.errors import LazyckError
+from _lazyck.pack.contents import Item
 
 
 @pytest.fixture

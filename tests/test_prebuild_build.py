@@ -19,11 +19,11 @@ import pytest
 from bundles import Bundle, build, entries, make_bundle
 from support import REPOSITORY, Lazyck, on_terminal
 
-from lazyck.costs import Costs
-from lazyck.prebuild.entries import Entry
-from lazyck.prebuild.ninja_program import find_ninja
-from lazyck.prebuild.plan import Job, Plan, estimate, make_plan
-from lazyck.prebuild.progress import State, describe, time_left
+from _lazyck.costs import Costs
+from _lazyck.prebuild.entries import Entry
+from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.prebuild.plan import Job, Plan, estimate, make_plan
+from _lazyck.prebuild.progress import State, describe, time_left
 
 BROKEN = "#error broken on purpose\n"
 
@@ -233,7 +233,7 @@ def test_names_with_dollars_blanks_and_quotes_are_compiled(lazyck: Lazyck, tmp_p
     manifest = bundle.manifest
     from dataclasses import replace
 
-    from lazyck.manifest import encode
+    from _lazyck.manifest import encode
 
     bundle.file.write_bytes(encode(replace(manifest, blobs=tuple(replace(b, symbols=("f",)) for b in manifest.blobs))))
     done = build(lazyck, bundle, "--all")

@@ -11,11 +11,11 @@ import pytest
 from bundles import Bundle, build, make_bundle
 from support import Lazyck
 
-from lazyck.costs import Costs, read_costs
-from lazyck.errors import UsageError
-from lazyck.prebuild.entries import Entry
-from lazyck.prebuild.forecast import forecast, gather, render, total
-from lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
+from _lazyck.costs import Costs, read_costs
+from _lazyck.errors import UsageError
+from _lazyck.prebuild.entries import Entry
+from _lazyck.prebuild.forecast import forecast, gather, render, total
+from _lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
 
 GIB = 1 << 20  # in KiB
 

@@ -14,8 +14,8 @@ import pytest
 from bundles import Bundle, make_bundle
 from support import REPOSITORY, Lazyck
 
-from lazyck.cli import cli
-from lazyck.commands.help import topics
+from _lazyck.cli import cli
+from _lazyck.commands.help import topics
 
 PACKAGE = REPOSITORY / "lazyck"
 IN_BACKQUOTES = re.compile(r"`(lazyck [^`]*)`")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from support import HERE, Lazyck
 
-from lazyck import abi, profile
-from lazyck.config import tools_dir
-from lazyck.errors import FormatError
-from lazyck.files import private_directory
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.prebuild.names import read_list
-from lazyck.runtime.build import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
+from _lazyck import abi, profile
+from _lazyck.config import tools_dir
+from _lazyck.errors import FormatError
+from _lazyck.files import private_directory
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from _lazyck.prebuild.names import read_list
+from _lazyck.runtime.build import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
 
 
 def row(

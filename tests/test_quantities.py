@@ -12,9 +12,9 @@ import pytest
 from bundles import make_bundle
 from support import HERE, REPOSITORY
 
-from lazyck.errors import UsageError
-from lazyck.quantities import parse_age, parse_size, show_seconds, show_size, size_of
-from lazyck.runtime.build import SOURCES
+from _lazyck.errors import UsageError
+from _lazyck.quantities import parse_age, parse_size, show_seconds, show_size, size_of
+from _lazyck.runtime.build import SOURCES
 
 # Each text has its size in bytes, or None if it is no size.
 SIZES: dict[str, int | None] = {

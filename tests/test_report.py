@@ -25,11 +25,11 @@ from histories import (
 )
 from support import Lazyck
 
-from lazyck.errors import UsageError
-from lazyck.history import Event
-from lazyck.report import figures
-from lazyck.report.gather import since_time
-from lazyck.report.words import duration, middle
+from _lazyck.errors import UsageError
+from _lazyck.history import Event
+from _lazyck.report import figures
+from _lazyck.report.gather import since_time
+from _lazyck.report.words import duration, middle
 
 
 def report_json(lazyck: Lazyck, cache: Path, *words: str | Path) -> dict[str, Any]:

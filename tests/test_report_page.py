@@ -263,7 +263,7 @@ def test_pointing_at_a_bar_says_what_it_is(tab: Browser, job: Path, shots: Path)
 @chromium
 def test_the_script_shows_sizes_as_the_commands_do(tab: Browser, job: Path) -> None:
     tab.open(job, 1280)
-    script = (REPOSITORY / "lazyck" / "report" / "page.js").read_text()
+    script = (REPOSITORY / "_lazyck" / "report" / "page.js").read_text()
     function = re.search(r"^function bytes\(n\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)
     assert function
     assert tab.evaluate(f"{list(SHOWN)}.map({function[0]})") == list(SHOWN.values())

@@ -14,9 +14,9 @@ import pytest
 from bundles import build, make_bundle
 from support import HERE, Lazyck
 
-from lazyck import proc
-from lazyck.errors import ToolchainError
-from lazyck.toolchains import lookup, names
+from _lazyck import proc
+from _lazyck.errors import ToolchainError
+from _lazyck.toolchains import lookup, names
 
 TOOLS = (
     "ar", "as", "c++", "c++filt", "cc", "clang", "clang++", "clang-99", "collect2", "g++", "g++-99", "gcc", "git",

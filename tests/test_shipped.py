@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from support import AARCH64, HERE, REPOSITORY
 
-from lazyck.config import tools_dir
-from lazyck.errors import ToolchainError
-from lazyck.files import private_directory
-from lazyck.prebuild.entries import tool
-from lazyck.runtime import shipped
-from lazyck.runtime.build import build_tool, compile_objects
-from lazyck.units import build as units
+from _lazyck.config import tools_dir
+from _lazyck.errors import ToolchainError
+from _lazyck.files import private_directory
+from _lazyck.prebuild.entries import tool
+from _lazyck.runtime import shipped
+from _lazyck.runtime.build import build_tool, compile_objects
+from _lazyck.units import build as units
 
 CLANG = next(filter(shutil.which, ("clang++", "clang++-19", "clang++-14")), None)
 COMPILERS = ["g++", pytest.param(CLANG or "", marks=pytest.mark.skipif(not CLANG, reason="no clang++ here"))]
@@ -51,7 +51,7 @@ def tree(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def brought(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Copy what the wheel ships for this machine to a place where this process finds it."""
-    shutil.copytree(tree / "lazyck" / "shipped", tmp_path / "shipped")
+    shutil.copytree(tree / "_lazyck" / "shipped", tmp_path / "shipped")
     monkeypatch.setattr(shipped, "DIRECTORY", tmp_path / "shipped")
     yield tmp_path / "shipped" / HERE.name
     shipped.forget()
@@ -80,7 +80,7 @@ def test_the_machines_wheel_has_the_pure_ones_files_and_objects(wheels: list[Pat
     pure, own = (zipfile.ZipFile(w) for w in wheels)
     more = {name for name in set(own.namelist()) - set(pure.namelist()) if "dist-info" not in name}
     names = {*shipped.TOOL, shipped.PROGRAM, units.OBJECT, f"stub_{HERE.name}.o", "about.json"}
-    assert more == {f"lazyck/shipped/{HERE.name}/{name}" for name in names}
+    assert more == {f"_lazyck/shipped/{HERE.name}/{name}" for name in names}
     assert wheels[0].name.endswith("-py3-none-any.whl")
     abi = shipped.abi_of([HERE.cxx])
     tag = f"py3-none-manylinux_{abi.least[1]}_{abi.least[2]}_{HERE.name}"
@@ -88,7 +88,7 @@ def test_the_machines_wheel_has_the_pure_ones_files_and_objects(wheels: list[Pat
     (about,) = (own.read(n).decode() for n in own.namelist() if n.endswith("dist-info/WHEEL"))
     assert f"Tag: {tag}\n" in about and "Root-Is-Purelib: false" in about
     (record,) = (own.read(n).decode() for n in own.namelist() if n.endswith("dist-info/RECORD"))
-    assert all(f"lazyck/shipped/{HERE.name}/{name}," in record for name in names)
+    assert all(f"_lazyck/shipped/{HERE.name}/{name}," in record for name in names)
 
 
 @pytest.mark.parametrize("cxx", COMPILERS)
@@ -104,7 +104,7 @@ def test_a_first_library_is_built_without_compiling_the_runtime(tree: Path, tmp_
     assert "1 lazy" in done.stdout + done.stderr
     made = {p.name: p for p in (tmp_path / "cache" / "lazyck-tools").rglob("*.o")}
     for name in ("runtime.o", "digests.o"):
-        assert made[name].read_bytes() == (tree / "lazyck" / "shipped" / HERE.name / name).read_bytes()
+        assert made[name].read_bytes() == (tree / "_lazyck" / "shipped" / HERE.name / name).read_bytes()
     assert not list((tmp_path / "cache" / "lazyck-tools" / "objects").rglob("*.cpp"))  # nothing was compiled
     code = "import ctypes; print(ctypes.CDLL('./libx.so').call(4))"
     called = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)

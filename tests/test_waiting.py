@@ -16,7 +16,7 @@ import pytest
 from support import HERE, REPOSITORY, Lazyck
 from test_link_shapes import COMPILE, run_library, write_project
 
-from lazyck import waiting
+from _lazyck import waiting
 
 
 @pytest.fixture

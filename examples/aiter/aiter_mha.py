@@ -32,7 +32,7 @@ import rocm_home  # noqa: E402
 import sampling  # noqa: E402
 import sources  # noqa: E402
 
-from lazyck import aiter  # noqa: E402
+from _lazyck import aiter  # noqa: E402
 
 SOURCE = sources.Source(
     "amd-aiter==0.1.7.post2.dev18",

@@ -31,7 +31,7 @@ sys.path[:0] = [str(HERE.parent), str(REPOSITORY)]
 
 from sources import FLASH_ATTN, check, cpu_of_children, fetch  # noqa: E402
 
-from lazyck.interceptor.log import read_log  # noqa: E402
+from _lazyck.interceptor.log import read_log  # noqa: E402
 
 ARCH = "gfx942"
 OPTDIM = "32,64,128,256"

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from sources import cpu_of_children
 
-from lazyck import abi
-from lazyck.check.ahead import present
-from lazyck.command import CompileCommand
-from lazyck.postbuild import elf
-from lazyck.postbuild.host_units import HostUnits, Program
-from lazyck.postbuild.own_command import writing_to
-from lazyck.postbuild.store import Store
-from lazyck.toolchains import by_name
-from lazyck.toolchains.options import join
-from lazyck.units.build import build_program, source_digest
+from _lazyck import abi
+from _lazyck.check.ahead import present
+from _lazyck.command import CompileCommand
+from _lazyck.postbuild import elf
+from _lazyck.postbuild.host_units import HostUnits, Program
+from _lazyck.postbuild.own_command import writing_to
+from _lazyck.postbuild.store import Store
+from _lazyck.toolchains import by_name
+from _lazyck.toolchains.options import join
+from _lazyck.units.build import build_program, source_digest
 
 _STEP = "#$ "  # what `nvcc --dryrun` shows before each step
 _TURNS = 3

@@ -32,10 +32,10 @@ from cuda_headers import headers  # noqa: E402
 from projects import PROJECTS, TORCH_CUDA, Project  # noqa: E402
 from sources import REPOSITORY, check, cpu_of_children, events, fetch, lazyck, summaries, unused  # noqa: E402
 
-from lazyck.check.ahead import present  # noqa: E402
-from lazyck.postbuild import ahead_link, state  # noqa: E402
-from lazyck.postbuild.own_command import writing_to  # noqa: E402
-from lazyck.toolchains import by_name  # noqa: E402
+from _lazyck.check.ahead import present  # noqa: E402
+from _lazyck.postbuild import ahead_link, state  # noqa: E402
+from _lazyck.postbuild.own_command import writing_to  # noqa: E402
+from _lazyck.toolchains import by_name  # noqa: E402
 
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
 

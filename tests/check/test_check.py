@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from support import REPOSITORY
 
-from lazyck.check.ahead import spread
-from lazyck.check.offered import read_offered
-from lazyck.commands.check import parse_sample
-from lazyck.errors import UsageError
+from _lazyck.check.ahead import spread
+from _lazyck.check.offered import read_offered
+from _lazyck.commands.check import parse_sample
+from _lazyck.errors import UsageError
 
 FILES = {
     "api.hpp": "#pragma once\ntemplate <int N> int twice(int x);\nint in_archive(int x);\nint weakly(int x);\n",

@@ -12,10 +12,10 @@ from zlib import crc32
 import pytest
 from cuda_machine import cuda_home, needs_nvcc
 
-from lazyck.check.compare import Comparison, Lazy, compare
-from lazyck.check.kinds import KINDS
-from lazyck.check.objects import BlobObject, Defined, read_blob_object
-from lazyck.check.offered import Export, Offered
+from _lazyck.check.compare import Comparison, Lazy, compare
+from _lazyck.check.kinds import KINDS
+from _lazyck.check.objects import BlobObject, Defined, read_blob_object
+from _lazyck.check.offered import Export, Offered
 
 needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.check.ahead import Unit
-from lazyck.check.objects import read_blob_object
-from lazyck.check.vague import is_instance, vague_names
-from lazyck.command import CompileCommand, Invocation
-from lazyck.postbuild.demangle import all_readable
-from lazyck.postbuild.own_command import compile_one
+from _lazyck.check.ahead import Unit
+from _lazyck.check.objects import read_blob_object
+from _lazyck.check.vague import is_instance, vague_names
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild.demangle import all_readable
+from _lazyck.postbuild.own_command import compile_one
 
 SOURCE = """
 struct Keyed { virtual ~Keyed(); virtual int f(); };

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from lazyck.toolchains import CUDA
+from _lazyck.toolchains import CUDA
 
 
 @pytest.mark.cuda

@@ -17,7 +17,7 @@ from distributed.core import Status
 from distributed.protocol import pickle as dask_pickle
 from distributed.protocol.serialize import Serialized, ToPickle, serialize
 
-from lazyck.prebuild.farm import worker as farm_worker
+from _lazyck.prebuild.farm import worker as farm_worker
 
 HOW = os.environ["HOSTILE"]
 CODE = f"import sys; open({os.environ['HOSTILE_MARKER']!r}, 'a').write(' '.join(sys.orig_argv) + chr(10))"

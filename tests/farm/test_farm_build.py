@@ -20,9 +20,9 @@ from bundles import Bundle, archive_sources, build, entries
 from farm_cluster import Cluster, farm_bundle
 from support import HERE, REPOSITORY, Lazyck, running
 
-from lazyck import abi
-from lazyck.manifest import encode
-from lazyck.prebuild.farm.parcel import parcel_files
+from _lazyck import abi
+from _lazyck.manifest import encode
+from _lazyck.prebuild.farm.parcel import parcel_files
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytestmark = pytest.mark.xdist_group("farm")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from bundles import make_bundle
 
-from lazyck.errors import BuildError, FormatError
-from lazyck.prebuild.farm.parcel import pack, parcel_files, sha256_of, unpack, unpacked
+from _lazyck.errors import BuildError, FormatError
+from _lazyck.prebuild.farm.parcel import pack, parcel_files, sha256_of, unpack, unpacked
 
 
 def test_the_same_bundle_makes_the_same_bytes_wherever_and_whenever(tmp_path: Path) -> None:

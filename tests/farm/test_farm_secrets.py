@@ -12,8 +12,8 @@ from farm_cluster import Cluster, farm_bundle
 from support import Lazyck, running
 from tap import serving_store, tapped
 
-from lazyck.errors import UsageError
-from lazyck.prebuild.farm.orders import settings_for_workers
+from _lazyck.errors import UsageError
+from _lazyck.prebuild.farm.orders import settings_for_workers
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytest.importorskip("requests", reason="needs lazyck[remote]")

@@ -15,7 +15,7 @@ from farm_cluster import Cluster, farm_bundle
 from support import Lazyck, running
 from tap import tapped
 
-from lazyck.prebuild.farm.cluster import is_in_the_open
+from _lazyck.prebuild.farm.cluster import is_in_the_open
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytest.importorskip("cryptography", reason="needs lazyck[farm]")

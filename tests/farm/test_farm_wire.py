@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from lazyck.errors import BuildError, FormatError
-from lazyck.prebuild.farm.guard import LoadingRefusedError, describe, refusing_pickles
-from lazyck.prebuild.farm.inbox import keep_log
-from lazyck.prebuild.farm.orders import Made, Order, Report, Visit
-from lazyck.prebuild.farm.wire import LARGEST_ANSWER, decode_message, encode_message
-from lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
+from _lazyck.errors import BuildError, FormatError
+from _lazyck.prebuild.farm.guard import LoadingRefusedError, describe, refusing_pickles
+from _lazyck.prebuild.farm.inbox import keep_log
+from _lazyck.prebuild.farm.orders import Made, Order, Report, Visit
+from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, decode_message, encode_message
+from _lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
 
 RUN, KEY, BUNDLE = "0123456789abcdef", "0" * 32, "a" * 64
 MADE = Made("node7", 1, "no\nspace \udcff", "log", (1.5, 2048), "", False, 2.5)
@@ -111,7 +111,7 @@ def test_a_log_of_any_text_that_was_read_can_be_kept(tmp_path: Path) -> None:
 def test_workers_find_their_functions_by_name(function: Any) -> None:
     serialize = pytest.importorskip("distributed.protocol.pickle", reason="needs lazyck[farm]")
     words = [w for _, w, _ in pickletools.genops(serialize.dumps(function)) if isinstance(w, str)]
-    assert words == ["lazyck.prebuild.farm.worker", function.__name__]
+    assert words == ["_lazyck.prebuild.farm.worker", function.__name__]
 
 
 # -- the guard -------------------------------------------------------------------------------------

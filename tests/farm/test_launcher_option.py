@@ -15,7 +15,7 @@ import pytest
 from bundles import Bundle, build, entries, make_bundle
 from support import HERE, Lazyck
 
-from lazyck.manifest import encode
+from _lazyck.manifest import encode
 
 NAMES = ["one", "two", "three"]
 

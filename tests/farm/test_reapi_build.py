@@ -13,7 +13,7 @@ from bundles import Bundle, archive_sources, build, entries
 from farm_cluster import farm_bundle
 from support import Lazyck
 
-from lazyck.toolchains.base import identity_of
+from _lazyck.toolchains.base import identity_of
 
 pytestmark = pytest.mark.xdist_group("reapi")
 

@@ -21,7 +21,7 @@ import grpc
 import zstandard
 from reapi_proxy import Forward, Proxy, add_zstd, proxied
 
-from lazyck.prebuild.reapi.messages import messages
+from _lazyck.prebuild.reapi.messages import messages
 
 pytestmark = pytest.mark.xdist_group("reapi")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faultlib import GOOD, Patient
 
-from lazyck.postbuild.bundle import CONTENTS_VERSION
+from _lazyck.postbuild.bundle import CONTENTS_VERSION
 
 SIZES = (0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 5000)  # at these sizes, SHA-256 pads differently
 

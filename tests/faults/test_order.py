@@ -10,7 +10,7 @@ from model.faults import protocol
 from model.state import Task, World, first_state
 from model.steps import STEPS
 
-from lazyck import abi
+from _lazyck import abi
 
 CALLS = "read,open,write,flock,spawn,fsync,rename,dlopen"
 

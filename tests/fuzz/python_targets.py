@@ -14,20 +14,20 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from lazyck.command import CompileCommand, Invocation
-from lazyck.errors import LazyckError
-from lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
-from lazyck.interceptor.compile_commands import export, load
-from lazyck.interceptor.log import read_log
-from lazyck.manifest import decode, decode_records
-from lazyck.postbuild import elf
-from lazyck.postbuild.embedded import read_manifest
-from lazyck.postbuild.explain import advise
-from lazyck.remote import lease, record
-from lazyck.remote.sign import Keys
-from lazyck.remote.tiers import parse_tiers
-from lazyck.toolchains import ALL
-from lazyck.toolchains.options import join
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.errors import LazyckError
+from _lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
+from _lazyck.interceptor.compile_commands import export, load
+from _lazyck.interceptor.log import read_log
+from _lazyck.manifest import decode, decode_records
+from _lazyck.postbuild import elf
+from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.explain import advise
+from _lazyck.remote import lease, record
+from _lazyck.remote.sign import Keys
+from _lazyck.remote.tiers import parse_tiers
+from _lazyck.toolchains import ALL
+from _lazyck.toolchains.options import join
 
 Target = Callable[[bytes, Path], None]
 FILES = Files("libdemo.so", 1)

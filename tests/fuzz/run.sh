@@ -34,8 +34,8 @@ flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
 export LAZYCK_FUZZ_CONF="$out/shim.conf"
 # Memory that the libraries keep to the end is no leak.
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
-src=$repo/lazyck/runtime/src
-shim=$repo/lazyck/interceptor
+src=$repo/_lazyck/runtime/src
+shim=$repo/_lazyck/interceptor
 
 find_python() { "$python" "$here/run_python.py"; }
 find_native() {
@@ -44,7 +44,7 @@ find_native() {
         echo "no clang with libFuzzer (Debian: clang-19 libclang-rt-19-dev)"
         return 77
     fi
-    "$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
+    "$python" -c 'from _lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
         "$python" "$here/seeds.py" conf "$out/shim.conf"
 }
 has() { # python or native: whether its targets can run here; what is missing is said once

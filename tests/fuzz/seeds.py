@@ -15,12 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lazyck import abi
-from lazyck.interceptor.conf import SharedConf, ShimConf, render
-from lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
-from lazyck.remote import EntryName, lease
-from lazyck.remote import record as remote_record
-from lazyck.toolchains import ALL, by_name
+from _lazyck import abi
+from _lazyck.interceptor.conf import SharedConf, ShimConf, render
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
+from _lazyck.remote import EntryName, lease
+from _lazyck.remote import record as remote_record
+from _lazyck.toolchains import ALL, by_name
 
 MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),

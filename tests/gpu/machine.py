@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lazyck.toolchains import by_name
+from _lazyck.toolchains import by_name
 
 _TORCH = """
 import json, torch

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.command import CompileCommand, LinkCommand
-from lazyck.interceptor import shims
-from lazyck.interceptor.log import LogLine, read_log
-from lazyck.interceptor.setup import Interception, set_up
-from lazyck.manifest import decode_records
-from lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.interceptor import shims
+from _lazyck.interceptor.log import LogLine, read_log
+from _lazyck.interceptor.setup import Interception, set_up
+from _lazyck.manifest import decode_records
+from _lazyck.prebuild.ninja_program import find_ninja
 
 SYSTEM_PATH = "/usr/bin:/bin"
 

@@ -24,7 +24,7 @@ from shim_project import (
     script,
 )
 
-from lazyck import abi
+from _lazyck import abi
 
 
 @pytest.fixture

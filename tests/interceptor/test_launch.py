@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
 
-from lazyck.interceptor.launch import variables
+from _lazyck.interceptor.launch import variables
 
 
 def launcher(project: Project) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from shim_project import Project, built_shim, fake, host, make_project
 
-from lazyck.command import LinkCommand
-from lazyck.manifest import decode_records
+from _lazyck.command import LinkCommand
+from _lazyck.manifest import decode_records
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from shim_project import Project, built_shim, clean_env, fake, make_project
 from test_depfile_headers import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
 from test_reasons import DEFERRED, PASSED
 
-from lazyck.errors import CommandError
-from lazyck.interceptor.shims import build_shim
+from _lazyck.errors import CommandError
+from _lazyck.interceptor.shims import build_shim
 
 FLAGS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import Lazyck
 
-from lazyck.postbuild.members import Part, pulled
+from _lazyck.postbuild.members import Part, pulled
 
 FILES = {
     "api.hpp": "#pragma once\nint used(int);\nint through_inline(int);\nint spare(int);\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
-from lazyck.manifest import decode
+from _lazyck.manifest import decode
 
 KERNEL = """
 #define JOIN(a, b) a##b

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck.command import CompileCommand, Invocation
-from lazyck.postbuild import elf
-from lazyck.postbuild.probe import Probed, ProbeResult, probe
-from lazyck.postbuild.reasons import readable
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild import elf
+from _lazyck.postbuild.probe import Probed, ProbeResult, probe
+from _lazyck.postbuild.reasons import readable
 
 COMMON = """
 #pragma once

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
-from lazyck import abi
-from lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode
-from lazyck.postbuild.bundle import (
+from _lazyck import abi
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode
+from _lazyck.postbuild.bundle import (
     Contents,
     Places,
     blob_digest,
@@ -22,8 +22,8 @@ from lazyck.postbuild.bundle import (
     with_parents,
     write,
 )
-from lazyck.postbuild.describe import digest_of_keys
-from lazyck.toolchains import by_name
+from _lazyck.postbuild.describe import digest_of_keys
+from _lazyck.toolchains import by_name
 
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
 
@@ -103,7 +103,7 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
     there = Places("", {}, "libx", str(tmp_path))
 
     def key(**changes: str) -> str:
-        from lazyck.manifest import Recipe
+        from _lazyck.manifest import Recipe
 
         env = (("CPATH", changes.get("env", "x")),)
         recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), env)
@@ -169,7 +169,7 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
     assert "Library soname: [libother.so.3]" in dynamic
     (tmp_path / "map").unlink()  # `build quick` uses its own copy
     runtime = tmp_path / "runtime"
-    shutil.copytree(Path(__file__).parents[2] / "lazyck" / "runtime" / "src", runtime)
+    shutil.copytree(Path(__file__).parents[2] / "_lazyck" / "runtime" / "src", runtime)
     with (runtime / "text.cpp").open("a") as f:
         f.write("// changed\n")
     if words.startswith("-Wl,-soname,"):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild import elf
-from lazyck.postbuild.cxx_bodies import without_bodies
+from _lazyck.postbuild import elf
+from _lazyck.postbuild.cxx_bodies import without_bodies
 
 TRAP = "{ __builtin_trap(); }"
 

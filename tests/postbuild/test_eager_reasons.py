@@ -10,10 +10,10 @@ import pytest
 from counting import CountingProgram
 from support import REPOSITORY
 
-from lazyck.postbuild.explain import advise, summary_lines
-from lazyck.postbuild.reasons import Kind, Reason, Unlazy, of_json, of_pair, path_from, readable, to_json, to_pair
+from _lazyck.postbuild.explain import advise, summary_lines
+from _lazyck.postbuild.reasons import Kind, Reason, Unlazy, of_json, of_pair, path_from, readable, to_json, to_pair
 
-CODE = "".join(p.read_text() for p in (REPOSITORY / "lazyck").rglob("*.py") if p.name != "reasons.py")
+CODE = "".join(p.read_text() for p in (REPOSITORY / "_lazyck").rglob("*.py") if p.name != "reasons.py")
 
 
 def one(source: str, *reasons: Reason) -> Unlazy:

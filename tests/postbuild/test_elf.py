@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lazyck import abi
-from lazyck.errors import BuildError, FormatError
-from lazyck.postbuild import elf
+from _lazyck import abi
+from _lazyck.errors import BuildError, FormatError
+from _lazyck.postbuild import elf
 
 SOURCE = r"""
 #include <string>

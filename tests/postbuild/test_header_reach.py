@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild.header_reach import Reach
+from _lazyck.postbuild.header_reach import Reach
 
 TEXTS = {
     "one.h": "#pragma once\n",

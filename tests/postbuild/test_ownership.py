@@ -3,8 +3,8 @@ define."""
 
 from __future__ import annotations
 
-from lazyck.postbuild.ownership import Offer, assign
-from lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.ownership import Offer, assign
+from _lazyck.postbuild.reasons import Kind, Reason
 
 
 def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:

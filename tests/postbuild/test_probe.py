@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench, by_stem, check, reasons
 
-from lazyck.postbuild import elf
-from lazyck.postbuild.probe import probe
-from lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild import elf
+from _lazyck.postbuild.probe import probe
+from _lazyck.postbuild.reasons import Kind, Reason
 
 
 @pytest.fixture

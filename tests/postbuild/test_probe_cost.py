@@ -8,11 +8,11 @@ from pathlib import Path
 
 from counting import CountingCompiler
 
-from lazyck.command import CompileCommand, Invocation
-from lazyck.postbuild.eager import compile_eagerly
-from lazyck.postbuild.probe import ProbeResult, probe
-from lazyck.postbuild.reasons import Kind, Reason
-from lazyck.postbuild.store import Store
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild.eager import compile_eagerly
+from _lazyck.postbuild.probe import ProbeResult, probe
+from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.store import Store
 
 HEAVY = "#include <map>\n#include <string>\n#include <vector>\n"
 BOX = '#include "box.h"\ntemplate struct Box<{i}>;\n'

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from llvm_tools import irc, needs_llvmlite
 
-from lazyck.command import CompileCommand, Invocation
-from lazyck.postbuild.probe import probe
-from lazyck.postbuild.reasons import Kind
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild.probe import probe
+from _lazyck.postbuild.reasons import Kind
 
 
 def blobs(at: Path, count: int, compiler: Path, suffix: str = ".ll") -> list[CompileCommand]:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from counting import CountingCompiler
 
-from lazyck.command import CompileCommand, Invocation
-from lazyck.postbuild import content_key
-from lazyck.postbuild.eager import compile_eagerly
-from lazyck.postbuild.probe import ProbeResult, probe
-from lazyck.postbuild.store import Store
-from lazyck.toolchains import HOST
+from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild import content_key
+from _lazyck.postbuild.eager import compile_eagerly
+from _lazyck.postbuild.probe import ProbeResult, probe
+from _lazyck.postbuild.store import Store
+from _lazyck.toolchains import HOST
 
 BLOBS = {
     "plain": "#include <own.h>\nint plain(Width w) { return w.value; }\n",

@@ -16,7 +16,7 @@ import pytest
 from failed_calls import calls_of, check_failure
 from support import REPOSITORY, Lazyck
 
-from lazyck.toolchains import CUDA
+from _lazyck.toolchains import CUDA
 
 PROJECTS = REPOSITORY / "tests" / "projects"
 EXAMPLE = REPOSITORY / "examples" / "torch_cuda"

@@ -14,8 +14,8 @@ import pytest
 from cuda_machine import needs_nvcc
 from support import REPOSITORY, Lazyck
 
+from _lazyck.toolchains import CUDA
 from lazyck.setuptools import words
-from lazyck.toolchains import CUDA
 
 EXAMPLE = REPOSITORY / "examples" / "torch_cuda"
 

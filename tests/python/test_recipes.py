@@ -120,7 +120,8 @@ def test_what_meson_installs_is_lazy_and_so_are_later_builds(tmp_path: Path) -> 
 
 def test_a_recipe_builds_in_isolation_without_an_index(tmp_path: Path) -> None:
     checkout, wheels, site = tmp_path / "lazyck", tmp_path / "wheels", tmp_path / "site"
-    shutil.copytree(REPOSITORY / "lazyck", checkout / "lazyck", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("lazyck", "_lazyck"):
+        shutil.copytree(REPOSITORY / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy2(REPOSITORY / name, checkout)
     run(*PIP, "wheel", *OFFLINE, "-w", wheels, checkout, cwd=tmp_path)

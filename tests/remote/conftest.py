@@ -11,7 +11,7 @@ from driver import python_path
 from servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
 from shelf import install
 
-from lazyck.remote.sign import make_key
+from _lazyck.remote.sign import make_key
 
 BACKENDS = [
     "directory",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from support import REPOSITORY
 
-from lazyck.remote import EntryName
+from _lazyck.remote import EntryName
 
 KEY = "0123456789abcdef" * 2
 NAME = "libx/gfx942-cc-1/blob-0123456789abcdef.so"
@@ -138,7 +138,7 @@ class Host:
         cwd = self.directory / f"staging-{self._count}"
         cwd.mkdir(mode=0o700)
         ours, theirs = socket.socketpair()
-        argv = [sys.executable, "-m", "lazyck.remote.helper", "entry", "--key", key, "--name", name, "--cache",
+        argv = [sys.executable, "-m", "_lazyck.remote.helper", "entry", "--key", key, "--name", name, "--cache",
                 str(self.cache), *words]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": python_path(), **self.env, **(env or {})}
         process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=theirs.fileno())

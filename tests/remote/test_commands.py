@@ -18,8 +18,8 @@ from bundles import Bundle, build, entries, make_bundle
 from servers import Hostile
 from support import REPOSITORY, Lazyck
 
-from lazyck.costs import read_costs
-from lazyck.remote import EntryName, Remote
+from _lazyck.costs import read_costs
+from _lazyck.remote import EntryName, Remote
 
 BLOBS = ["one", "two", "three"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.remote.down import ALL, WRITES, Memory
-from lazyck.remote.tiers import Times
+from _lazyck.remote.down import ALL, WRITES, Memory
+from _lazyck.remote.tiers import Times
 
 TIER = "http://cache:8080"
 

@@ -15,7 +15,7 @@ from driver import ENTRY, KEY, NAME, Host, entry_bytes, wait_until
 from servers import Hostile
 from support import REPOSITORY
 
-from lazyck.remote.record import decode
+from _lazyck.remote.record import decode
 
 
 def test_what_one_host_compiles_another_fetches(tier: str, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_settings_that_make_no_sense_are_said_and_the_caller_compiles(
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None:
-    argv = [sys.executable, "-m", "lazyck.remote.helper", *words]
+    argv = [sys.executable, "-m", "_lazyck.remote.helper", *words]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 2
@@ -284,7 +284,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None
 
 def test_the_helper_loads_only_what_its_tier_needs(hostile: Hostile, tmp_path: Path) -> None:
     program = (
-        "import sys; from lazyck.remote import helper\n"
+        "import sys; from _lazyck.remote import helper\n"
         "try: helper.serve(helper.parse(sys.argv[1:]), type('C', (), {'say': lambda *a: None})())\n"
         "except AttributeError: pass\n"
         "print(' '.join(m for m in ('click', 'redis', 'fsspec', 'tqdm', 'asyncio', 'requests', 'cryptography')\n"

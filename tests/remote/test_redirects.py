@@ -13,7 +13,7 @@ import pytest
 from driver import ENTRY, Host, entry_bytes, entry_file
 from servers import Hostile, hostile_server
 
-from lazyck.remote import Remote
+from _lazyck.remote import Remote
 
 BODY = b"the code" * 5000
 Tls = tuple[ssl.SSLContext, Path]

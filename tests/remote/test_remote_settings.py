@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lazyck.errors import UsageError
-from lazyck.remote.tiers import Times, parse_tiers, read_times
+from _lazyck.errors import UsageError
+from _lazyck.remote.tiers import Times, parse_tiers, read_times
 
 
 def test_tiers_with_their_attributes_in_order() -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from support import HERE, Machine
 
-from lazyck import abi
-from lazyck.config import tools_dir
-from lazyck.files import private_directory
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.postbuild.bundle import CONTENTS_VERSION
-from lazyck.postbuild.describe import digest_of_keys
-from lazyck.postbuild.stubs import render_stubs
-from lazyck.runtime.build import OBJECTS, compile_objects
-from lazyck.runtime.build import SOURCES as SOURCES
+from _lazyck import abi
+from _lazyck.config import tools_dir
+from _lazyck.files import private_directory
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from _lazyck.postbuild.bundle import CONTENTS_VERSION
+from _lazyck.postbuild.describe import digest_of_keys
+from _lazyck.postbuild.stubs import render_stubs
+from _lazyck.runtime.build import OBJECTS, compile_objects
+from _lazyck.runtime.build import SOURCES as SOURCES
 
 CXX = HERE.cxx
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")

@@ -19,8 +19,8 @@ from bundles import archive_sources
 from lazylib import LazyLibrary, build_lazy_library
 from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start, until
 
-from lazyck import abi
-from lazyck.manifest import encode
+from _lazyck import abi
+from _lazyck.manifest import encode
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import Lazyck
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
-from lazyck.config import tools_dir
-from lazyck.errors import UsageError
-from lazyck.files import private_directory
+from _lazyck.config import tools_dir
+from _lazyck.errors import UsageError
+from _lazyck.files import private_directory
 
 MAIN_PROGRAM = r"""
 #include "demo.h"

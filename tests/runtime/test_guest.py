@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 
-from lazyck import abi
-from lazyck.postbuild.bundle import deploy
-from lazyck.postbuild.cxx_lexer import without_comments
+from _lazyck import abi
+from _lazyck.postbuild.bundle import deploy
+from _lazyck.postbuild.cxx_lexer import without_comments
 
 HEADER = "#pragma once\nint one(int); int two(int); int bad(int);\n"
 BLOBS = {

@@ -16,9 +16,9 @@ from lazylib import CXX, LazyLibrary, build_lazy_library
 from support import Lazyck
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
-from lazyck import abi
-from lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from lazyck.visible import visible
+from _lazyck import abi
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
+from _lazyck.visible import visible
 
 NAMES = [
     "../../../../escaped",

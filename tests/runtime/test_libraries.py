@@ -14,8 +14,8 @@ from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, r
 from support import AARCH64, HERE, Machine, machine_params
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from lazyck.errors import BuildError
-from lazyck.postbuild.stubs import render_stubs
+from _lazyck.errors import BuildError
+from _lazyck.postbuild.stubs import render_stubs
 
 
 def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:

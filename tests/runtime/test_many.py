@@ -21,7 +21,7 @@ import pytest
 from lazylib import LazyLibrary, build_lazy_library
 from support import Machine, on_each_machine
 
-from lazyck import abi
+from _lazyck import abi
 
 HEADER = "#pragma once\nint one(int); int two(int); int three(int); int four(int); int call(int which, int x);\n"
 NAMES = ("one", "two", "three", "four")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
 
-from lazyck import abi
+from _lazyck import abi
 
 HEADER = "#pragma once\nint opened(); int use();\n"
 BLOBS = {

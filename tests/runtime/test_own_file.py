@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, contents_of, run, runtime_objects
 
-from lazyck.postbuild.bundle import deploy
+from _lazyck.postbuild.bundle import deploy
 
 HEADER = "#pragma once\nint add(int, int); int use(int);\n"
 BLOBS = {"add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n'}

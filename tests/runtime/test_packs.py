@@ -17,7 +17,7 @@ from base_wheels import make_wheel, pip_install
 from lazylib import CXX, LazyLibrary, build_lazy_library, run
 from support import Lazyck
 
-from lazyck import abi
+from _lazyck import abi
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}

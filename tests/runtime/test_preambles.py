@@ -16,7 +16,7 @@ import pytest
 from lazylib import CLANG, CXX, LazyLibrary, build_lazy_library, counting_compiler
 from support import REPOSITORY
 
-from lazyck import abi
+from _lazyck import abi
 
 COUNT = 12
 # Comments stand before, between and behind the includes.

@@ -15,8 +15,8 @@ import pytest
 from lazylib import CXX, LazyLibrary, build_lazy_library, run
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from lazyck import abi
-from lazyck.postbuild.bundle import deploy
+from _lazyck import abi
+from _lazyck.postbuild.bundle import deploy
 
 CALLER = "12345"
 NO_SETUID = """

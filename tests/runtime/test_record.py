@@ -17,7 +17,7 @@ from lazylib import LazyLibrary, build_lazy_library, run
 from support import REPOSITORY
 from test_many import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
 
-from lazyck.report.gather import gather
+from _lazyck.report.gather import gather
 
 
 @pytest.fixture

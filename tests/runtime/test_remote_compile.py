@@ -13,7 +13,7 @@ from farm_cluster import Cluster
 from lazylib import LazyLibrary, build_lazy_library
 from support import HERE, REPOSITORY, running, wait_until
 
-from lazyck.toolchains import HOST
+from _lazyck.toolchains import HOST
 
 pytestmark = pytest.mark.xdist_group("reapi")
 
@@ -57,7 +57,7 @@ def make_library(tmp_path: Path, objects_dir: Path, blob: str) -> LazyLibrary:
     helper = tmp_path / "lazyck-remote"
     helper.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from lazyck.helper import main\nmain()\n"
+        "from _lazyck.helper import main\nmain()\n"
     )
     helper.chmod(0o755)
     made.env["LAZYCK_REMOTE_HELPER"] = str(helper)

@@ -17,7 +17,7 @@ from lazylib import LazyLibrary, build_lazy_library, run
 from support import REPOSITORY
 from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
-from lazyck import abi
+from _lazyck import abi
 
 HERE = Path(__file__).parent
 # The first argument is the sandbox: "watch FILE", "kill" or "only NUMBER...". With "kill", the

@@ -17,8 +17,8 @@ from lazylib import CXX, LazyLibrary, build_lazy_library, runtime_objects
 from support import HERE, Machine, on_each_machine
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from lazyck.manifest import encode
-from lazyck.runtime.build import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
+from _lazyck.manifest import encode
+from _lazyck.runtime.build import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from lazylib import LazyLibrary, build_lazy_library
 from test_many import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
 
-from lazyck.history import read_trace
+from _lazyck.history import read_trace
 
 
 @pytest.fixture

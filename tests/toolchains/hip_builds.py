@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support import FAKE_ROCM, REPOSITORY, Lazyck
 
-from lazyck.interceptor.log import LogLine, read_log
+from _lazyck.interceptor.log import LogLine, read_log
 
 SYSTEM_PATH = "/usr/bin:/bin"
 NO_DEVICE = (100, 101)  # hipErrorNoDevice and hipErrorInvalidDevice, which HIP returns without a GPU

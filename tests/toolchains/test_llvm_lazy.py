@@ -16,8 +16,8 @@ from llvm_tools import CLANG, COMPILERS, compiler, irc, needs_clang, needs_llvml
 from ops_library import inspect
 from support import REPOSITORY, Lazyck
 
-from lazyck.interceptor.log import read_log
-from lazyck.toolchains import HOST, LLVM, lookup
+from _lazyck.interceptor.log import read_log
+from _lazyck.toolchains import HOST, LLVM, lookup
 
 PROJECT = REPOSITORY / "tests" / "projects" / "ir"
 CALL = "import ctypes, sys; l = ctypes.CDLL(sys.argv[1]); print(*(l.call(n.encode(), 5) for n in sys.argv[2:]))"

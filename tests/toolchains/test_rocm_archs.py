@@ -11,8 +11,8 @@ from ops_library import inspect
 from rocm_layouts import need_real_hip
 from support import FAKE_ROCM, Lazyck
 
-from lazyck.toolchains import ROCM, archs_of_environment, resolve_native
-from lazyck.toolchains.base import Found
+from _lazyck.toolchains import ROCM, archs_of_environment, resolve_native
+from _lazyck.toolchains.base import Found
 
 SHOW = 'echo "$GPU_ARCHS|$PYTORCH_ROCM_ARCH|$AMDGPU_TARGETS|$HCC_AMDGPU_TARGET"'
 

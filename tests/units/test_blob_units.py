@@ -262,7 +262,7 @@ def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_read
 
 def again(blob: Built, code: str, **more: str) -> str:
     """Run `code` in a process of its own, where `x` is the library. Return what lazyck prints."""
-    lines = f"import ctypes, pathlib\nfrom lazyck.library import load\nx = load('./libx.so')\n{code}\n"
+    lines = f"import ctypes, pathlib\nfrom _lazyck.library import load\nx = load('./libx.so')\n{code}\n"
     env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "PYTHONPATH": str(REPOSITORY), **more}
     done = subprocess.run([sys.executable, "-c", lines], cwd=blob.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from cuda_machine import needs_nvcc
 from cuda_units import build, build_ahead, used
 from support import Lazyck
 
-from lazyck.abi import WHOLE_SOURCE_MARK
+from _lazyck.abi import WHOLE_SOURCE_MARK
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

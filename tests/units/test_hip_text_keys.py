@@ -13,7 +13,7 @@ from hip_units import build
 from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck
 
-from lazyck import trailer
+from _lazyck import trailer
 
 pytestmark = [pytest.mark.hip]
 

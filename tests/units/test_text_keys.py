@@ -15,7 +15,7 @@ from cuda_machine import needs_nvcc
 from cuda_units import build, used
 from support import Lazyck, wait_until
 
-from lazyck import trailer
+from _lazyck import trailer
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

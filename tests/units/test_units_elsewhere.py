@@ -58,7 +58,7 @@ def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, hip_spy: 
     helper = lazy.cache.parent / "lazyck-remote"
     helper.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from lazyck.helper import main\nmain()\n"
+        "from _lazyck.helper import main\nmain()\n"
     )
     helper.chmod(0o755)
     env = {"LAZYCK_REMOTE_COMPILE": buildgrid.url, "LAZYCK_REMOTE_HELPER": str(helper)}

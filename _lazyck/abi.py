@@ -1,0 +1,169 @@
+"""Names and numbers that Python, the shim (C) and the runtime (C++) share, each in one place.
+
+`render_header()` returns them as `lazyck_abi.h`. Nothing in this module does I/O.
+"""
+
+from __future__ import annotations
+
+# -- ELF ------------------------------------------------------------------------------------------
+MANIFEST_SECTION = ".lazyck.manifest"
+RECORD_SECTION = ".lazyck.record"
+# Bytes 9 to 15 of an ELF identification are padding. The shim puts this mark there in each object
+# that it writes, so that a single 16-byte read tells a deferred object from a real one.
+OBJECT_MARK = b"LAZYCK\x01"
+# A deferred object refers to this symbol, which nothing defines. A link without lazyck fails and
+# names it.
+DEFERRED_SYMBOL = "lazyck_deferred_this_object__run_make_clean_first__or_link_it_under_lazyck_build_full"
+DEFERRED_SECTION = ".lazyck.deferred"
+
+# -- symbols of the generated stubs (hidden inside each lazy library) ------------------------------
+SYMBOL_SLOTS = "lazyck_slots"
+SYMBOL_SLOT_COUNT = "lazyck_slot_count"
+SYMBOL_MANIFEST = "lazyck_manifest"
+SYMBOL_MANIFEST_END = "lazyck_manifest_end"
+SYMBOL_TRAMPOLINE = "lazyck_trampoline"
+# If the library hides a function ahead of time, blobs call it by its own name, this mark and the
+# library's tag, such as `_Z3addii.lazyck.1a2b3c4d`. No other library's function of the plain name
+# can be bound in its place.
+PRIVATE_MARK = ".lazyck."
+
+# -- host units and kernel units -------------------------------------------------------------------
+# A host unit registers this mark and its own name in the place of device code.
+HOST_UNIT_MARK = "LAZYCKU1"
+# A kernel's library holds this mark and a reason if the kernel cannot be compiled alone, only all
+# kernels of its source together.
+WHOLE_SOURCE_MARK = "LAZYCKW1"
+# This section of a host unit's object lists what the unit registers and which files its source
+# reads.
+KERNELS_SECTION = ".lazyck.kernels"
+KERNELS_VERSION = "lazyck kernels 2"
+# The names that only one source uses are made unique with this and hexadecimal digits. Each host
+# unit has digits of its own. In device code, whose names never meet those of others, the digits are
+# zeros.
+MODULE_ID = "_lazyck_"
+MODULE_ID_DIGITS = 16
+# A library with the device code of a whole source exports it under this name, and under the names
+# of its kernels.
+IMAGE_SYMBOL = "lazyck_image"
+# How a wrapped function receives a handle: as an argument, as the first field of what an argument
+# points to, or in the parameters of a graph node. The last three are layouts of HIP: the parameters
+# of a kernel node, the parameters of any node, and a list of launches.
+HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
+# The order of the GPU runtime's own functions in a library's table (see postbuild/handles.py).
+REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
+REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
+SYMBOL_WRAPPED = "lazyck_wrapped"
+SYMBOL_REGISTERING = "lazyck_registering"
+# Wrappers look a handle up in the table of ready handles by this many of its lowest bits.
+READY_HANDLE_BITS = 16
+SYMBOL_READY = "lazyck_ready_handles"
+
+# -- versions --------------------------------------------------------------------------------------
+MANIFEST_MAGIC = b"LAZYCKMF"
+MANIFEST_VERSION = 6
+RECORD_MAGIC = b"LZRC"
+RECORD_VERSION = 1
+CACHE_VERSION = "v1"
+# Programs share their entries under this name, which stands for a library's: no process has two
+# programs.
+PROGRAMS = "programs"
+# A folder beside a bundle: cache entries that came with the library.
+BUNDLE_CACHE = "cache"
+# A file in a library's part of a deployed bundle: an archive of the library's sources and headers.
+BUNDLE_ARCHIVE = "sources.tar.gz"
+# A file beside that archive: what compiling the blobs took where the library was built, in the
+# format of a cache's `.costs`.
+BUNDLE_COSTS = "costs"
+# The group of entry points that name installed packs, and the first line of a pack's own file.
+PACKS_GROUP = "lazyck.packs"
+PACK_VERSION = "lazyck pack 1"
+API_VERSION = 3
+
+# -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
+PH = "\x01"
+PH_SOURCE = PH + "S"  # the blob's source
+PH_OUTPUT = PH + "O"  # file that the step writes
+PH_INPUT = PH + "I"  # object that the link step reads
+PH_ROOT = PH + "R"  # bundle root, no trailing slash
+PH_LIBRARY = PH + "L"  # path of the lazy library itself
+PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
+PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
+PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name
+PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
+PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
+
+# The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
+# begin with it, so they are equal wherever the bundle is, and so is what is compiled.
+BUNDLE_LINK = "bundle"
+
+# -- environment -----------------------------------------------------------------------------------
+ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
+ENV_ROOT = "LAZYCK_ROOT"
+ENV_MANIFEST = "LAZYCK_MANIFEST"
+ENV_NAME = "LAZYCK_NAME"
+ENV_LOG = "LAZYCK_LOG"
+ENV_LOG_FILE = "LAZYCK_LOG_FILE"
+ENV_LOG_FORMAT = "LAZYCK_LOG_FORMAT"
+ENV_DISABLE_JIT = "LAZYCK_DISABLE_JIT"
+ENV_JIT = "LAZYCK_JIT"
+ENV_ARCHS = "LAZYCK_ARCHS"
+ENV_JOBS = "LAZYCK_JOBS"
+ENV_EXTRA_CACHE_KEY = "LAZYCK_EXTRA_CACHE_KEY"
+ENV_ON_ERROR = "LAZYCK_ON_ERROR"
+ENV_LOCK_TIMEOUT = "LAZYCK_LOCK_TIMEOUT"
+ENV_COMPILE_TIMEOUT = "LAZYCK_COMPILE_TIMEOUT"
+ENV_MEM_PER_JOB = "LAZYCK_MEM_PER_JOB"
+ENV_CACHE_PATH = "LAZYCK_CACHE_PATH"
+ENV_CACHE_MAXSIZE = "LAZYCK_CACHE_MAXSIZE"
+ENV_BY_KERNEL = "LAZYCK_BY_KERNEL"
+ENV_PREAMBLES = "LAZYCK_PREAMBLES"
+ENV_TEXT_KEYS = "LAZYCK_TEXT_KEYS"
+ENV_RECORD = "LAZYCK_RECORD"
+ENV_PREFETCH = "LAZYCK_PREFETCH"
+ENV_SPECULATE = "LAZYCK_SPECULATE"
+ENV_TRACE = "LAZYCK_TRACE"
+ENV_LAUNCHER = "LAZYCK_LAUNCHER"
+ENV_RUNTIME_SRC = "LAZYCK_RUNTIME_SRC"
+ENV_LAZY = "LAZYCK"  # whether builds that make themselves lazy do so
+ENV_REMOTE = "LAZYCK_REMOTE"
+ENV_REMOTE_COMPILE = "LAZYCK_REMOTE_COMPILE"
+ENV_REMOTE_HELPER = "LAZYCK_REMOTE_HELPER"
+ENV_REMOTE_TIMEOUT = "LAZYCK_REMOTE_TIMEOUT"
+ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"
+ENV_TRUST = "LAZYCK_TRUST"
+
+VARIABLES = " ".join(sorted(value for name, value in globals().items() if name.startswith("ENV_")))
+# Variables whose names begin with one of these are not for users: lazyck's own programs set them
+# for each other, or its tests read them.
+OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ LAZYCK_FUZZ_ LAZYCK_WORLD_DIR"
+# The runtime sets this variable to tell lazyck-unit that its standard input is a socket for
+# questions.
+UNIT_ASKS = "LAZYCK_UNIT_ASKS"
+DEFAULT_CACHE_NAME = "lazyck"
+# The value of ENV_CACHE_MAXSIZE if it is not set.
+DEFAULT_CACHE_MAX_KIB = 20 << 20
+# The program that talks to remote caches. It is looked up in PATH.
+REMOTE_HELPER = "lazyck-remote"
+
+
+def archs_in_name(archs: str) -> str:
+    """Return archs as the names of files and directories spell them: without `-`, which ends the
+    archs in such names (see `EntryKey::archs_in_name`)."""
+    return archs.replace("-", "_")
+
+
+def _c_string(text: str) -> str:
+    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in text) + '"'
+
+
+def render_header() -> str:
+    """Return the text of `lazyck_abi.h`: each upper-case constant of this module as
+    `LAZYCK_<NAME>`."""
+    lines = ["// Generated from _lazyck/abi.py; do not edit.", "#pragma once", ""]
+    for name, value in sorted(globals().items()):
+        if not name.isupper() or name.startswith("_"):
+            continue
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+        lines.append(f"#define LAZYCK_{name} {_c_string(value) if isinstance(value, str) else value}")
+    return "\n".join(lines) + "\n"

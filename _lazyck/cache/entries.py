@@ -1,0 +1,200 @@
+"""The entries of a cache, found by the names of its files (docs/cache-format.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from _lazyck import abi, terminal
+from _lazyck.config import cache_dir
+from _lazyck.directory import Directory, find_root, read_leaves
+from _lazyck.errors import LazyckError, UsageError
+from _lazyck.quantities import counted, show_seconds, show_size
+from _lazyck.variables import BY_NAME
+from _lazyck.visible import visible
+
+_ENTRY = re.compile(r"(?P<blob>.+)-(?P<digest>[0-9a-f]{16})\.so")
+_ENDS = (".so", ".log", ".so.seen")  # ends of the names of an entry's files
+
+# The orders in which entries can be sorted, with their sort keys.
+ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
+    "name": lambda e: (e.blob, e.library, e.archs),
+    "size": lambda e: (-e.size, e.blob),
+    "age": lambda e: (e.made, e.blob),
+    "used": lambda e: (e.used, e.blob),
+}
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One entry. `build` is the toolchain, plus the hash of an extra key if there was one. `made`
+    and `used` are in seconds since 1970, `size` is in bytes."""
+
+    path: Path
+    library: str
+    archs: str
+    build: str
+    blob: str
+    digest: str
+    size: int
+    made: float
+    used: float
+
+    @property
+    def log(self) -> Path:
+        """The path of the compiler's output. The file need not exist."""
+        return self.path.with_suffix(".log")
+
+
+def cache_of(env: Mapping[str, str]) -> Path:
+    """Return the cache that the environment names, by the runtime's rules. Raises `UsageError`."""
+    for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
+        if problem := BY_NAME[name].problem(env.get(name, "")):
+            raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
+    found = cache_dir(env)
+    if found is None:
+        raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")
+    return found
+
+
+def is_there(cache: Path) -> bool:
+    """Return whether the cache exists. Raises `RefusedError` for one that the runtime refuses, and
+    `LazyckError` for one that cannot be read."""
+    try:
+        root = find_root(cache)
+        if root is not None:
+            with root:
+                root.names()
+        return root is not None
+    except OSError as e:
+        hint = f"run this as the cache's owner, or set {abi.ENV_CACHE_DIR} to a directory of your own"
+        raise LazyckError(f"the cache {cache} cannot be read: {e.strerror}", hint) from e
+
+
+def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the cache that `env` names and whether it exists. Prints a line if it does not. Raises
+    as `cache_of` and `is_there` do."""
+    cache = cache_of(env)
+    found = is_there(cache)
+    if not found:
+        terminal.say(f"there is no cache at {visible(str(cache))} yet")
+    return cache, found
+
+
+def parse(path: Path) -> tuple[str, str, str, str, str] | None:
+    """Return (library, archs, build, blob, digest) from the path of an entry, or None for another
+    file."""
+    return _parse(path.parents[1].name, path.parent.name, path.name)
+
+
+def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str, str] | None:
+    found = _ENTRY.fullmatch(name)
+    archs, dash, build = directory.partition("-")
+    return (library, archs, build, found["blob"], found["digest"]) if found and dash else None
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """The contents of a cache.
+
+    `preambles` are the sizes of precompiled preambles. `used_bytes` is the disk space that the
+    runtime limits: of entries with all files beside them, of logs of failures, and of preambles.
+    """
+
+    entries: list[CacheEntry]
+    preambles: list[int]
+    used_bytes: int
+
+
+def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
+    """Yield the entries below `v1`, or only those of `blob`, sorted by path.
+
+    An entry that is removed in the meantime is left out. Directories that are refused are skipped
+    with a warning. Raises `RefusedError` for a refused root.
+    """
+    for leaf in read_leaves(cache):
+        yield from _entries_in(leaf, _statuses(leaf, blob), blob)
+
+
+def read_holdings(cache: Path) -> Holdings:
+    """Return everything that a cache holds. Raises `RefusedError` for a refused root."""
+    found: list[CacheEntry] = []
+    blocks, preambles = 0, _read_preambles(cache)
+    for leaf in read_leaves(cache):
+        statuses = _statuses(leaf)
+        blocks += sum(info.st_blocks for info in statuses.values())
+        found += _entries_in(leaf, statuses)
+    return Holdings(found, preambles, blocks * 512 + sum(preambles))
+
+
+def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
+    """Return the status of each file of an entry in `leaf`, or only of the entries of `blob`,
+    sorted by name."""
+    names = (n for n in leaf.names() if n.startswith(blob) and (n.endswith(_ENDS) or ".so.bad-" in n))
+    return {name: info for name in names if (info := leaf.status(name))}
+
+
+def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: str = "") -> Iterator[CacheEntry]:
+    for name, info in statuses.items():
+        names = _parse(leaf.path.parent.name, leaf.path.name, name)
+        if names is None or blob not in ("", names[3]) or not stat.S_ISREG(info.st_mode):
+            continue
+        seen = statuses.get(f"{name}.seen", info)
+        yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, max(seen.st_mtime, info.st_mtime))
+
+
+def _read_preambles(cache: Path) -> list[int]:
+    root = find_root(cache)
+    found = root.find(".preambles") if root else None
+    return [_bytes_in(found, name) for name in found.names()] if found else []
+
+
+def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
+    """Return the paths of the directories with the entries of a library and for an arch, selected
+    as `choose` does. Raises `RefusedError` for a refused root."""
+    paths = (leaf.path for leaf in read_leaves(cache))
+    return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(p.name.partition("-")[0], arch)]
+
+
+def _bytes_in(directory: Directory, name: str) -> int:
+    info = directory.status(name)
+    below = directory.find(name) if info and stat.S_ISDIR(info.st_mode) else None
+    own = info.st_blocks * 512 if info else 0
+    return own + (sum(_bytes_in(below, each) for each in below.names()) if below else 0)
+
+
+def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
+    """Return the entries of a library and for an arch. An empty string means any."""
+    return [e for e in entries if library in ("", e.library) and _is_for(e.archs, arch)]
+
+
+def _is_for(archs: str, arch: str) -> bool:
+    return abi.archs_in_name(arch) in ("", archs, *archs.split("+"))
+
+
+def render(entries: Sequence[CacheEntry], now: float) -> str:
+    """Return a table of the entries, and totals."""
+    rows = [("size", "age", "last use", "arch", "library", "blob")]
+    for e in entries:
+        times = (show_seconds(max(0, round(now - t))) for t in (e.made, e.used))
+        rows.append((show_size(e.size), *times, *map(visible, (e.archs, e.library, e.blob))))  # type: ignore[arg-type]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i < 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    total = f"{counted(len(entries), 'entry', 'entries')}, {show_size(sum(e.size for e in entries))}"
+    return "\n".join([*lines, total])
+
+
+def to_json(entries: Sequence[CacheEntry], now: float) -> list[dict[str, object]]:
+    """Return the entries for programs. Ages are in seconds."""
+    return [
+        {"path": str(e.path), "blob": e.blob, "library": e.library, "arch": e.archs, "build": e.build,
+         "digest": e.digest, "size": e.size, "age": round(now - e.made, 1), "last_use": round(now - e.used, 1)}
+        for e in entries
+    ]  # fmt: skip

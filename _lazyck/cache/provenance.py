@@ -1,0 +1,74 @@
+"""Shows who made the entries of a library, as the remotes' signed provenance says it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from _lazyck.cache.share import Messages, Share, open_remote
+from _lazyck.directory import RefusedError, opened_in
+from _lazyck.prebuild.entries import Entry
+from _lazyck.remote import EntryName, Listener
+from _lazyck.remote.provenance import Provenance
+from _lazyck.visible import visible
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An entry of the local cache, and who made it. If nobody who is trusted says that, `problem`
+    tells why."""
+
+    entry: Entry
+    provenance: Provenance | None = None
+    problem: str = ""
+
+
+def find(share: Share, found: Sequence[Entry]) -> list[Origin]:
+    """Return who made the entries that the cache has. Raises `LazyckError` if there is no
+    remote."""
+    skipped = Messages()
+    remote = open_remote(share.env, Listener(skipped=skipped.add))
+    origins = []
+    for entry in found:
+        name = EntryName(entry.key, entry.place)
+        sha256 = _sha256(entry) if entry.cached else ""
+        if not sha256:
+            origins.append(Origin(entry, problem="the cache does not have it"))
+            continue
+        provenance = remote.provenance(name, sha256)
+        why = [*remote.problems_of(name), *skipped.texts, "no remote has a provenance signed by a key of LAZYCK_TRUST"]
+        origins.append(Origin(entry, provenance, "" if provenance else why[0]))
+    return origins
+
+
+def _sha256(entry: Entry) -> str:
+    with contextlib.suppress(OSError, RefusedError), opened_in(entry.root, entry.path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+    return ""
+
+
+def render(origins: Sequence[Origin]) -> str:
+    """Return the origins for people."""
+    lines = []
+    for o in origins:
+        head = f"{visible(o.entry.name)} ({visible(o.entry.shown_arch)})"
+        if o.provenance is None:
+            lines.append(f"{head}: {visible(o.problem)}")
+            continue
+        p = o.provenance
+        lines += [f"{head}: compiled by {visible(p.host)}, {visible(p.finished)}"]
+        lines += [f"  with       {visible(uri)}" for uri in p.dependencies]
+        lines += [f"  contents   {p.sha256}, as in the cache", f"  signed by  {p.signer}"]
+    return "\n".join(lines)
+
+
+def to_json(origins: Sequence[Origin]) -> list[dict[str, object]]:
+    """Return the origins for programs."""
+    return [
+        {"blob": o.entry.name, "arch": o.entry.shown_arch, "path": str(o.entry.path),
+         "signer": o.provenance.signer if o.provenance else "",
+         "statement": o.provenance.statement if o.provenance else None, "problem": o.problem}
+        for o in origins
+    ]  # fmt: skip

@@ -1,0 +1,136 @@
+"""What a cache holds and what it has saved: sums over its entries and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from _lazyck.abi import archs_in_name
+from _lazyck.cache.entries import Holdings
+from _lazyck.costs import Costs
+from _lazyck.history import Event
+from _lazyck.quantities import counted, show_seconds, show_size
+from _lazyck.visible import visible
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Entries and their bytes, and the events of all processes. `hits` are loads from the cache,
+    `fetched` are loads from a remote cache, and `misses` are compiles that succeeded."""
+
+    entries: int
+    bytes: int
+    hits: int
+    fetched: int
+    misses: int
+    failures: int
+    waits: int
+    seconds_spent: float
+    seconds_saved: float
+    seconds_waited: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Sums over a cache. `shares` are the sums by library and arch, spelled as in file names.
+
+    `used_bytes` is what the runtime compares with the limit `max_bytes`, which is 0 if there is
+    none. `since` is when the counters began: at the oldest event that is known, or when they were
+    set to zero. It is 0 if no event is known.
+    """
+
+    total: Sums
+    shares: tuple[tuple[str, str, Sums], ...]
+    preambles: int
+    preamble_bytes: int
+    used_bytes: int
+    max_bytes: int
+    since: float
+
+
+def add_up(
+    holdings: Holdings,
+    max_bytes: int,
+    events: Sequence[Event],
+    known: Costs,
+    zeroed: float = 0.0,
+) -> Stats:
+    """Return the sums. Events that had ended when the counters were `zeroed` do not count.
+
+    A hit saves what the last compile of the blob took, according to the history, else according to
+    `known`.
+    """
+    took = known.with_events(events)
+    counting = [e for e in events if e.start + e.seconds >= zeroed]
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for entry in holdings.entries:
+        sizes.setdefault((entry.library, entry.archs), []).append(entry.size)
+    happened: dict[tuple[str, str], list[Event]] = {}
+    for event in counting:
+        happened.setdefault((event.library, archs_in_name(event.arch)), []).append(event)
+    keys = sorted({*sizes, *happened})
+    return Stats(
+        total=_sums([size for each in sizes.values() for size in each], counting, took),
+        shares=tuple((*key, _sums(sizes.get(key, ()), happened.get(key, ()), took)) for key in keys),
+        preambles=len(holdings.preambles),
+        preamble_bytes=sum(holdings.preambles),
+        used_bytes=holdings.used_bytes,
+        max_bytes=max_bytes,
+        since=max(zeroed, min((e.start for e in events), default=0.0)),
+    )
+
+
+def _sums(sizes: Sequence[int], events: Sequence[Event], took: Costs) -> Sums:
+    loads = [e for e in events if e.kind == "load" and not e.has_failed]
+    hits = [e for e in loads if e.what.startswith("cache")]
+    fetched = [e for e in loads if e.what.startswith("remote ")]
+    waits = [e for e in events if e.kind == "wait"]
+    return Sums(
+        entries=len(sizes),
+        bytes=sum(sizes),
+        hits=len(hits),
+        fetched=len(fetched),
+        misses=sum(e.kind == "compile" and not e.has_failed for e in events),
+        failures=sum(e.has_failed for e in events),
+        waits=len(waits),
+        seconds_spent=sum(e.seconds for e in events if e.kind == "compile"),
+        seconds_saved=sum(took.of(e.library, e.blob, e.arch) or 0.0 for e in [*hits, *fetched]),
+        seconds_waited=sum(e.seconds for e in waits),
+    )
+
+
+def render(stats: Stats, now: float) -> str:
+    """Return the sums for people."""
+    total = stats.total
+    lines = [f"entries   {total.entries}, {show_size(total.bytes)}"]
+    for library, arch, s in stats.shares:
+        if s.entries:
+            count = counted(s.entries, "entry", "entries")
+            lines.append(f"  {visible(library)} for {visible(arch)}: {count}, {show_size(s.bytes)}")
+    if stats.preambles:
+        lines.append(f"preambles {stats.preambles}, {show_size(stats.preamble_bytes)}")
+    share = (
+        f"{100 * stats.used_bytes / stats.max_bytes:.0f} % of {show_size(stats.max_bytes)}" if stats.max_bytes else ""
+    )
+    lines.append(f"limit     {share or 'none'}, {show_size(stats.used_bytes)} used, logs included")
+    if not stats.since:
+        return "\n".join([*lines, "history   none"])
+    asked = total.hits + total.fetched + total.misses
+    rate = f" ({100 * total.hits / asked:.0f} % of {asked})" if asked else ""
+    return "\n".join([
+        *lines,
+        f"history   of the last {show_seconds(max(0, round(now - stats.since)))}",
+        f"hits      {total.hits}{rate}",
+        *([f"fetched   {total.fetched} from remote caches"] if total.fetched else []),
+        f"misses    {total.misses} compiled",
+        f"failures  {total.failures}",
+        f"waits     {total.waits}, {show_seconds(total.seconds_waited)}",
+        f"compiles  {show_seconds(total.seconds_spent)} spent, {show_seconds(total.seconds_saved)} saved by hits",
+    ])  # fmt: skip
+
+
+def to_json(stats: Stats) -> dict[str, object]:
+    """Return the sums for programs."""
+    raw = asdict(stats)
+    shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
+    return {**raw.pop("total"), **raw, "shares": shares}

@@ -1,0 +1,214 @@
+"""Makes a lazy build's library ahead of time. The project's own commands compile the blobs, only
+for the host, as the symbols need no more. The project's own link then makes the library from their
+objects."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from _lazyck import proc
+from _lazyck.command import CompileCommand
+from _lazyck.errors import CommandError
+from _lazyck.postbuild import elf, relink, state
+from _lazyck.postbuild.ahead_link import FOLDER, AheadLink, archive_name, object_name
+from _lazyck.postbuild.own_command import compile_one, writing_to
+from _lazyck.toolchains import by_name
+
+_HEARTBEAT = 10.0  # seconds between two messages about progress
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How much of a library is compiled: at most `blobs` of them, or as many as can be begun within
+    `seconds`."""
+
+    blobs: int | None = None
+    seconds: float | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.blobs is None and self.seconds is None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One blob of the link, and the place of its object."""
+
+    blob: CompileCommand
+    object: Path
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of an archive that is made anew: the units of the blobs in it, or its content if
+    it holds other code."""
+
+    name: str
+    content: bytes
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The result of compiling: units with an object, units that do not compile (with the failure),
+    and units that the sample leaves out."""
+
+    units: tuple[Unit, ...]
+    failed: tuple[tuple[Unit, CommandError], ...]
+    left_out: tuple[Unit, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the library could be made from all of its blobs."""
+        return not self.failed and not self.left_out
+
+
+@contextlib.contextmanager
+def present(directories: Iterable[str]) -> Iterator[None]:
+    """Create working directories that are gone, as those of builds in a temporary directory are,
+    for as long as the context lasts. A directory that cannot be created stays missing."""
+    made: list[Path] = []
+    for directory in dict.fromkeys(map(Path, directories)):
+        missing = [d for d in (directory, *directory.parents) if not d.exists()]
+        with contextlib.suppress(OSError):
+            for d in reversed(missing):
+                d.mkdir()
+                made.append(d)
+    try:
+        yield
+    finally:
+        for d in reversed(made):
+            with contextlib.suppress(OSError):
+                d.rmdir()
+
+
+class AheadOfTime:
+    """The ahead-of-time build of one library, in a directory of its own below the library's."""
+
+    def __init__(self, link: AheadLink, directory: Path, env: Mapping[str, str]) -> None:
+        self._link, self._directory, self._env = link, directory, env
+        self.folder = directory / FOLDER
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        direct = [Unit(blob, self.folder / object_name(n)) for n, blob in enumerate(link.records)]
+        self._archives = [self._read_archive(n, name) for n, name in enumerate(link.archives)]
+        self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
+
+    def remove(self) -> None:
+        """Remove everything that was made."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read_archive(self, number: int, copy: str) -> list[Member]:
+        path = self._directory / "objects" / copy
+        members = []
+        for i, (name, content) in enumerate(elf.members(path)):
+            records = elf.records_in(content, f"{path}({name})")
+            at = self.folder / f"archive{number}" / str(i)
+            units = tuple(Unit(blob, at / str(k) / (Path(name).name or "x.o")) for k, blob in enumerate(records))
+            is_real = not elf.ElfImage(content, str(path)).is_deferred if records else True
+            members.append(Member(name, content if is_real else b"", units))
+        return members
+
+    def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
+        """Compile the units that `sample` asks for, `jobs` at a time. Progress is reported to
+        `say`."""
+        chosen = spread(len(self.units), sample.blobs)
+        deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
+        progress = _Progress(len(chosen), say)
+
+        def one(index: int) -> CommandError | bool | None:
+            if time.monotonic() > deadline:
+                return False
+            unit = self.units[index]
+            unit.object.parent.mkdir(parents=True, exist_ok=True)
+            more = by_name(unit.blob.call.toolchain).host_only
+            done = compile_one(unit.blob, unit.object, self._env, more)
+            progress.step()
+            if done.status == 0:
+                return None
+            what, argv = f"{unit.blob.source}: compiled ahead of time", [*writing_to(unit.blob, unit.object), *more]
+            return CommandError(what, argv, done.status, done.stdout + done.stderr)
+
+        with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+            results = dict(zip(chosen, pool.map(one, chosen), strict=True))
+        done = [i for i in range(len(self.units)) if results.get(i, False) is None]
+        failed = [(self.units[i], e) for i, e in sorted(results.items()) if isinstance(e, CommandError)]
+        left = [u for i, u in enumerate(self.units) if results.get(i, False) is False]
+        return Compiled(tuple(self.units[i] for i in done), tuple(failed), tuple(left))
+
+    def link(self, compiled: Compiled, st: state.LinkState) -> Path:
+        """Link the library from the objects of `compiled`. If some are missing, symbols may stay
+        undefined.
+
+        Raises `CommandError` with the linker's output.
+        """
+        have = {str(unit.object) for unit in compiled.units}
+        for number, members in enumerate(self._archives):
+            self._make_archive(number, members, have, st.runtime_compiler)
+        folder = str(self.folder)
+        words = list(_without_missing(self._link.words, lambda w: state.resolve(w, self._directory), folder, have))
+        for toolchain in sorted({unit.blob.call.toolchain for unit in compiled.units}):
+            words += by_name(toolchain).host_only_link
+        if not compiled.is_whole:
+            words += ["-Xlinker", "--unresolved-symbols=ignore-all"]
+        cwd = Path(self._link.cwd) if Path(self._link.cwd).is_dir() else self._directory
+        relink.relink(replace(st, words=tuple(words)), self._directory, [], cwd, self._env)
+        return self.folder / st.file_name
+
+    def _make_archive(self, number: int, members: Sequence[Member], have: set[str], driver: Sequence[str]) -> None:
+        files = []
+        for i, member in enumerate(members):
+            if member.content:
+                at = self.folder / f"archive{number}" / str(i) / "own" / (Path(member.name).name or "x.o")
+                at.parent.mkdir(parents=True, exist_ok=True)
+                at.write_bytes(member.content)
+                files.append(str(at))
+            files += [str(unit.object) for unit in member.units if str(unit.object) in have]
+        target = self.folder / archive_name(number)
+        target.unlink(missing_ok=True)
+        archiver = proc.run([*driver, "-print-prog-name=ar"], env=self._env).stdout.strip() or "ar"
+        # `q` keeps several members of one name.
+        proc.check(f"rebuilding {self._link.archives[number]}", [archiver, "qcs", str(target), *files])
+
+
+def _without_missing(words: Sequence[str], resolve: Callable[[str], str], folder: str, have: set[str]) -> Iterator[str]:
+    """Yield the words of a link without the objects that were not compiled, and without the
+    `-Xlinker` before such an object."""
+    for i, word in enumerate(words):
+        following = resolve(words[i + 1]) if word == "-Xlinker" and i + 1 < len(words) else resolve(word)
+        is_object = following.startswith(folder) and following.endswith(".o") and words[i - 1] != "-o"
+        if not is_object or following in have:
+            yield word
+
+
+def spread(number: int, wanted: int | None) -> list[int]:
+    """Return the numbers below `number`, or `wanted` of them, in an order whose every prefix is
+    spread evenly."""
+    bits = max(1, (number - 1).bit_length())
+    order = sorted(range(number), key=lambda i: format(i, f"0{bits}b")[::-1])
+    return order if wanted is None else order[:wanted]
+
+
+class _Progress:
+    """Reports now and then how many compiles are done, and the time left at that speed."""
+
+    def __init__(self, number: int, say: Callable[[str], None]) -> None:
+        self._number, self._say, self._done = number, say, 0
+        self._begun = self._said = time.monotonic()
+
+    def step(self) -> None:
+        """Count one more finished compile."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._said >= _HEARTBEAT and self._done < self._number:
+            self._said = now
+            left = (now - self._begun) / self._done * (self._number - self._done)
+            self._say(f"check: {self._done} of {self._number} blobs compiled, about {left:.0f} s left")

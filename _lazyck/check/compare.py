@@ -1,0 +1,283 @@
+"""Compares a lazy library with the one linked ahead of time. The decisions are pure, over facts
+read from both."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from _lazyck import abi
+from _lazyck.check.kinds import KINDS
+from _lazyck.check.objects import BlobObject, Defined
+from _lazyck.check.offered import Export, Offered
+from _lazyck.postbuild.mangled import is_private
+
+# Symbols that linkers define, and export if a needed library mentions them.
+_BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
+_OF_DEVICE_CODE = re.compile(r"__hip_(cuid|gpubin_handle|fatbin)_")
+_VARIANT = re.compile(r"(CI|C|D)[0-5]")  # variants of one constructor or destructor
+_RUNTIME_NEEDS = re.compile(r"(libstdc\+\+|libgcc_s|libc|libm|libdl|libpthread)\.so\.\d+$")
+_LOADER = re.compile(r"ld-linux\b|ld-musl\b|ld64\.so")  # the loader is in every process
+_OWN = re.compile(rf"lazyck_|_Z(T[ISV])?N?K?6lazyck|.*{re.escape(abi.PRIVATE_MARK)}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which the lazy library differs. `symbol` is mangled (several are separated by
+    blanks), or names another thing that differs. `source` is the blob behind it, or an empty
+    string. `ahead` and `lazily` describe the two libraries."""
+
+    kind: str
+    symbol: str
+    source: str = ""
+    ahead: str = ""
+    lazily: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether a check that finds this difference fails."""
+        return KINDS[self.kind].fails
+
+    @property
+    def name(self) -> str:
+        """The symbol without its version."""
+        return self.symbol.partition("@")[0]
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
+    whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
+    are libraries that it needs for the sake of blobs."""
+
+    offered: Offered
+    stubs: frozenset[str]
+    binds_own: bool
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences, and the number of symbols of each sort in the blobs' objects: `stub`, `real`
+    (defined by the lazy library itself), `local` (not visible outside ahead of time either),
+    `different`."""
+
+    differences: tuple[Difference, ...]
+    symbols: Mapping[str, int]
+
+
+def compare(
+    ahead: Offered,
+    lazy: Lazy,
+    blobs: Sequence[BlobObject],
+    *,
+    shared: bool,
+    whole: bool,
+    vague: frozenset[str] = frozenset(),
+) -> Comparison:
+    """Return the differences. Unless the library was made `whole`, only the definitions of the
+    compiled blobs are compared. `vague` are symbols that every file which uses them defines
+    anew."""
+    defined: dict[str, Defined] = {}
+    source_of: dict[str, str] = {}
+    for blob in blobs:
+        for s in blob.symbols:
+            if s.name not in defined or (defined[s.name].binding != "GLOBAL" and s.binding == "GLOBAL"):
+                defined[s.name], source_of[s.name] = s, blob.source
+    handles = frozenset().union(*(b.handles for b in blobs))
+    facts = _Facts(ahead, lazy, defined, handles, vague, shared, whole)
+    found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs), *_versioned(blobs)]
+    found += [
+        Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
+    ]
+    if whole:
+        found += [*facts.undefined(), *_dynamic(ahead, lazy.offered, lazy.kept, shared)]
+    if whole and all(b.is_readable for b in blobs):
+        found += facts.hollow()
+    named = tuple(replace(d, source=d.source or source_of.get(d.name, "")) for d in dict.fromkeys(found))
+    unlike = {name for d in named if d.fails for name in d.name.split(" ")}
+    counts = Counter(_sort(s, ahead, lazy, unlike) for b in blobs for s in b.symbols)
+    return Comparison(named, dict(counts))
+
+
+def _sort(s: Defined, ahead: Offered, lazy: Lazy, unlike: set[str]) -> str:
+    if s.name in unlike:
+        return "different"
+    if s.name in lazy.stubs:
+        return "stub"
+    return "real" if s.name in lazy.offered.names else "local"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Both libraries, and the definitions in the blobs' objects."""
+
+    ahead: Offered
+    lazy: Lazy
+    defined: Mapping[str, Defined]
+    handles: frozenset[str]
+    vague: frozenset[str]
+    shared: bool
+    whole: bool
+
+    def exports(self) -> Iterator[Difference]:
+        """Yield differences in what the ahead-of-time library exports."""
+        lazily = _by_name(self.lazy.offered.exports.values())
+        for key, export in self.ahead.exports.items():
+            if not self.whole and export.name not in self.defined:
+                continue
+            if key in self.lazy.offered.exports:
+                yield from self._same_name(export, self.lazy.offered.exports[key])
+            elif export.name in lazily:
+                others = ", ".join(sorted(e.version or "none" for e in lazily[export.name]))
+                yield Difference("version", key, "", export.version or "none", others)
+            else:
+                yield Difference(self._how_lost(export.name), key, "", described(export), "not exported")
+
+    def _how_lost(self, name: str) -> str:
+        if name in self.vague and name not in self.lazy.offered.undefined - self.lazy.offered.taken:
+            return "vague-state" if self.defined[name].is_state else "vague"
+        if name in self.lazy.offered.names:
+            return "internal"
+        if name in self.lazy.offered.undefined:
+            return "undefined"
+        if _OF_DEVICE_CODE.match(name):
+            return "device"
+        return "handle" if name in self.handles else "lost"
+
+    def _same_name(self, ahead: Export, lazily: Export) -> Iterator[Difference]:
+        is_stub = lazily.name in self.lazy.stubs
+        key = ahead.name + ahead.version
+        if ahead.type != lazily.type:
+            kind = "ifunc" if is_stub and ahead.type == "IFUNC" else "type"
+            yield Difference(kind, key, "", ahead.type, "FUNC (a stub)" if is_stub else lazily.type)
+        if ahead.binding != lazily.binding:
+            kind = "stub-binding" if is_stub and ahead.binding == "WEAK" else "binding"
+            yield Difference(kind, key, "", ahead.binding, lazily.binding)
+        if ahead.visibility != lazily.visibility:
+            yield Difference("visibility", key, "", ahead.visibility, lazily.visibility)
+        if ahead.size != lazily.size and ahead.type in ("OBJECT", "TLS"):
+            yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
+
+    def added(self) -> Iterator[Difference]:
+        """Yield what only the lazy library exports."""
+        known = _by_name(self.ahead.exports.values())
+        for key, export in self.lazy.offered.exports.items():
+            if export.name in _BY_LINKER:
+                continue
+            if export.name in known:
+                if key not in self.ahead.exports and self.whole:
+                    others = ", ".join(sorted(e.version or "none" for e in known[export.name]))
+                    yield Difference("version", key, "", others, export.version or "none")
+                continue
+            of_blob = self.defined.get(export.name)
+            if of_blob is not None and of_blob.is_hidden:
+                yield Difference("hidden", key, "", of_blob.visibility, described(export))
+            elif self.whole and export.visibility == "protected" and export.name in self.ahead.names:
+                yield Difference("hidden", key, "", "hidden", described(export))
+            elif self.whole:
+                is_runtime = of_blob is None and export.name not in self.lazy.stubs
+                kind = "own" if _OWN.match(export.name) else "runtime" if is_runtime else "added"
+                kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
+                # the name differs from one compile to the next
+                kind = "handle" if is_private(export.name) else kind
+                kind = kind if self.shared or kind == "own" else "program"
+                yield Difference(kind, key, "", "not exported", described(export))
+
+    def undefined(self) -> Iterator[Difference]:
+        """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
+        only for itself."""
+        exported = _by_name(self.ahead.exports.values())
+        for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
+            if name not in exported:
+                yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
+
+    def hollow(self) -> Iterator[Difference]:
+        """Yield stubs of functions that no blob defines."""
+        for name in sorted(self.lazy.stubs - self.defined.keys()):
+            yield Difference("hollow", name, "", "not defined by any blob", "a stub")
+
+
+def _by_name(exports: Iterable[Export]) -> dict[str, list[Export]]:
+    found: dict[str, list[Export]] = defaultdict(list)
+    for e in exports:
+        found[e.name].append(e)
+    return found
+
+
+def described(e: Export) -> str:
+    """Describe an exported symbol in words."""
+    types = {"FUNC": "function", "OBJECT": "data", "TLS": "thread-local data", "IFUNC": "function (IFUNC)"}
+    size = f" of {e.size} bytes" if e.type in ("OBJECT", "TLS") else ""
+    return f"{e.binding.lower()} {types.get(e.type, e.type)}{size}, {e.visibility}"
+
+
+def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
+    """Yield functions of one blob that share an address ahead of time, but not lazily."""
+    exported = {e.name for e in ahead.exports.values()}
+    places = {e.name: e.place for e in lazy.offered.exports.values()}
+    for blob in blobs:
+        groups: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
+        for s in blob.symbols:
+            # the place of an IFUNC is that of its resolver
+            if s.type == "FUNC" and s.size and s.name in exported and s.name in places:
+                # nobody can take the address of a constructor, so that its variants count as one
+                groups[s.place].setdefault(_VARIANT.sub(r"\1", s.name), s.name)
+        for names in groups.values():
+            if len({places[name] for name in names.values()}) > 1:
+                yield Difference("alias", " ".join(sorted(names.values())), blob.source, "one address", "two addresses")
+
+
+def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
+    """Yield variables that a lazy blob defines for itself while the library has a variable of that
+    name, too, which it does not export.
+
+    A variable that only blobs define is shared by all of them: the runtime loads a blob behind the
+    others that have any.
+    """
+    exported = {e.name for e in lazy.offered.exports.values()}
+    holders: dict[str, list[str]] = defaultdict(list)
+    for blob in blobs:
+        for s in blob.symbols:
+            if s.is_state and not s.is_hidden and not blob.eager and not s.name.startswith("_ZGV"):
+                holders[s.name].append(blob.source)
+    for name, sources in holders.items():
+        if name in lazy.offered.names and (name not in exported or lazy.binds_own):
+            where = ", ".join(["the library", *sources][:4])
+            yield Difference("copies", name, sources[0], "one variable", f"one in each of {where}")
+
+
+def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
+    """Yield versions that a lazy blob's own assembler text gives to its symbols."""
+    for blob in blobs:
+        names = (s.name for s in blob.symbols if "@" in s.name and not blob.eager)
+        yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
+
+
+def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool) -> Iterator[Difference]:
+    """Yield differences in the dynamic section."""
+    for name in ahead.needed:
+        if name not in lazily.needed and not _LOADER.match(name):
+            yield Difference("needed-lost", name)
+    for name in lazily.needed:
+        if name not in ahead.needed:
+            is_kept = "needed-kept" if name in kept else "needed-added"
+            yield Difference("needed-runtime" if _RUNTIME_NEEDS.match(name) else is_kept, name)
+    common = [[n for n in one.needed if n in other.needed] for one, other in ((ahead, lazily), (lazily, ahead))]
+    if common[0] != common[1]:
+        yield Difference("needed-order", "DT_NEEDED", "", " ".join(common[0]), " ".join(common[1]))
+    for tag in sorted(ahead.entries.keys() | lazily.entries.keys()):
+        before, after = ahead.entries.get(tag), lazily.entries.get(tag)
+        if before != after:
+            kind = "soname" if tag == "SONAME" and before is None and shared else "entry"
+            yield Difference(
+                kind, after or "" if kind == "soname" else f"DT_{tag}", "", before or "none", after or "none"
+            )
+    for tag in sorted(ahead.code - lazily.code):
+        yield Difference("code", f"DT_{tag}")
+    for one, kind in ((ahead.flags ^ lazily.flags, "flag"), (ahead.versions ^ lazily.versions, "version-name")):
+        for name in sorted(one):
+            in_ahead = name in ahead.flags or name in ahead.versions
+            yield Difference(kind, name, "", "set" if in_ahead else "not set", "not set" if in_ahead else "set")

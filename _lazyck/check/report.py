@@ -1,0 +1,107 @@
+"""Presents the result of a check, for people and for programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from _lazyck.check.compare import Difference
+from _lazyck.check.kinds import KINDS
+from _lazyck.check.library import Checked
+from _lazyck.postbuild import demangle
+from _lazyck.quantities import counted
+from _lazyck.visible import visible
+
+_LONGEST = 160  # characters of a name
+_SHOWN = 20  # differences of one kind that are listed without --verbose
+
+
+def render(found: Sequence[Checked], env: Mapping[str, str], *, verbose: bool) -> str:
+    """Return the text that is shown when the checks have ended."""
+    texts = demangle.all_readable(
+        [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
+    )
+    lines = [line for c in found for line in _library(c, texts, verbose=verbose)]
+    return "\n".join(f"lazyck: {visible(line)}" for line in lines)
+
+
+def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str]:
+    counts = c.comparison.symbols
+    lines = [
+        f"check: {c.library}: {c.compiled} of {c.blobs} blobs compiled ahead of time in {c.seconds:.1f} s; "
+        f"of their symbols {counts.get('stub', 0)} are stubs, {counts.get('real', 0)} defined, "
+        f"{counts.get('local', 0)} local, {counts.get('different', 0)} different"
+    ]
+    if c.left_out:
+        lines.append("  a sample: what these blobs define was compared, not the whole library")
+    for source, error in c.failed:
+        lines.append(f"  not compared, since it does not compile ahead of time: {source}: {error}")
+    if c.problem:
+        return [*lines, f"  nothing was compared: {c.problem}"]
+    by_kind: dict[str, list[Difference]] = {}
+    for d in c.comparison.differences:
+        by_kind.setdefault(d.kind, []).append(d)
+    for kind, differences in sorted(by_kind.items(), key=lambda item: (not KINDS[item[0]].fails, item[0])):
+        lines += _kind(kind, differences, texts, verbose=verbose)
+    number = sum(d.fails for d in c.comparison.differences)
+    if number:
+        lines.append(
+            f"  {counted(number, 'difference')}, each a bug in lazyck: please report it. Until it is fixed, leave the "
+            "source that it names out of --blobs. `lazyck help check` says more about each kind"
+        )
+    else:
+        lines.append("  no difference from the ahead-of-time library")
+    return lines
+
+
+def _kind(kind: str, differences: Sequence[Difference], texts: Mapping[str, str], *, verbose: bool) -> list[str]:
+    fails = KINDS[kind].fails
+    lines = [f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: {KINDS[kind].means}"]
+    shown = differences if verbose else differences[:_SHOWN] if fails else ()
+    for d in shown:
+        names = " and ".join(_short(texts.get(name, name)) for name in d.name.split(" ")) + d.symbol[len(d.name) :]
+        source = f", in {os.path.basename(d.source)}" if d.source else ""
+        sides = f": ahead of time {d.ahead}; lazily {d.lazily}" if d.ahead or d.lazily else ""
+        lines.append(f"    {names}{source}{sides}")
+    if shown and len(shown) < len(differences):
+        lines.append(f"    ... and {len(differences) - len(shown)} more (--verbose lists them)")
+    return lines
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
+
+
+def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the results for programs."""
+    texts = demangle.all_readable(
+        [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
+    )
+    return [
+        {
+            "library": c.library,
+            "output": c.output,
+            "same": c.is_same,
+            "blobs": c.blobs,
+            "compiled": c.compiled,
+            "left_out": c.left_out,
+            "failed": [{"source": source, "error": error} for source, error in c.failed],
+            "problem": c.problem,
+            "symbols": dict(c.comparison.symbols),
+            "seconds": round(c.seconds, 3),
+            "differences": [
+                {
+                    "kind": d.kind,
+                    "fails": d.fails,
+                    "symbol": d.symbol,
+                    "demangled": " ".join(texts.get(name, name) for name in d.name.split(" ")),
+                    "source": d.source,
+                    "ahead": d.ahead,
+                    "lazily": d.lazily,
+                }
+                for d in c.comparison.differences
+            ],
+        }
+        for c in found
+    ]

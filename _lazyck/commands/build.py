@@ -1,0 +1,246 @@
+"""`lazyck build`: runs a project's own build and makes it lazy."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from _lazyck import abi, aiter, build, toolchains
+from _lazyck.commands.quiet import QUIET
+from _lazyck.config import environment, number
+from _lazyck.errors import UsageError
+from _lazyck.postbuild.explain import advise
+from _lazyck.postbuild.quick import quick
+from _lazyck.project_file import read_project
+from _lazyck.settings import BuildSettings, load_settings
+from _lazyck.terminal import is_quiet, warn
+
+
+@click.group("build")
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Run a project's own build and make its libraries lazy."""
+    if context.invoked_subcommand == "full":
+        context.default_map = {"full": project_options(Path.cwd(), environment())}
+
+
+def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object]:
+    """Return the options of `full_command` that the project's file sets, by parameter name.
+
+    Paths are relative to the directory of the file. The number of jobs is left out if the
+    environment has one. Raises `LazyckError`.
+    """
+    found: dict[str, object] = {}
+    options = {o.opts[0].removeprefix("--"): o for o in full_command.params if isinstance(o, click.Option)}
+    for key, value in read_project(directory).items():
+        if key not in options:
+            near = difflib.get_close_matches(key, options, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`lazyck build full --help` lists the options"
+            raise UsageError(f"{directory / 'pyproject.toml'}: [tool.lazyck] has no option {key!r}", hint)
+        option = options[key]
+        is_list = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        fits = isinstance(value, bool) if option.is_flag else is_list if option.multiple else type(value) in (str, int)
+        if not fits:
+            wanted = "true or false" if option.is_flag else "a list of strings" if option.multiple else "one value"
+            raise UsageError(
+                f"{directory / 'pyproject.toml'}: [tool.lazyck] {key}: must be {wanted}", "correct it there"
+            )
+        is_path = isinstance(option.type, click.Path) or key == "root"
+        found[str(option.name)] = str(directory / str(value)) if is_path else value
+    if env.get(abi.ENV_JOBS):
+        found.pop("jobs", None)
+    return found
+
+
+@group.command("full", context_settings={"ignore_unknown_options": False})
+@click.option(
+    "--blobs",
+    multiple=True,
+    metavar="GLOB",
+    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*; "
+    "with --aiter-dir, aiter's generated variants]",
+)
+@click.option(
+    "--kernels",
+    multiple=True,
+    metavar="GLOB",
+    help="More GPU sources: their host code is compiled with the build, each kernel when it is first used; "
+    "repeatable; '' for none. [default: all others, *.cu and *.hip]",
+)
+@click.option(
+    "--gpu-archs", default="", metavar="LIST", help='GPU archs to build for, such as "gfx942;gfx950" or "80;90".'
+)
+@click.option(
+    "--toolchain", type=click.Choice(["auto", *(t.name for t in toolchains.ALL)]), default="auto", show_default=True
+)
+@click.option(
+    "--tmp-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where lazyck keeps its shims and all that `quick` needs. [default: ./.lazyck-build]",
+)
+@click.option(
+    "--install-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Make a deployable tree here: the libraries, and lazyck/ beside them.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the cache directory, baked in. [default: lazyck]")
+@click.option(
+    "--root",
+    default="",
+    metavar="DIR",
+    help="Where the deployed bundle will be, baked in. [default: beside the library]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Parallel compiles by lazyck itself. [default: LAZYCK_JOBS, else the number of cores]",
+)
+@click.option(
+    "--compile-commands",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Defer the blobs that this compile_commands.json lists, then run COMMAND, which may be just the link.",
+)
+@click.option(
+    "--aiter-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
+)
+@click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
+@click.option(
+    "--require-lazy/--no-require-lazy",
+    default=None,
+    help="Fail if the build defers no blob, or do not. [default: fail if CI is set in the environment]",
+)
+@click.option(
+    "--check", is_flag=True, help="Then compare each library with its ahead-of-time build, as `lazyck check` does."
+)
+@click.option(
+    "--check-sample",
+    default="",
+    metavar="N|SECONDSs",
+    help="As --check, but compile only this many blobs, or for this long: 40, 90s, 10m.",
+)
+@QUIET
+@click.option("--explain-eager", is_flag=True, help="Say what to change in eager sources so that they become lazy.")
+@click.option("--verbose", is_flag=True, help="Say what each step does.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def full_command(
+    blobs: tuple[str, ...],
+    kernels: tuple[str, ...],
+    gpu_archs: str,
+    toolchain: str,
+    tmp_dir: Path | None,
+    install_dir: Path | None,
+    name: str,
+    root: str,
+    jobs: int | None,
+    compile_commands: Path | None,
+    aiter_dir: Path | None,
+    ck_tile_bf16: int | None,
+    require_lazy: bool | None,
+    check: bool,
+    check_sample: str,
+    explain_eager: bool,
+    verbose: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND (after `--`) with lazyck's shims in front of its compilers.
+
+    Options may also be set in `[tool.lazyck]` of ./pyproject.toml, without `--`; the command line
+    overrides them.
+
+    Sources that match --blobs are recorded instead of compiled, and every link that takes them
+    makes a lazy library at the place that the build asked for. The exit status is COMMAND's, or 1
+    if that is 0 and --check finds a difference.
+    """
+    env = environment()
+    commands = [list(command)] if command else []
+    extra: dict[str, str] = {}
+    if aiter_dir is not None:
+        if command:
+            raise UsageError("--aiter-dir fills in the command", "leave out what follows `--`")
+        commands = aiter.commands(aiter_dir, env)
+        blobs = blobs or aiter.BLOBS
+        for lock in aiter.locks(aiter_dir, env):
+            warn(f"{lock} exists: aiter waits for the build that made it; remove it if that build is dead")
+        extra.update(aiter.environment(ck_tile_bf16))
+    elif ck_tile_bf16 is not None:
+        raise UsageError("--ck-tile-bf16 needs --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
+    if not commands:
+        raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
+    if name and ("/" in name or name in (".", "..")):
+        raise UsageError(f"--name {name}: not a plain directory name", "use letters, digits, `-` and `_`")
+    checked = None
+    if check or check_sample:
+        from _lazyck.commands import check as checking  # its imports take as long as all others together
+
+        checked = checking.parse_sample(check_sample)
+    blobs = blobs or ("*/blob/*",)
+    settings = BuildSettings(
+        tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
+        install_dir=str(install_dir.absolute()) if install_dir else "",
+        name=name or abi.DEFAULT_CACHE_NAME,
+        root=str(Path(root).absolute()) if root else "",
+        jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        verbose=verbose,
+        project_dir=os.getcwd(),
+    )
+    request = build.BuildRequest(
+        tuple(tuple(c) for c in commands),
+        blobs,
+        tuple(filter(None, kernels)) if kernels else None,
+        toolchain,
+        gpu_archs,
+        settings,
+        extra,
+        compile_commands.absolute() if compile_commands else None,
+        require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
+    )
+    outcome = build.full(request, env)
+    report = outcome.report.splitlines()
+    if is_quiet() and outcome.status == 0:
+        report = [line for line in report if "warning: " in line]
+    if report:
+        click.echo("\n".join(report), err=True)
+    if explain_eager:
+        for library in outcome.libraries:
+            click.echo(f"{library.library}:\n{advise(library.eager)}", err=True)
+    if outcome.status == 0 and outcome.libraries and checked is not None:
+        from _lazyck.check.library import Request
+
+        outputs = tuple(library.output for library in outcome.libraries)
+        asked = Request(checked, settings.jobs, keeps=verbose)
+        if not checking.run(settings.tmp, outputs, asked, env, as_json=False):
+            sys.exit(1)
+    sys.exit(outcome.status)
+
+
+@group.command("quick")
+@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
+@click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
+@QUIET
+@click.option("--verbose", is_flag=True, help="Print the link commands.")
+def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
+    """Compile only lazyck's runtime again and link again, reusing everything else.
+
+    LAZYCK_RUNTIME_SRC names another copy of the runtime's sources.
+    """
+    load_settings(tmp_dir.absolute())
+
+    def say(line: str) -> None:
+        if verbose:
+            click.echo(f"lazyck: {line}", err=True)
+
+    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
+        if is_quiet():
+            continue
+        if done.linked:
+            click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
+        else:
+            click.echo(f"lazyck: {done.library}: nothing to do")

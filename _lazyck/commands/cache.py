@@ -1,0 +1,277 @@
+"""`lazyck cache`: shows where a cache is, what it holds and what it has saved, and maintains it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from _lazyck import abi, history, terminal
+from _lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
+from _lazyck.cache.share import select_blobs
+from _lazyck.commands import share
+from _lazyck.commands.prebuild import parallel_compiles
+from _lazyck.commands.quiet import QUIET
+from _lazyck.config import environment
+from _lazyck.costs import read_costs
+from _lazyck.errors import UsageError
+from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.prebuild import names, progress
+from _lazyck.prebuild.entries import all_entries, tool
+from _lazyck.profile import read_profile
+from _lazyck.quantities import counted, parse_age, parse_size, show_size
+from _lazyck.terminal import is_quiet
+from _lazyck.visible import visible
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+LIBRARY = click.option("--library", default="", metavar="NAME", help="Only entries of this library.")
+ARCH = click.option("--arch", default="", metavar="ARCH", help="Only entries for this arch.")
+
+
+@click.group("cache")
+def group() -> None:
+    """Inspect and maintain the cache that LAZYCK_CACHE_DIR (or LAZYCK_NAME) names."""
+
+
+@group.command("dir")
+@click.option(
+    "--manifest", "library", type=click.Path(path_type=Path), metavar="LIBRARY",
+    help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
+)  # fmt: skip
+def dir_command(library: Path | None) -> None:
+    """Print the directory of the cache, which need not exist yet."""
+    own_name = read_manifest(library).cache_name if library else ""
+    env = {abi.ENV_NAME: own_name, **{k: v for k, v in environment().items() if v}}
+    click.echo(str(entries.cache_of(env)))
+
+
+@group.command("list")
+@AS_JSON
+@LIBRARY
+@ARCH
+@click.option(
+    "--sort", "order", type=click.Choice(list(entries.ORDERS)),
+    help="Sort by blob name, size (largest first), age (oldest first) or last use (longest ago first). "
+    "[default: by path]",
+)  # fmt: skip
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+def list_command(as_json: bool, library: str, arch: str, order: str | None, reverse: bool) -> None:
+    """List the entries: size, age, last use, arch, library, blob."""
+    cache, _ = entries.cache_to_read(environment())
+    found = entries.choose(entries.read_entries(cache), library, arch)
+    if order:
+        found.sort(key=entries.ORDERS[order])
+    if reverse:
+        found.reverse()
+    now = time.time()
+    click.echo(json.dumps(entries.to_json(found, now), indent=1) if as_json else entries.render(found, now))
+
+
+@group.command("stats")
+@AS_JSON
+@click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
+@click.option("--zero", is_flag=True, help="Start counting from zero now; entries and history stay.")
+def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
+    """Show what is in the cache, and from its history what it has done: hits, compiles, time spent
+    and saved."""
+    if as_json and prometheus:
+        raise UsageError("--json and --prometheus exclude each other", "give one of them")
+    env = environment()
+    limit = env.get(abi.ENV_CACHE_MAXSIZE, "")
+    most = parse_size(limit, abi.ENV_CACHE_MAXSIZE) if limit else abi.DEFAULT_CACHE_MAX_KIB * 1024
+    cache, is_there = entries.cache_to_read(env)
+    if zero and is_there:
+        history.zero(cache, time.time())
+    holdings, events, costs = entries.read_holdings(cache), history.read_history(cache).events, read_costs([cache])
+    summed = stats.add_up(holdings, most, events, costs, history.read_zeroed(cache))
+    if prometheus:
+        click.echo(metrics.render(summed, cache))
+    elif as_json:
+        click.echo(json.dumps(stats.to_json(summed), indent=1))
+    else:
+        click.echo(f"cache     {visible(str(cache))}\n{stats.render(summed, time.time())}")
+
+
+@group.command("clear")
+@AS_JSON
+@LIBRARY
+@ARCH
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
+    """Remove all entries with their logs, and precompiled preambles and texts (which say what an
+    entry was made of).
+
+    With --library or --arch, only their entries are removed, and preambles stay. Removed entries
+    are compiled again when they are called. The history and the recorded compile times stay.
+    """
+    env = environment()
+    cache, is_there = entries.cache_to_read(env)
+    if not is_there:
+        done = sweep.Trimmed()
+    else:
+        rt, only = tool(env), entries.leaves_of(cache, library, arch) if library or arch else None
+        if not yes:
+            would = sweep.trim(rt, cache, 0, None, True, env, only)
+            what = f"{counted(would.removed, 'entry', 'entries')} ({show_size(would.removed_bytes)})"
+            if not sys.stdin.isatty():
+                raise UsageError(f"this removes {what} from {cache}, and there is no terminal to confirm", "add --yes")
+            if not click.confirm(f"Remove {what} from {visible(str(cache))}?"):
+                sys.exit(1)
+        done = sweep.trim(rt, cache, 0, None, False, env, only)
+    click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_cleared(done, cache))
+
+
+@group.command("verify")
+@AS_JSON
+@click.option(
+    "--manifest",
+    "libraries",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="LIBRARY",
+    help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
+)
+@click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
+@click.option(
+    "--rebuild",
+    "is_rebuild",
+    is_flag=True,
+    help="Instead, compile what the caches have of the --manifest libraries again, and compare byte for byte.",
+)
+@click.option(
+    "--profile",
+    "profiles",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="With --rebuild: only the blobs of this profile or blob list; repeatable.",
+)
+@click.option(
+    "--gpu-archs",
+    default="",
+    metavar="LIST",
+    help="With --rebuild: archs of the libraries. [default: LAZYCK_ARCHS, else the build's]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="With --rebuild: parallel compiles. [default: LAZYCK_JOBS, else the number of cores]",
+)
+@QUIET
+@click.argument("blobs", nargs=-1, metavar="[BLOB]...")
+def verify_command(
+    as_json: bool,
+    libraries: tuple[Path, ...],
+    remove: bool,
+    is_rebuild: bool,
+    profiles: tuple[Path, ...],
+    gpu_archs: str,
+    jobs: int | None,
+    blobs: tuple[str, ...],
+) -> None:
+    """Read every entry completely and list the damaged ones; status 1 if any is left. With
+    --rebuild, status 1 if any entry could not be proved."""
+    if is_rebuild:
+        rebuild_all(libraries, blobs, profiles, gpu_archs, jobs, as_json=as_json, remove=remove)
+        return
+    if blobs or profiles or gpu_archs or jobs:
+        raise UsageError("BLOB, --profile, --gpu-archs and --jobs need --rebuild", "leave them out, or add --rebuild")
+    env = environment()
+    cache, is_there = entries.cache_to_read(env)
+    rt = tool(env)
+    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, read_manifest(library), env)]
+    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else sweep.Verified(()), expected)
+    removed: tuple[str, ...] = ()
+    if remove and found.damaged:
+        removed = sweep.trim(rt, cache, 0, None, False, env, found.damaged).paths
+    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.entries]
+    click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found, removed))
+    if found.damaged and not remove:
+        what = "to remove these entries, which are then compiled again when they are called"
+        terminal.say(f"{what}:\n  {sweep.removal(cache, libraries)}")
+    sys.exit(0 if {path for path, _ in found.problems} <= set(removed) else 1)
+
+
+def rebuild_all(
+    libraries: Sequence[Path],
+    blobs: Sequence[str],
+    profiles: Sequence[Path],
+    gpu_archs: str,
+    jobs: int | None,
+    *,
+    as_json: bool,
+    remove: bool,
+) -> None:
+    """Prove the entries of these libraries, and end with status 1 if one could not be proved."""
+    if not libraries:
+        raise UsageError("--rebuild needs a library", "add --manifest LIBRARY")
+    if remove:
+        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
+    env = environment()
+    entries.cache_to_read(env)
+    read = [read_profile(path) for path in profiles]
+    proofs: list[rebuild.Proof] = []
+    for library in libraries:
+        chosen = select_blobs(read_manifest(library), blobs, read)
+        parallel = parallel_compiles(jobs, env)
+        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel, progress.reporter)
+    if as_json:
+        click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
+    elif not (is_quiet() and all(p.state == rebuild.PROVED for p in proofs)):
+        click.echo(rebuild.render(proofs))
+    sys.exit(0 if all(p.state == rebuild.PROVED for p in proofs) else 1)
+
+
+@group.command("trim")
+@AS_JSON
+@click.option(
+    "--max-size", default="", metavar="SIZE", help="Remove until at most this much is left, such as 20G or 500M."
+)
+@click.option(
+    "--older-than", default="", metavar="AGE", help="Remove what was not used for this long, such as 30d or 12h."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
+def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -> None:
+    """Remove the least recently used entries."""
+    if not max_size and not older_than:
+        raise UsageError("no limit to trim to", "give --max-size SIZE, --older-than AGE, or both")
+    size = parse_size(max_size, "--max-size") if max_size else None
+    age = parse_age(older_than, "--older-than") if older_than else None
+    env = environment()
+    cache, is_there = entries.cache_to_read(env)
+    done = sweep.trim(tool(env), cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
+    click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_trimmed(done, dry_run))
+
+
+@group.command("explain")
+@click.argument("library", type=click.Path(path_type=Path))
+@click.argument("blob")
+@click.option(
+    "--gpu-archs", "--arch", default="", metavar="LIST", help="Archs. [default: LAZYCK_ARCHS, else the build's]"
+)
+def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
+    """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and how its key
+    differs."""
+    env = environment()
+    entries.cache_to_read(env)
+    manifest = read_manifest(library)
+    chosen = names.select(manifest, [blob], False)
+    now = time.time()
+    rt = tool(env)
+    found_packs = packs.installed_packs(rt, library, env)
+    for entry in all_entries(rt, library, chosen, gpu_archs, env):
+        stem = entry.path.stem.rpartition("-")[0]
+        same = list(entries.read_entries(entry.root, stem))
+        found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
+        click.echo(explain.render(found, now))
+        for pack in found_packs:
+            click.echo(f"  pack        {pack.render(entry.path)}")
+
+
+for command in share.COMMANDS:
+    group.add_command(command)

@@ -1,0 +1,49 @@
+"""`lazyck cmake-target`: called by `lazyck_library` of lazyck's CMake package, not by users."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from _lazyck import abi, build
+from _lazyck.config import environment, number
+from _lazyck.errors import UsageError
+from _lazyck.settings import BuildSettings
+from _lazyck.toolchains import ALL
+
+
+@click.command("cmake-target", hidden=True)
+@click.option("--tmp-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The target's own.")
+@click.option("--programs-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The project's.")
+@click.option("--project-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Its sources.")
+@click.option("--toolchain", type=click.Choice(["auto", *(t.name for t in ALL)]), default="auto", show_default=True)
+@click.option("--gpu-archs", default="", metavar="LIST", help="As of `lazyck build full`.")
+@click.option("--compiler", "compilers", multiple=True, metavar="VARIABLE=PATH", help="A compiler of the project.")
+@click.option("--sources-from", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              metavar="FILE", help="The sources to defer, absolute paths, a line each.")  # fmt: skip
+def command(
+    tmp_dir: Path,
+    programs_dir: Path,
+    project_dir: Path,
+    toolchain: str,
+    gpu_archs: str,
+    compilers: tuple[str, ...],
+    sources_from: Path,
+) -> None:
+    """Make the launcher by which one target of a CMake project is compiled and linked lazily."""
+    env = environment()
+    settings = BuildSettings(
+        tmp_dir=str(tmp_dir.absolute()),
+        jobs=number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        beside=True,
+        says_links=True,
+        project_dir=str(project_dir.absolute()),
+    )
+    named = dict(pair.partition("=")[::2] for pair in compilers)
+    sources = tuple(os.fsdecode(line) for line in sources_from.read_bytes().split(b"\n") if line)
+    if relative := next((s for s in sources if not os.path.isabs(s)), None):
+        raise UsageError(f"{sources_from}: {relative}: not an absolute path", "call lazyck_library from CMake instead")
+    request = build.TargetRequest(sources, toolchain, gpu_archs, settings, named)
+    build.prepare_target(request, programs_dir.absolute(), env)

@@ -1,0 +1,63 @@
+"""`lazyck completion`: completes lazyck's commands and options in a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from _lazyck.config import environment
+from _lazyck.errors import LazyckError, UsageError
+from _lazyck.files import write_atomic
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str, root: click.Command) -> str:
+    """Return the script for the shell. Raises `LazyckError` if click cannot make it, as for bash
+    before 4.4."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    try:
+        return kind(root, {}, "lazyck", "_LAZYCK_COMPLETE").source()
+    except RuntimeError as e:
+        raise LazyckError(f"no completion for {shell}: {e}", "use a newer one, or another shell") from e
+
+
+def place(shell: str, env: dict[str, str]) -> Path:
+    """Return where the shell looks for a user's completions by itself. zsh does so only if its
+    fpath has the directory. Raises `UsageError` without a home directory."""
+    home = env.get("HOME", "")
+    if not home.startswith("/"):
+        raise UsageError("HOME is not set", "set it, or print the script without --install and put it where you want")
+    data = Path(env.get("XDG_DATA_HOME") or f"{home}/.local/share")
+    config = Path(env.get("XDG_CONFIG_HOME") or f"{home}/.config")
+    return {
+        "bash": data / "bash-completion" / "completions" / "lazyck",
+        "zsh": data / "zsh" / "site-functions" / "_lazyck",
+        "fish": config / "fish" / "completions" / "lazyck.fish",
+    }[shell]
+
+
+@click.command("completion")
+@click.option("--install", is_flag=True, help="Write the script where the shell looks for a user's completions.")
+@click.argument("shell", type=click.Choice(SHELLS), required=False)
+@click.pass_context
+def command(context: click.Context, install: bool, shell: str | None) -> None:
+    """Print the script with which SHELL (default: the login shell) completes lazyck's commands and
+    options."""
+    env = environment()
+    name = shell or Path(env.get("SHELL", "")).name
+    if name not in SHELLS:
+        raise UsageError(f"no completion for {name or 'an unknown shell'!r}", f"name one of: {', '.join(SHELLS)}")
+    text = script(name, context.find_root().command)
+    if not install:
+        click.echo(text.rstrip("\n"))
+        return
+    file = place(name, env)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, text.encode())
+    click.echo(f"lazyck: wrote {file}; each new {name} will load it")
+    if name == "zsh":
+        click.echo(f"lazyck: add to ~/.zshrc, before compinit: fpath=({file.parent} $fpath)")

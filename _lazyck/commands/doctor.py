@@ -1,0 +1,24 @@
+"""`lazyck doctor`: shows what this machine has to build with."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from _lazyck import doctor
+from _lazyck.config import environment
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """Show which toolchains are here and for which archs, what is missing, and the command that
+    installs it.
+
+    Ends with status 0 if a library can be built here, else 1.
+    """
+    found = doctor.examine(environment())
+    click.echo(json.dumps(doctor.to_json(found), indent=1) if as_json else doctor.render_text(found))
+    sys.exit(0 if found.healthy else 1)

@@ -1,0 +1,103 @@
+"""All settings in effect: each variable with its value and the source of that value, and the user's
+file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from _lazyck import abi
+from _lazyck.config import cache_dir
+from _lazyck.errors import LazyckError
+from _lazyck.remote.tiers import parse_tiers
+from _lazyck.user_file import UserFile, read_user_file
+from _lazyck.variables import VARIABLES, Variable, unknown_variables
+from _lazyck.visible import visible
+
+_ENVIRONMENT = "environment"
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable: its value as it may be shown, where the value comes from, and what is wrong
+    with it. `problem` is an empty string if nothing is."""
+
+    name: str
+    value: str
+    source: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All variables. `problems` are those of the user's file as a whole."""
+
+    settings: tuple[Setting, ...]
+    user_file: Path | None
+    problems: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether no setting and no file has a problem."""
+        return not self.problems and not any(s.problem for s in self.settings)
+
+
+def examine(env: Mapping[str, str]) -> Configuration:
+    """Return the settings of a process with the environment `env` and the user's file that belongs
+    to it."""
+    file = read_user_file(env)
+    settings = [_setting(variable, env, file) for variable in VARIABLES]
+    for source, names in ((_ENVIRONMENT, env), (str(file.path), file.values)):
+        for name, problem in unknown_variables(names).items():
+            settings.append(Setting(name, "", source, problem))
+    return Configuration(tuple(settings), file.path, file.problems)
+
+
+def _setting(variable: Variable, env: Mapping[str, str], file: UserFile) -> Setting:
+    name = variable.name
+    source = _ENVIRONMENT if name in env else f"{file.path}:{file.lines[name]}" if name in file.values else ""
+    value = env.get(name, file.values.get(name, ""))
+    if not value:
+        cache = cache_dir({**file.values, **env}) if name == abi.ENV_CACHE_DIR else None
+        return Setting(name, str(cache) if cache else variable.default, source or _DEFAULT, "")
+    problem = variable.problem(value)
+    if name == abi.ENV_REMOTE:  # an address may hold a password
+        try:
+            value = ",".join(tier.label for tier in parse_tiers(value))
+        except LazyckError as e:
+            value, problem = "", e.message
+    return Setting(name, value, source, problem)
+
+
+def to_json(found: Configuration) -> dict[str, object]:
+    """Return the settings as `--json` prints them."""
+    return {
+        "settings": [asdict(s) for s in found.settings],
+        "user_file": str(found.user_file or ""),
+        "problems": list(found.problems),
+    }
+
+
+def render(found: Configuration) -> str:
+    """Return a table for people: first what is set, then the defaults."""
+    is_default = [s.source == _DEFAULT for s in found.settings]
+    given = [s for s, default in zip(found.settings, is_default, strict=True) if not default]
+    rest = [s for s, default in zip(found.settings, is_default, strict=True) if default]
+    lines = _table(given) + ["", "defaults:"] * bool(given) + _table(rest)
+    lines += ["", f"the user's file: {found.user_file or 'none, since neither HOME nor XDG_CONFIG_HOME says where'}"]
+    return "\n".join([*lines, *(f"  {visible(p)}" for p in found.problems)])
+
+
+def _table(settings: Sequence[Setting]) -> list[str]:
+    widths = [
+        max((len(row) for row in column), default=0)
+        for column in ([s.name for s in settings], [visible(s.value) for s in settings])
+    ]
+    lines = []
+    for s in settings:
+        source = "" if s.source == _DEFAULT else s.source
+        lines.append(f"{s.name:<{widths[0]}}  {visible(s.value):<{min(widths[1], 40)}}  {visible(source)}".rstrip())
+        lines += [f"  wrong: {s.problem}"] if s.problem else []
+    return lines

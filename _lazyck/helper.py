@@ -1,0 +1,34 @@
+"""`lazyck-remote`, the program that a lazy library starts for what needs a network. It is not for
+users. (docs/remote.md describes the lines that it exchanges with the library.)
+
+    lazyck-remote entry …     fetches an entry from the remote caches, and sends it there
+    lazyck-remote compile …   has an entry compiled by the service that LAZYCK_REMOTE_COMPILE names
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from _lazyck.config import environment
+from _lazyck.remote import helper
+from _lazyck.remote.caller import Caller
+
+
+def main() -> NoReturn:
+    """Run the program."""
+    if sys.argv[1:2] == ["compile"]:
+        helper.run(_prepare)
+    helper.main()
+
+
+def _prepare(words: Sequence[str]) -> Callable[[Caller], None]:
+    from _lazyck.service import compile_elsewhere, parse  # much to import, and rarely needed
+
+    wanted = parse(words[1:])
+    return lambda caller: compile_elsewhere(wanted, caller, environment())
+
+
+if __name__ == "__main__":
+    main()

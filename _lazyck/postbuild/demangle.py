@@ -1,0 +1,44 @@
+"""Demangles symbols, to show them as people write them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+
+from _lazyck import proc
+from _lazyck.errors import ToolchainError
+
+_MANGLED = re.compile(r"(?<![\w.$])_Z\w+")
+
+
+def readable(text: str, env: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> str:
+    """Return `text` with each mangled name in it demangled, if binutils' `c++filt` is installed."""
+    return readable_lines([text], env, options)[0]
+
+
+def readable_lines(
+    texts: Sequence[str], env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> list[str]:
+    """Return `texts` with each mangled name in them demangled, by one call of `c++filt`."""
+    plain = all_readable([name for text in texts for name in _MANGLED.findall(text)], env, options)
+    return [_MANGLED.sub(lambda m: plain[m[0]], text) for text in texts]
+
+
+def name(symbol: str, env: Mapping[str, str]) -> str:
+    """Return the name of a function, with its template arguments: `ns::K<1>`."""
+    return readable(symbol, env, ["--no-params"])
+
+
+def all_readable(
+    symbols: Sequence[str], env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> dict[str, str]:
+    """Map each of `symbols` to its demangled name, by one call of `c++filt`."""
+    mangled = list(dict.fromkeys(s for s in symbols if s.startswith("_Z") and "\n" not in s))
+    lines: list[str] = []
+    if mangled:
+        with contextlib.suppress(ToolchainError):
+            text = "\n".join([*mangled, ""])
+            lines = proc.run(["c++filt", *options], env=env, stdin=text).stdout.split("\n")[:-1]
+    shown = dict(zip(mangled, lines, strict=True)) if len(lines) == len(mangled) else {}
+    return {s: shown.get(s, s) for s in symbols}

@@ -1,0 +1,315 @@
+"""Describes what a lazy library will hold: its manifest, and the files of its bundle. Reads sources
+and writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from _lazyck import __version__, abi
+from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.config import environment
+from _lazyck.files import digest, encode
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
+from _lazyck.postbuild import bundle, mangled
+from _lazyck.postbuild.eager import EagerObject
+from _lazyck.postbuild.header_reach import Reach
+from _lazyck.postbuild.host_units import HostUnit, Program, can_be
+from _lazyck.postbuild.mentions import Mentions
+from _lazyck.postbuild.ownership import Ownership
+from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.probe import Probed
+from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
+from _lazyck.settings import BuildSettings
+from _lazyck.toolchains import by_name
+from _lazyck.toolchains.options import Role
+
+
+@dataclass(frozen=True)
+class Target:
+    """Describes the library that a link makes: its name, its soname (empty for an executable), the
+    root to bake in, and its machine. `runtime` is the object through which its blobs reach a
+    built-in GPU runtime, or the library's wrappers of one. It is None if there is no such
+    object."""
+
+    name: str
+    soname: str
+    root: str
+    machine: str
+    runtime: Path | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """Holds the manifest, and the files of the bundle: place → source. `places` says per toolchain
+    where files go. `rows` are those of the manifest that stand for a whole source, with what is
+    known of that source."""
+
+    manifest: Manifest
+    files: Mapping[str, str]
+    places: Mapping[str, bundle.Places]
+    rows: tuple[tuple[Probed, BlobRecord], ...]
+
+
+class PrivateNames:
+    """Knows the names that a library hides ahead of time and that its blobs call by private names.
+    `of_objects` are those that its real objects hide."""
+
+    def __init__(
+        self,
+        lazy: Sequence[Probed],
+        owned: Ownership[CompileCommand],
+        of_objects: frozenset[str],
+        mentions: Mentions,
+    ) -> None:
+        self.of_objects = of_objects
+        self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
+        every = of_objects.union(*self._own.values())
+        self._spelled = mentions.spelled(every)
+        self._every = digest(*map(encode, sorted(every)))
+
+    def key(self, blob: CompileCommand) -> tuple[str, ...]:
+        """Return what stands in a key for the private names that the object of `blob` may have."""
+        return *sorted(self._own[blob]), self._spelled.get(blob, self._every)
+
+
+def describe(
+    lazy: Sequence[Probed],
+    units: Sequence[tuple[HostUnit, Probed]],
+    program: Program | None,
+    owned: Ownership[CompileCommand],
+    private: PrivateNames,
+    link: LinkCommand,
+    target: Target,
+    eager_objects: Sequence[EagerObject],
+    settings: BuildSettings,
+    contents: bundle.Contents,
+) -> Description:
+    """Return the manifest of the library and what its bundle holds. `contents` knows files that
+    were read before. `program` compiles the kernels of host `units`, each given with what its
+    source reads."""
+    every = [*lazy, *(p for _, p in units)]
+    places = place_all(every, target.name, settings)
+    reached = Reached(every, places)
+    files: dict[str, str] = {}
+    runtime = f"{target.name}/tree/.lazyck/{target.runtime.name}" if target.runtime else ""
+    if target.runtime:
+        files[runtime] = str(target.runtime)
+    place = ""
+    # Without a way to the library's wrappers, nobody would learn of a handle's first use.
+    by_kernel = frozenset(p.blob for p in lazy if program and target.runtime and has_units(p.blob))
+    if program and (units or by_kernel):
+        place = f"{target.name}/tree/.lazyck/{program.path.name}"
+        files[place] = str(program.path)
+    recipes = Recipes(link, target, places, runtime, place)
+    prefix = next(iter(places.values())).prefix if places else "/"
+    names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
+    rows: list[tuple[Probed, BlobRecord]] = []
+    for p, name in zip(lazy, names, strict=False):
+        where = places[p.blob.call.toolchain]
+        recipe = recipes.of(p.blob)
+        source = where.in_bundle(p.blob.source)
+        files[source] = p.blob.source
+        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
+        key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *private.key(p.blob)), own, read)
+        symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
+        apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
+    parts: list[BlobRecord] = []
+    for (unit, p), name in zip(units, names[len(lazy) :], strict=True):
+        where = places[p.blob.call.toolchain]
+        source = where.in_bundle(p.blob.source)
+        files[source] = p.blob.source
+        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
+        made_by = program.digest if program else ""
+        recipe = recipes.of_device(p.blob)
+        symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
+        key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, unit.whole), own, read)
+        whole = f"{unit.name}\t{unit.whole}"
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
+        for kernel in unit.kernels:
+            parts_of_key = (target.machine, made_by, kernel.line)
+            key = bundle.blob_digest(recipe, target.name, parts_of_key, own, read)
+            row = f"{name}.{kernel_name(kernel.symbol)}"
+            line = f"{unit.name}\t{kernel.line}"
+            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
+        where = places[toolchain]
+        files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
+    blobs = (*(record for _, record in rows), *parts)
+    made = Manifest(
+        library=target.name,
+        soname=target.soname,
+        cache_name=settings.name,
+        root=target.root,
+        archs=settings.archs or archs_of(every, settings, environment()),
+        recipes=recipes.all(),
+        blobs=blobs,
+        eager=tuple(to_pair(unlazy(e, settings)) for e in eager_objects if e.error is None and e.unit is None),
+        creator=f"lazyck {__version__}",
+        digest=digest_of_keys(blobs, recipes.all()),
+        machine=target.machine,
+        private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
+    )
+    return Description(made, files, places, tuple(rows))
+
+
+def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
+    """Return what to say of a blob that was compiled ahead of time, or by kernel."""
+    return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
+
+
+def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> str:
+    """Return a digest of all that the build decides of the keys of its entries. Two builds with
+    equal digests can use the same entries."""
+    rows = ((b.name, b.digest, recipes[b.recipe].toolchain_id, b.units.digest if b.units else "") for b in blobs)
+    return digest(*(encode(word) for row in rows for word in row))
+
+
+def has_units(blob: CompileCommand) -> bool:
+    """Return whether the first call of a lazy blob need not compile all of it."""
+    toolchain = by_name(blob.call.toolchain)
+    return bool(toolchain.entry_verb) and can_be(blob)
+
+
+def kernel_name(symbol: str) -> str:
+    """Return a short name for a kernel, made of its function's name and a digest of the whole
+    symbol."""
+    name = mangled.last_name(symbol)[:60]
+    return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
+
+
+def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
+    """Return, per toolchain, where files go. The bundle's tree starts at the deepest directory that
+    holds all of them. If commands look for headers in a directory above that, it starts there,
+    since sources include headers by their paths from there."""
+    shims = settings.origins
+    toolchains = {p.blob.call.toolchain for p in lazy}
+    first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
+    reached = {p.blob.source for p in lazy}
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
+        reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
+    prefix = bundle.common_prefix(reached)
+    for directory in sorted(_searched(lazy), key=len):
+        if bundle.inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
+            prefix = directory
+            break
+    held = bundle.with_parents(reached, prefix)
+    return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
+
+
+def _searched(lazy: Sequence[Probed]) -> set[str]:
+    """Return the directories in which the blobs' commands look for headers."""
+    found: set[str] = set()
+    one_of_each_group = {id(p.headers): p.blob for p in lazy}  # all of a group were probed with the same options
+    for blob in one_of_each_group.values():
+        toolchain = by_name(blob.call.toolchain)
+        words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
+        found |= bundle.header_directories(words, blob.call.cwd, toolchain, variables)
+    return found
+
+
+class Reached:
+    """Finds the headers that each blob can read, for its key."""
+
+    def __init__(self, lazy: Sequence[Probed], places: Mapping[str, bundle.Places]) -> None:
+        groups: dict[tuple[frozenset[str], str], list[str]] = {}
+        for p in lazy:
+            groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
+        self._reach = {key: Reach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
+
+    def by(self, p: Probed) -> frozenset[str]:
+        """Return the headers that `p` can read."""
+        call = p.blob.call
+        items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+        forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
+        return self._reach[p.headers, call.toolchain].of(p.blob.source, [n for f in forced for n in f.split(",")])
+
+
+class Recipes:
+    """Holds the recipes of a library, each made once per distinct command line."""
+
+    def __init__(
+        self, link: LinkCommand, target: Target, places: Mapping[str, bundle.Places], runtime: str, program: str
+    ) -> None:
+        self._link, self._target, self._places, self._runtime = link, target, places, runtime
+        self._program = program
+        self._made: dict[tuple[object, ...], Recipe] = {}
+        self._index: dict[Recipe, int] = {}
+
+    def of(self, blob: CompileCommand) -> Recipe:
+        """Return how `blob` is compiled at run time."""
+        toolchain = by_name(blob.call.toolchain)
+        base = toolchain.base_words(blob)
+        key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
+        recipe = self._made.get(key)
+        if recipe is None:
+            where = self._places[toolchain.name]
+            called_in = toolchain.tool_env(blob, environment())
+            identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
+            words = (blob, base, toolchain, identity, self._link, self._target.soname, where, self._runtime)
+            recipe = bundle.make_recipe(*words)
+            self._made[key] = recipe
+        return recipe
+
+    def of_device(self, blob: CompileCommand) -> Recipe:
+        """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
+        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+
+    def units_of(self, blob: CompileCommand, made_by: str) -> Units:
+        """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
+        host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+        device = self.of_device(blob)
+        key = bundle.blob_digest(host, self._target.name, (made_by,), "", "")
+        key = bundle.blob_digest(device, self._target.name, (key,), "", "")
+        return Units(key, self.index(host), self.index(device))
+
+    def index(self, recipe: Recipe) -> int:
+        """Return the recipe's number in the manifest."""
+        return self._index.setdefault(recipe, len(self._index))
+
+    def all(self) -> tuple[Recipe, ...]:
+        """Return all recipes, by number."""
+        return tuple(self._index)
+
+
+def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the archs that the build's own commands ask for, else those of its environment, else
+    the compiler's defaults."""
+    blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
+    named = dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.archs_of(blob, env))
+    if named:
+        return tuple(named)
+    used = {p.blob.call.toolchain for p in lazy}
+    asked = dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs)
+    return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
+
+
+def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
+    """Return a name for each blob: its stem, with a short digest if several blobs have that stem.
+
+    The digest is of the source's place. If one source is compiled in several ways, the digest also
+    covers the options in which these differ. So a name stays the same from build to build and from
+    machine to machine.
+    """
+    by_stem: dict[str, dict[str, list[Recipe]]] = {}
+    for blob, recipe in blobs:
+        by_stem.setdefault(blob.stem, {}).setdefault(blob.source, []).append(recipe)
+    taken: dict[str, int] = {}
+
+    def one(blob: CompileCommand, recipe: Recipe) -> str:
+        places = by_stem[blob.stem]
+        ways = places[blob.source]
+        if len(places) == len(ways) == 1:
+            return blob.stem
+        common = set(ways[0].compile).intersection(*(way.compile for way in ways))
+        own = [word for word in recipe.compile if word not in common]
+        parts = "\0".join([os.path.relpath(blob.source, prefix), *own])
+        name = f"{blob.stem}-{hashlib.sha256(encode(parts)).hexdigest()[:8]}"
+        taken[name] = taken.get(name, 0) + 1
+        return name if taken[name] == 1 else f"{name}-{taken[name]}"
+
+    return [one(*b) for b in blobs]

@@ -1,0 +1,105 @@
+"""Handles what linkers write besides the library because the project's link asks for it: maps, and
+rules for make and ninja that name all files that were read (`--dependency-file`, which CMake passes
+since 3.29)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from _lazyck.files import write_atomic
+
+_NAMES = frozenset({"Map", "dependency-file", "out-implib", "reproduce", "time-trace-file"})
+_RULES = "dependency-file"
+_NAME = re.compile(r"(?:\\.|[^\s\\])+")
+
+
+def names_output(part: str, before: str) -> bool:
+    """Return whether `part` of a linker's options, which follows the part `before`, has the name of
+    an output file."""
+    lead, equals, _ = part.partition("=")
+    return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
+
+
+def without(words: Sequence[str]) -> list[str]:
+    """Return the words of a link without those that have it write more than the library."""
+    found: list[str] = []
+    before = ""
+    for word in words:
+        is_part = bool(found) and found[-1] == "-Xlinker"
+        if not is_part and not word.startswith("-Wl,"):
+            found.append(word)
+            continue
+        kept = []
+        for part in [word] if is_part else word.split(",")[1:]:
+            if not names_output(part, before) and _plain(part) not in _NAMES:
+                kept.append(part)
+            before = part
+        if is_part:
+            found = found + kept if kept else found[:-1]
+        elif kept:
+            found.append(",".join(["-Wl", *kept]))
+    return found
+
+
+def rules_file(words: Sequence[str]) -> str:
+    """Return the file for rules that the words of a link name, or an empty string if there is
+    none."""
+    before = ""
+    name = ""
+    for part in _parts(words):
+        if names_output(part, before):
+            lead, equals, value = part.partition("=")
+            if _plain(lead if equals else before) == _RULES:
+                name = value if equals else part
+        before = part
+    return name
+
+
+def adapt_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
+    """Let the rules at `path` name the project's files alone. They name `output` instead of the
+    `library` that was linked, and files by `names` instead of their copies. They name nothing else
+    below the directories or among the files `own`.
+
+    Otherwise a build would look for copies that are gone, and link again each time.
+    """
+    lines = []
+    for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        known = _adapted(line, library, output, names, own)
+        lines += [] if known is None else [known]
+    write_atomic(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+
+def _adapted(line: str, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> str | None:
+    """Return one repaired line of rules, or None if it is to be dropped. A line is a name, maybe
+    with `:` or a backslash behind it. mold writes a whole rule as one line."""
+    name, end = line.strip(), ""
+    if name.endswith("\\"):
+        name, end = name[:-1].rstrip(), " \\"
+    target, colon, others = name.partition(": ")
+    if colon:
+        for place in own:  # mold 1 escapes nothing
+            others = others.replace(place, place.replace(" ", "\\ "))
+        adapted = (_adapted(other, library, output, names, own) for other in _NAME.findall(others))
+        return " ".join([_adapted(f"{target}:", library, output, names, own) or "", *filter(None, adapted)]) + end
+    if name.endswith(":"):
+        name, end = name[:-1], f":{end}"
+    file = name.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$")
+    known = output if file == str(library) else names.get(file, file)
+    if known == file:
+        return None if any(file == place or file.startswith(f"{place}/") for place in own) else line
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + known.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ") + end
+
+
+def _parts(words: Sequence[str]) -> Iterator[str]:
+    for i, word in enumerate(words):
+        if word.startswith("-Wl,"):
+            yield from word.split(",")[1:]
+        elif i and words[i - 1] == "-Xlinker":
+            yield word
+
+
+def _plain(option: str) -> str:
+    return option.lstrip("-") if option.startswith("-") else ""

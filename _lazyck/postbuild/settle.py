@@ -1,0 +1,165 @@
+"""Decides which blobs of a link stay lazy, and makes the objects of those that do not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from _lazyck.command import CompileCommand
+from _lazyck.postbuild import kernels, symbols
+from _lazyck.postbuild.eager import EagerObject, compile_eagerly
+from _lazyck.postbuild.host_units import HostUnit, HostUnits
+from _lazyck.postbuild.inputs import LinkInputs
+from _lazyck.postbuild.members import Members
+from _lazyck.postbuild.mentions import Mentions
+from _lazyck.postbuild.ownership import Offer, Ownership, assign
+from _lazyck.postbuild.probe import Probed, ProbeResult
+from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.store import Store
+from _lazyck.settings import BuildSettings
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Holds which blobs own which symbols, the blobs that are lazy, and the objects of those that
+    are eager. `copies` are left out, because an earlier blob of the same source defines what they
+    would. `unneeded` are blobs of static archives that are left out too."""
+
+    owned: Ownership[CompileCommand]
+    lazy: tuple[Probed, ...]
+    objects: tuple[EagerObject, ...]
+    copies: frozenset[CompileCommand] = frozenset()
+    unneeded: frozenset[CompileCommand] = frozenset()
+
+    @property
+    def compiled(self) -> list[EagerObject]:
+        return [made for made in self.objects if made.error is None]
+
+    @property
+    def units(self) -> list[HostUnit]:
+        """Return the host units among the objects."""
+        return [made.unit for made in self.objects if made.unit]
+
+    @property
+    def failed(self) -> list[EagerObject]:
+        return [made for made in self.objects if made.error is not None]
+
+
+class Settler:
+    """Decides about the blobs of one link. What was compiled for one answer is kept for the
+    next."""
+
+    def __init__(
+        self,
+        inputs: LinkInputs,
+        probed: ProbeResult,
+        found: symbols.Symbols,
+        reader: symbols.Reader,
+        mentions: Mentions,
+        directory: Path,
+        settings: BuildSettings,
+        env: Mapping[str, str],
+        store: Store,
+        units: HostUnits,
+    ) -> None:
+        self._units = units
+        self._probed, self._reader, self._directory = probed, reader, directory
+        self._settings, self._env, self._store = settings, env, store
+        shutil.rmtree(directory, ignore_errors=True)
+        self._objects: dict[CompileCommand, EagerObject] = {}
+        self._copies = copies_in((p.blob, frozenset(p.symbols)) for p in probed.probed)
+        self._defined: dict[CompileCommand, symbols.Names] = {}
+        self._names = [found.objects, symbols.Names(undefined=found.members.undefined)]
+        self._files = dict(found.files)
+        self._unneeded: frozenset[CompileCommand] = frozenset()
+        self._members = Members(inputs, probed, found, mentions)
+
+    def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
+        """Return what is lazy if the blobs in `eager` (blob to reason) are not, and blobs need the
+        symbols `needed`.
+
+        Eager blobs are real objects: what they leave undefined can make another blob needed. So
+        they are compiled in rounds. The first round has those that had to be eager, later ones have
+        those whose functions real objects define too.
+        """
+        by_blob = {p.blob: p for p in self._probed.probed}
+        self._compile([(u.blob, u.reason) for u in self._probed.eager])
+        self._compile(list(eager.items()))
+        every = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
+        while True:
+            self._unneeded = self._members.unneeded(self._defined, needed) - {e.blob for e in self._failed()}
+            offers = [o for o in every if o.blob not in self._objects and o.blob not in self._unneeded]
+            real = self.real()
+            owned = assign(offers, real.undefined | needed, real.defined, real.strong)
+            reasons, nothing = dict(owned.unneeded), Reason(Kind.NO_FUNCTION)
+            left = (real.undefined | needed) - real.defined
+            wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
+            for blob in (o.blob for o in offers):
+                p = by_blob[blob]
+                if launched := left.intersection(p.kernels):
+                    reasons[blob] = self._launched(min(launched))
+                elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
+                    reasons[blob] = Reason(Kind.HIDDEN, min(used))
+                elif blob in owned.lazy and (data := wanted & p.weak_data):
+                    reasons[blob] = Reason(Kind.TEMPLATE_DATA, ", ".join(sorted(data)[:3]))
+                elif p.kernels and reasons.get(blob) == nothing:
+                    is_hidden = set(p.kernels) <= set(p.unreachable)
+                    reasons[blob] = Reason(Kind.KERNELS_HIDDEN if is_hidden else Kind.KERNELS_ALONE)
+                elif p.unreachable and reasons.get(blob) == nothing:
+                    reasons[blob] = Reason(Kind.HIDDEN, p.unreachable[0])
+            if not reasons:
+                lazy = tuple(by_blob[o.blob] for o in offers)
+                left_out = self._copies | self._unneeded
+                objects = tuple(made for blob, made in self._objects.items() if blob not in left_out)
+                return Settled(owned, lazy, objects, self._copies, self._unneeded - self._copies)
+            self._compile(list(reasons.items()))
+
+    def forget_units(self, blobs: Iterable[CompileCommand]) -> None:
+        """Have `blobs` compiled anew, as a whole."""
+        for blob in blobs:
+            if (made := self._objects.get(blob)) and made.unit:
+                del self._objects[blob]
+
+    def real(self) -> symbols.Names:
+        """Return the names of the link's objects and of the eager blobs' objects."""
+        return symbols.together(self._all_names())
+
+    def _launched(self, kernel: str) -> Reason:
+        """Return the reason for a blob whose `kernel` a real object names."""
+        by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
+        return kernels.launched(kernel, symbols.source_name(by), self._env)
+
+    def _compile(self, blobs: Sequence[tuple[CompileCommand, Reason]]) -> None:
+        fresh = [(blob, reason) for blob, reason in blobs if blob not in self._objects]
+        if not fresh:
+            return
+        store, keys = self._store, self._probed.keys
+        jobs = self._settings.jobs
+        for made in compile_eagerly(fresh, self._directory, self._env, jobs, store, keys, self._units):
+            self._objects[made.blob] = made
+            if made.error is None:
+                names = self._reader.object(str(made.object)) or symbols.Names()
+                self._defined[made.blob] = self._files[str(made.object)] = names
+        self._copies |= copies_in((blob, names.strong) for blob, names in self._defined.items())
+
+    def _failed(self) -> list[EagerObject]:
+        return [made for made in self._objects.values() if made.error is not None]
+
+    def _all_names(self) -> list[symbols.Names]:
+        left_out = self._copies | self._unneeded
+        return [*self._names, *(names for blob, names in self._defined.items() if blob not in left_out)]
+
+
+def copies_in(blobs: Iterable[tuple[CompileCommand, frozenset[str]]]) -> frozenset[CompileCommand]:
+    """Return those of `blobs` that define what an earlier blob of the same source does. `blobs`
+    pairs each with what it defines. Copies are, for example, the static and the PIC object of one
+    file in two archives: a linker takes the first of them too."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    found = set()
+    for blob, defined in blobs:
+        if defined and (blob.source, defined) in seen:
+            found.add(blob)
+        seen.add((blob.source, defined))
+    return frozenset(found)

@@ -1,0 +1,208 @@
+"""Find the entries that blobs have, or would have, in a cache. The runtime's own code tells, by way
+of `lazyck-rt`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from _lazyck import abi, proc
+from _lazyck.config import runtime_source, tools_dir
+from _lazyck.directory import Directory, find_root
+from _lazyck.errors import FormatError, ToolchainError
+from _lazyck.files import private_directory
+from _lazyck.manifest import BlobRecord
+from _lazyck.prebuild.names import Selection, part_of
+from _lazyck.runtime.build import build_tool, shipped_tool
+from _lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
+
+_DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those that
+    make this entry (empty: it depends on none). Any cache, local or remote, has the entry under
+    `key` and `place` (below `v1/`)."""
+
+    name: str
+    archs: tuple[str, ...]
+    shown_arch: str
+    path: Path
+    cached: bool
+    key: str = ""
+    place: str = ""
+
+    @property
+    def root(self) -> Path:
+        """Return the cache that the entry is in."""
+        return self.path.parents[_DEPTH - 1]
+
+    @property
+    def relative(self) -> Path:
+        """Return the entry's place in any cache: `v1/...`."""
+        return self.path.relative_to(self.root)
+
+    @property
+    def cost_key(self) -> tuple[str, str, str]:
+        """Return library, blob and archs as `_lazyck.costs` has them, and as the file's own name
+        spells them."""
+        return self.path.parents[1].name, self.path.stem.rpartition("-")[0], self.path.parent.name.partition("-")[0]
+
+    @property
+    def log(self) -> Path:
+        """Return the path of what the compiler printed, which exists after a failure too."""
+        return self.path.with_suffix(".log")
+
+
+def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the sets of archs to compile for, one entry each: those asked for; or else
+    `LAZYCK_ARCHS`, as the runtime takes it; or else each arch of the build, since a job's GPU is
+    one of them. Raises `UsageError` for a bad name."""
+    if gpu_archs:
+        used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in selection.manifest.recipes)]
+        found = [f for t in used if (f := t.find(env)) is not None] if "native" in gpu_archs else []
+        _, archs = parse_archs(resolve_native(gpu_archs, found, env), used)
+        return [(arch,) for arch in archs]
+    if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
+        return [()]
+    return [(a,) for a in selection.manifest.archs]
+
+
+def tool(env: Mapping[str, str]) -> Path:
+    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet. On a machine
+    without a compiler it is the one that came with lazyck's wheel. Raises `ToolchainError`."""
+    out = private_directory(tools_dir(env))
+    try:
+        # It is for this machine, whatever the library is for: CXX may name a cross compiler.
+        compiler = HOST.find_for(platform.machine(), env)
+    except ToolchainError:
+        if found := shipped_tool(out):
+            return found
+        raise
+    return build_tool(out, compiler, runtime_source())
+
+
+def entries(
+    rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
+) -> list[Entry]:
+    """Return what the cache has of the selected blobs, for one set of archs. Cached entries have
+    been verified whole."""
+    names = [b.name for b in selection.blobs]
+    if not names:
+        return []
+    if broken := [n for n in names if not n or "\n" in n]:
+        raise FormatError(
+            f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
+            "the manifest is damaged, or not written by lazyck",
+        )
+    with listed(names) as words:
+        argv = [*rt_words(rt, "status", manifest_file, archs), *words]
+        out = proc.check("reading the cache", argv, env=env).stdout
+    rows = [json.loads(line) for line in out.splitlines()]
+    return [
+        Entry(r["name"], _archs_in(r["arch"]), r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"])
+        for r in rows
+    ]
+
+
+def _archs_in(label: str) -> tuple[str, ...]:
+    """Return the archs that the runtime's word for them names."""
+    return () if label == "any" else tuple(label.split("+"))
+
+
+def known_kernels(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> Iterator[tuple[str, BlobRecord]]:
+    """Yield the kernels of the selected blobs, each with its blob's name, as far as the blobs' host
+    units are cached."""
+    blobs = {b.name: b for b in selection.blobs if b.units}
+    for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
+        with listed(blobs) as words:
+            argv = [*rt_words(rt, "kernels", manifest_file, archs), *words]
+            out = proc.check("reading the cache", argv, env=env).stdout
+        for row in map(json.loads, out.splitlines()):
+            yield row["blob"], replace(part_of(blobs[row["blob"]], row["name"]), symbols=(row["symbol"],))
+
+
+def all_entries(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> list[Entry]:
+    """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
+    not depend on these archs, is there once."""
+    found: dict[Path, Entry] = {}
+    for archs in arch_sets(selection, gpu_archs, env):
+        for entry in entries(rt, manifest_file, selection, archs, env):
+            found.setdefault(entry.path, entry)
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[str]]:
+    """Yield words of a `lazyck-rt` command that give it many values of `option`, such as names of
+    blobs, in a file."""
+    with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
+        f.write("".join(f"{line}\n" for line in lines))
+        f.flush()
+        yield [option, f.name]
+
+
+def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> list[str]:
+    """Return the beginning of a `lazyck-rt` command."""
+    words = [str(rt), verb, "--from", str(manifest_file.absolute())]
+    return words + [w for arch in archs for w in ("--arch", arch)]
+
+
+def cached_archs(entry: Entry) -> dict[str, Path]:
+    """Map archs, as directories name them, to this entry for them, made by the same toolchain with
+    the same extra key."""
+    suffix = entry.path.parent.name.partition("-")[2]
+    found = {}
+    for leaf in _leaves_beside(entry):
+        archs, _, end = leaf.path.name.partition("-")
+        if end == suffix and leaf.has_file(entry.path.name):
+            found[archs] = leaf.path / entry.path.name
+    return found
+
+
+def _leaves_beside(entry: Entry) -> Iterator[Directory]:
+    """Yield the directories with entries of its library, each open until the next. Raises
+    `RefusedError` if the cache is refused. Refused directories below it are passed over."""
+    root = find_root(entry.root)
+    if root is None:
+        return
+    with contextlib.ExitStack() as stack:
+        at: Directory | None = stack.enter_context(root)
+        for name in entry.relative.parts[:2]:
+            at = at.find(name) if at else None
+            if at is not None:
+                stack.enter_context(at)
+        if at is not None:
+            yield from at.directories()
+
+
+def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
+    """Remove the entries of the selected blobs, with all their files beside them, and return how
+    many there were.
+
+    A job that has an entry loaded keeps it: the file is unlinked, not written to.
+    """
+    rt = tool(env)
+    wanted = {abi.archs_in_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
+    removed = 0
+    for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+        # Entries of all toolchains are removed, since the blob is to go.
+        for leaf in _leaves_beside(entry):
+            if wanted and leaf.path.name.partition("-")[0] not in wanted:
+                continue
+            removed += leaf.remove(entry.path.name)
+            leaf.remove(entry.log.name)
+            for name in leaf.names():  # notes of checks, quarantined copies
+                if name.startswith(f"{entry.path.name}."):
+                    leaf.remove(name)
+    return removed

@@ -1,0 +1,28 @@
+"""Choose who carries out a plan elsewhere: a cluster of dask, or a compile service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from _lazyck.manifest import Manifest
+from _lazyck.prebuild.plan import Outcome, Plan
+from _lazyck.prebuild.progress import Reporter
+from _lazyck.prebuild.reapi.endpoint import is_endpoint
+
+
+def build_on(
+    executor: str, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str], reporter: Reporter,
+    *, named_by: str, jobs: int | None, keeps_going: bool,
+) -> Outcome:  # fmt: skip
+    """Carry out the plan by the executor of this URL, which the user gave as the value of
+    `named_by`. Raises `LazyckError`."""
+    # Each needs libraries that not everybody has, so it is imported when it is used.
+    if is_endpoint(executor):
+        from _lazyck.prebuild.reapi.build import ServiceOptions, build_on_service
+
+        service = ServiceOptions(executor, named_by, jobs, keeps_going)
+        return build_on_service(manifest_file, manifest, plan, service, env, reporter)
+    from _lazyck.prebuild.farm.build import FarmOptions, build_on_farm
+
+    return build_on_farm(manifest_file, manifest, plan, FarmOptions(executor, jobs, keeps_going), env, reporter)

@@ -1,0 +1,187 @@
+"""Encode orders and answers as JSON of one version. It is checked field by field, and cannot run
+code where it is read.
+
+    {"lazyck-farm": 1, "made": {"host": "node7", "status": 0, …}}
+
+A field that is missing, unknown, repeated, too long or of another type makes the whole message a
+`FormatError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from _lazyck.errors import FormatError
+from _lazyck.prebuild.farm.orders import Made, Order, Report, Visit
+
+T = TypeVar("T", Made, Order, Report, Visit)
+VERSION = 1
+_MARK = "lazyck-farm"
+LARGEST_ANSWER = 8 << 20  # bytes
+LONGEST_TEXT = 256 << 10  # characters of a log, or of what a compiler printed
+_LONGEST_NAME = 4096
+_MOST_ITEMS = 100_000
+_LONGEST_TIME = 1e9  # seconds
+_MOST_MEMORY = 1 << 50  # KiB
+
+Reader = Callable[[Any], Any]
+
+
+class _WrongError(Exception):
+    """Tells what is wrong with a value."""
+
+
+def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > longest:
+            raise _WrongError(f"not a string of at most {longest} characters")
+        try:
+            value.encode(errors="surrogateescape")
+        except UnicodeEncodeError as e:
+            raise _WrongError("not Unicode") from e
+        if pattern and not re.fullmatch(pattern, value):
+            raise _WrongError("not in the form that is expected")
+        return value
+
+    return read
+
+
+def _whole(least: int, most: int) -> Reader:
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise _WrongError(f"not a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError("neither true nor false")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= _LONGEST_TIME:
+        raise _WrongError("not a time")
+    return float(value)
+
+
+def _data(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error) as e:
+        raise _WrongError("not base64") from e
+
+
+def _list(item: Reader) -> Reader:
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) > _MOST_ITEMS:
+            raise _WrongError("not a list")
+        return tuple(item(v) for v in value)
+
+    return read
+
+
+def _mapping(key: Reader, item: Reader) -> Reader:
+    def read(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict) or len(value) > _MOST_ITEMS:
+            raise _WrongError("not a mapping")
+        return {key(k): item(v) for k, v in value.items()}
+
+    return read
+
+
+def _number_as_key(value: str) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,8}", value):
+        raise _WrongError("a key is not a number")
+    return int(value)
+
+
+def _cost(value: Any) -> tuple[float, int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise _WrongError("not seconds and KiB")
+    return _seconds(value[0]), _whole(0, _MOST_MEMORY)(value[1])
+
+
+_RUN = _text(pattern=r"[0-9a-f]{16}")
+_PROSE = _text(LONGEST_TEXT)
+_SETTINGS = _mapping(_text(pattern=r"LAZYCK_[A-Z_]+"), _PROSE)
+_SCHEMAS: dict[type, dict[str, Reader]] = {
+    Visit: {"run": _RUN, "manifest": _data, "settings": _SETTINGS},
+    Report: {
+        "host": _text(), "runtime": _text(), "identities": _mapping(_number_as_key, _text()),
+        "problems": _mapping(_number_as_key, _PROSE), "problem": _PROSE,
+    },
+    Order: {
+        "run": _RUN, "bundle": _text(pattern=r"[0-9a-f]{64}"), "library": _text(pattern=r"[^/\0]+"), "blob": _text(),
+        "archs": _list(_text()), "key": _text(pattern=r"[0-9a-f]{32}"), "settings": _SETTINGS, "preamble": _text(),
+    },
+    Made: {
+        "host": _text(), "status": _whole(-255, 255), "output": _PROSE, "log": _PROSE, "cost": _cost,
+        "problem": _PROSE, "is_stopped": _flag, "seconds": _seconds,
+    },
+}  # fmt: skip
+
+
+def encode_message(message: Made | Order | Report | Visit) -> bytes:
+    """Return the message as bytes."""
+    body = {f.name: _plain(getattr(message, f.name)) for f in fields(message)}
+    whole = {_MARK: VERSION, type(message).__name__.lower(): body}
+    return json.dumps(whole, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
+    """Return the message of this kind that `data`, of at most `most` bytes, contains. Raises
+    `FormatError`."""
+    name = kind.__name__.lower()
+    if not isinstance(data, bytes):
+        raise FormatError(f"{name}: {type(data).__name__} is not what lazyck sends")
+    if most is not None and len(data) > most:
+        raise FormatError(f"{name}: {len(data)} bytes, but at most {most} are read")
+    try:
+        whole = json.loads(data.decode("ascii"), object_pairs_hook=_once)
+        return kind(**_body(whole, name, _SCHEMAS[kind]))
+    except (_WrongError, ValueError, RecursionError) as e:
+        raise FormatError(f"{name}: {e}", "install the same lazyck[farm] on all sides") from e
+
+
+def _body(whole: Any, name: str, schema: Mapping[str, Reader]) -> dict[str, Any]:
+    if not isinstance(whole, dict) or whole.get(_MARK) != VERSION or type(whole[_MARK]) is not int:
+        raise _WrongError(f"not of version {VERSION}")
+    body = whole.get(name)
+    if set(whole) != {_MARK, name} or not isinstance(body, dict):
+        raise _WrongError("not the expected message")
+    if set(body) != set(schema):
+        raise _WrongError("it has other fields")
+    found = {}
+    for field, read in schema.items():
+        try:
+            found[field] = read(body[field])
+        except _WrongError as e:
+            raise _WrongError(f"{field}: {e}") from e
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _WrongError("a name occurs twice")
+    return found

@@ -1,0 +1,152 @@
+"""Do what a worker of a farm does: answer for its toolchain, and make one entry at a time in each
+of its threads.
+
+Functions of this module run in the worker's process, where they are found by name. They return
+values and never raise on purpose, so that an error of the worker is not taken for a fault of dask.
+wire.py defines the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from _lazyck import abi, proc
+from _lazyck.config import environment
+from _lazyck.costs import read_last
+from _lazyck.directory import RefusedError, opened_in
+from _lazyck.errors import LazyckError, of_unexpected
+from _lazyck.manifest import decode as decode_manifest
+from _lazyck.prebuild.compilers import local_compiler
+from _lazyck.prebuild.entries import rt_words, tool
+from _lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
+from _lazyck.prebuild.farm.parcel import unpacked
+from _lazyck.prebuild.farm.preambles import forget_preambles, prepare_preamble
+from _lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
+from _lazyck.remote import EntryName, Listener, Remote
+from _lazyck.runtime.build import source_digest
+
+_TICK = 0.05  # seconds between two looks at a compile
+_stopped: set[str] = set()  # runs for which nothing may begin or go on
+
+
+def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return this worker's own environment, with the settings that the client decides."""
+    own = environment()
+    own |= {k: settings.get(k, "") for k in OF_KEY}
+    return own | {k: v for k, v in settings.items() if k in OF_TRAVEL and not own.get(k)}
+
+
+def answer_visit(data: bytes) -> bytes:
+    """Answer the encoded message of a `visit`."""
+    try:
+        return encode_message(visit(decode_message(Visit, data)))
+    except LazyckError as e:
+        return encode_message(Report(socket.gethostname(), "", {}, {}, _short(e.message)))
+
+
+def answer_order(data: bytes) -> bytes:
+    """Answer the encoded message of a `make`."""
+    try:
+        return encode_message(make(decode_message(Order, data)))
+    except LazyckError as e:
+        return encode_message(Made(socket.gethostname(), problem=_short(e.message)))
+
+
+def visit(asked: Visit) -> Report:
+    """Report whether this process can be a worker of a run."""
+    host = socket.gethostname()
+    env = worker_environment(asked.settings)
+    identities: dict[int, str] = {}
+    problems: dict[int, str] = {}
+    try:
+        tool(env)
+        remote = Remote.from_environment(env)
+        if remote is None or not any(remote.may_push(place) for place in remote.places):
+            raise LazyckError(
+                f"its entries cannot be shared: {abi.ENV_REMOTE} there names no tier that may be written and is trusted"
+                f" or gets signed entries ({abi.ENV_SIGN_KEY})"
+            )
+        for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
+            try:
+                identities[i] = local_compiler(recipe, env).identity()
+            except LazyckError as e:
+                problems[i] = _short(e.message)
+        return Report(host, source_digest(), identities, problems)
+    except Exception as e:
+        error = e if isinstance(e, LazyckError) else of_unexpected(e)
+        return Report(host, "", {}, {}, _short(error.message))
+
+
+def make(order: Order) -> Made:
+    """Compile one entry, unless the remote cache has it already, and push it there."""
+    host, begin = socket.gethostname(), time.monotonic()
+    try:
+        return _make(order, host, begin)
+    except Exception as e:  # a full disk or a lost remote, for example: reported, and tried on another worker
+        error = e if isinstance(e, LazyckError) else of_unexpected(e)
+        return Made(host, problem=_short(error.message), seconds=time.monotonic() - begin)
+
+
+def _make(order: Order, host: str, begin: float) -> Made:
+    if order.run in _stopped:
+        return Made(host, is_stopped=True)
+    env = worker_environment(order.settings)
+    skipped: list[str] = []
+    remote = Remote.from_environment(env, listener=Listener(skipped=skipped.append))
+    if remote is None:
+        return Made(host, problem=f"{abi.ENV_REMOTE} is not set there")
+    rt = tool(env)
+    manifest_file = unpacked(order.bundle, order.library, lambda to: remote.get_contents(order.bundle, to), env)
+    # A worker is here to compile. It pushes its entries itself, once they are whole, so the runtime
+    # gets no remote.
+    env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_JIT, abi.ENV_REMOTE)}
+    env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
+    words = ["--", order.blob]
+    (status,) = proc.check(
+        "looking for an entry", [*rt_words(rt, "status", manifest_file, order.archs), *words], env=env
+    ).stdout.splitlines()
+    row = json.loads(status)
+    if row["key"] != order.key:
+        return Made(host, problem=f"its key is {row['key']} there, but {order.key} here")
+    name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
+    prepare_preamble(order, rt, manifest_file, env)
+    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
+    while running.poll() is None:
+        if order.run in _stopped:
+            running.stop()
+            return Made(host, is_stopped=True)
+        time.sleep(_TICK)
+    ended = running.stop()
+    log = _tail(path.with_suffix(".log"))
+    cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
+    if ended == 0 and not _push(remote, name, path, cost):
+        return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
+    return Made(host, ended, _short(running.tail), log, cost, seconds=time.monotonic() - begin)
+
+
+def _short(text: str) -> str:
+    return text[-LONGEST_TEXT:]
+
+
+def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] | None) -> tuple[str, ...]:
+    with opened_in(path.parents[3], path) as own:
+        return remote.push(name, Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
+
+
+def _tail(path: Path) -> str:
+    try:
+        with opened_in(path.parents[3], path) as log:
+            log.seek(max(0, log.seek(0, 2) - LONGEST_TEXT))
+            return log.read(LONGEST_TEXT).decode(errors="replace")
+    except (RefusedError, OSError):
+        return ""
+
+
+def stop(run: str) -> None:
+    """End what this process does for a run, and forget its state for that run."""
+    _stopped.add(run)
+    forget_preambles(run)

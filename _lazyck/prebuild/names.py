@@ -1,0 +1,166 @@
+"""Match the names that users give blobs: stem, basename, source path, cached `.so` path, shell
+pattern, or lists."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from _lazyck.errors import LazyckError, UsageError
+from _lazyck.manifest import BlobRecord, Manifest
+from _lazyck.profile import decode
+
+_ENTRY = re.compile(r"(?P<name>.+)-[0-9a-f]{16}\.(?:so|log)")
+_MOST_SUGGESTIONS = 5  # each takes a second in a library of some 10,000 blobs
+_PART = re.compile(r"(?P<blob>.+)\.(?:host|device|[^.]*-[0-9a-f]{8})")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A manifest, and those of its blobs that a command is about."""
+
+    manifest: Manifest
+    blobs: tuple[BlobRecord, ...]
+
+    @property
+    def hosts(self) -> Selection:
+        """Return the host units among them. They are to be made first, since they tell which
+        kernels there are."""
+        return replace(self, blobs=tuple(b for b in self.blobs if b.name.endswith(".host") and b.unit))
+
+
+class UnknownBlobs(LazyckError):
+    """Names that match no blob of the manifest."""
+
+    def __init__(self, unknown: Sequence[str], library: str, known: Sequence[str]) -> None:
+        near = [difflib.get_close_matches(name, known, n=1) for name in unknown[:_MOST_SUGGESTIONS]]
+        near += [[]] * (len(unknown) - len(near))
+        lines = [f"  {name}" + "".join(f" (did you mean {n}?)" for n in found)
+                 for name, found in zip(unknown, near, strict=True)]  # fmt: skip
+        super().__init__(
+            "\n".join([f"{library} has no blob of {'this name' if len(unknown) == 1 else 'these names'}:", *lines]),
+            "`lazyck prebuild list --manifest FILE` prints the names; `lazyck profile prune` drops old ones of a list",
+        )
+
+
+def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
+    """Return the names in a blob list. There is one name per line; `#` begins a comment; columns
+    after the first (a tab ends it) are ignored.
+
+    `-` is stdin. A profile is such a list. Its lines about libraries other than `library` are
+    passed over, as are lines that a crash cut short. Raises `UsageError` and `FormatError`.
+    """
+    try:
+        raw = stdin.read() if name == "-" else Path(name).read_text(errors="surrogateescape")
+    except OSError as e:
+        raise UsageError(f"--blob-list {name}: {e.strerror}", "give a readable file, or `-` for stdin") from e
+    uses = [line.use for line in decode(raw.encode("utf-8", "surrogateescape"), f"--blob-list {name}").lines]
+    return [u.blob for u in uses if u is not None and (not library or u.library in ("", library))]
+
+
+class Names:
+    """An index of the names that the blobs of a manifest can be given by."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._index: dict[str, set[int]] = {}
+        self.own = {blob.name for blob in manifest.blobs}
+        self._with_parts = {blob.name: i for i, blob in enumerate(manifest.blobs) if blob.units}
+        for i, blob in enumerate(manifest.blobs):
+            base = os.path.basename(blob.source)
+            of_source = {base, base.rpartition(".")[0] or base}
+            for key in {blob.name, *blob.symbols} if blob.is_kernel else {blob.name, *of_source}:
+                self._index.setdefault(key, set()).add(i)
+
+    def part(self, name: str) -> int | None:
+        """Return the number of the blob of which `name` is a part: its host unit, all its device
+        code, or a kernel."""
+        found = _PART.fullmatch(name)
+        return self._with_parts.get(found["blob"]) if found else None
+
+    def has(self, name: str) -> bool:
+        """Return whether a blob, a kernel or a part of a blob has this name."""
+        return name in self.own or self.part(name) is not None
+
+    def knows(self, name: str) -> bool:
+        """Return whether `select` finds something by `name`."""
+        return bool(self.find(name)) or self.part(name) is not None
+
+    def find(self, name: str) -> set[int]:
+        """Return the numbers of the blobs that `name`, which may be a shell pattern, can mean."""
+        base = os.path.basename(name.rstrip("/"))
+        entry = _ENTRY.fullmatch(base)
+        index = self._index
+        found = index.get(name) or index.get(base) or (index.get(entry["name"]) if entry else None) or set()
+        if "/" in name and len(found) > 1:  # a path tells equal stems apart
+            tail = os.path.normpath(name).lstrip("/")
+            exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}
+            return exact or found
+        return found or self._matching(name)
+
+    def _matching(self, pattern: str) -> set[int]:
+        if not any(c in pattern for c in "*?["):
+            return set()
+        return set().union(*(found for key, found in self._index.items() if fnmatch.fnmatchcase(key, pattern)))
+
+
+def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
+    """Return the blobs that `given` names, each once and in the manifest's order, followed by parts
+    of blobs. If all kernels of a source are wanted, the row of the whole source stands for them;
+    with `kernels`, each kernel is listed. If kernels of a blob are named, the blob itself is not
+    selected, since a profile names both.
+
+    Raises `UnknownBlobs` for names that match none, and `UsageError` if nothing was named.
+    """
+    wanted = list(given)
+    if not wanted and not every:
+        raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
+    names = Names(manifest)
+    chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
+    with_kernels = sources_with_kernels(manifest)
+    parts: dict[str, int] = {}
+    unknown = []
+    for name in wanted:
+        found = names.find(name)
+        chosen |= found
+        if not found and (blob := names.part(name)) is not None:
+            parts |= {f"{manifest.blobs[blob].name}.host": blob, name: blob}
+        elif not found:
+            unknown.append(name)
+    if not every:
+        chosen -= set(parts.values())
+    if unknown:
+        raise UnknownBlobs(unknown, manifest.library, sorted(names.own))
+    for whole, own in with_kernels.items():
+        if kernels and whole in chosen:
+            chosen = (chosen - {whole}) | own
+        elif not kernels and (whole in chosen or (own and own <= chosen)):
+            chosen = (chosen - own) | {whole}
+    rows = [manifest.blobs[i] for i in sorted(chosen)]
+    return Selection(manifest, (*rows, *(part_of(manifest.blobs[i], name) for name, i in parts.items())))
+
+
+def part_of(blob: BlobRecord, name: str) -> BlobRecord:
+    """Return the part of `blob` that is called `name`, as far as the manifest tells."""
+    return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)
+
+
+def sources_with_kernels(manifest: Manifest) -> dict[int, set[int]]:
+    """Map each row that stands for all kernels of a source to the rows of these kernels."""
+    wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
+    found: dict[int, set[int]] = {i: set() for i in wholes.values()}
+    for i, blob in enumerate(manifest.blobs):
+        if blob.is_kernel and blob.unit in wholes:
+            found[wholes[blob.unit]].add(i)
+    return found
+
+
+def _same_tail(source: str, given: str) -> bool:
+    a, b = source.split("/tree/", 1)[-1], given
+    return a == b or b.endswith("/" + a) or a.endswith("/" + b)

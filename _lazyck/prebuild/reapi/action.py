@@ -1,0 +1,119 @@
+"""Describe the compile of one entry as an action of the service. Pure, but for `Inputs.read`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from _lazyck import abi
+from _lazyck.errors import BuildError
+from _lazyck.manifest import Manifest, encode
+from _lazyck.prebuild.farm.orders import OF_KEY
+from _lazyck.prebuild.farm.parcel import BUNDLE, parcel_files, sha256_of
+from _lazyck.prebuild.reapi.endpoint import Endpoint
+from _lazyck.prebuild.reapi.messages import messages
+from _lazyck.prebuild.reapi.tree import Blobs, Digest, Input, Link, make_tree
+
+TOOL = "lazyck-rt"
+TOOLCHAIN = "toolchain"
+# The files that `lazyck-rt make` leaves.
+MADE, LOG, COST = "made/entry", "made/log", "made/cost"
+# The words of a recipe are looked up here on a worker, if they have no directory of their own.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_GRACE = 60  # seconds that an action may take besides its compile
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files that all actions of a library read: the root of their tree, and what to upload."""
+
+    root: Digest
+    blobs: Blobs
+    manifest: str  # the path of the manifest below the root
+
+    @classmethod
+    def read(
+        cls, rt: Path, manifest_file: Path, manifest: Manifest, endpoint: Endpoint, env: Mapping[str, str]
+    ) -> Inputs:
+        """Return the inputs, whose files are read for their digests: the bundle, the library if
+        blobs link to it, `lazyck-rt`, and the toolchain if it is one of the inputs. Raises
+        `BuildError`."""
+        own = f"{BUNDLE}/{manifest.library}/manifest"
+        encoded = encode(manifest)
+        files = {k: v for k, v in parcel_files(manifest_file, manifest, env).items() if k != own}
+        inputs: dict[str, Input | Link] = {own: Input(Digest.of(encoded))}
+        paths: dict[Digest, Path] = {}
+        try:
+            if endpoint.toolchain:
+                files |= _files_of_toolchain(Path(endpoint.toolchain), inputs)
+            for place, path in {**files, TOOL: rt}.items():
+                digest = Digest(sha256_of(path), path.stat().st_size)
+                inputs[place] = Input(digest, os.access(path, os.X_OK))
+                paths[digest] = path
+        except OSError as e:
+            raise BuildError(f"{e.filename}: {e.strerror}", "install the library again, with its bundle") from e
+        root, listings = make_tree(inputs)
+        return cls(root, Blobs(paths, {**listings, Digest.of(encoded): encoded}), own)
+
+
+def _files_of_toolchain(home: Path, inputs: dict[str, Input | Link]) -> dict[str, Path]:
+    """Return the files of a toolchain by their place, and add its links to `inputs`. Raises
+    `BuildError` for a link that leads out of it."""
+    files = {}
+    for path in sorted(home.rglob("*")):
+        place = f"{TOOLCHAIN}/{path.relative_to(home).as_posix()}"
+        if path.is_symlink():
+            target = os.readlink(path)
+            if os.path.isabs(target) or not os.path.normpath(path.parent / target).startswith(f"{home}/"):
+                raise BuildError(f"{path}: this link leads out of the toolchain", "name a toolchain that is whole")
+            inputs[place] = Link(target)
+        elif path.is_file():
+            files[place] = path
+    return files
+
+
+@dataclass(frozen=True)
+class Action:
+    """The compile of one entry: what the service calls it, and the two messages to upload."""
+
+    digest: Digest
+    blobs: Blobs
+
+
+def make_action(inputs: Inputs, endpoint: Endpoint, blob: str, archs: Sequence[str], env: Mapping[str, str]) -> Action:
+    """Return the action that compiles a blob or kernel for the archs. Settings of `env` that decide
+    the key travel with it."""
+    m = messages()
+    words = [f"./{TOOL}", "make", "--from", inputs.manifest, "--quiet"]
+    words += ["--toolchain", TOOLCHAIN] if endpoint.toolchain else []
+    words += [w for arch in archs for w in ("--arch", arch)]
+    variables = {"PATH": _PATH} | {k: env[k] for k in (*OF_KEY, abi.ENV_COMPILE_TIMEOUT) if env.get(k)}
+    # Servers read the platform in either message, and the outputs under either name, by their age.
+    platform = m.Platform(properties=[m.Property(name=k, value=v) for k, v in endpoint.platform])
+    command = m.Command(
+        arguments=[*words, "--", blob],
+        environment_variables=[m.EnvironmentVariable(name=k, value=v) for k, v in sorted(variables.items())],
+        output_files=sorted((MADE, LOG, COST)),
+        output_paths=sorted((MADE, LOG, COST)),
+        platform=platform,
+    ).SerializeToString(deterministic=True)
+    action = m.Action(
+        command_digest=Digest.of(command).message(), input_root_digest=inputs.root.message(), platform=platform
+    )
+    if seconds := compile_seconds(env):
+        action.timeout.seconds = math.ceil(seconds) + _GRACE
+    data: bytes = action.SerializeToString(deterministic=True)
+    digest = Digest.of(data)
+    return Action(digest, Blobs(data={digest: data, Digest.of(command): command}))
+
+
+def compile_seconds(env: Mapping[str, str]) -> float:
+    """Return the limit that the user sets for a compile, or 0 if the service's own is to apply."""
+    text = env.get(abi.ENV_COMPILE_TIMEOUT, "")
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0  # the runtime reports it

@@ -1,0 +1,248 @@
+"""The only module of lazyck's Python that starts processes: argv lists, no shell, output kept for
+errors.
+
+It also decides which program a name stands for. Only the absolute parts of PATH are searched:
+whoever can write to the working directory could put a program into a relative or empty one. A
+process that lazyck starts for itself gets a PATH with only those parts.
+
+The commands of the user and of the project's build must find what they would find without lazyck.
+`passthrough`, which starts the user's own command, therefore changes nothing, and `anchored` is for
+commands of the build that lazyck repeats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from _lazyck.config import environment
+from _lazyck.errors import CommandError, ToolchainError
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a finished command. `status` is its exit status, or negative the signal that
+    killed it. CPU seconds and the peak resident size in KiB include the processes that it waited
+    for."""
+
+    status: int
+    stdout: str
+    stderr: str
+    cpu_seconds: float
+    peak_rss_kib: int
+
+
+def search_path(env: Mapping[str, str] | None = None) -> list[str]:
+    """Return the directories in which programs are looked up: the absolute parts of PATH. Without
+    `env` it is the PATH of this process."""
+    parts = (environment() if env is None else env).get("PATH", os.defpath).split(os.pathsep)
+    return [part for part in parts if os.path.isabs(part)]
+
+
+def find_program(name: str, env: Mapping[str, str] | None = None) -> str | None:
+    """Return the absolute path of the program `name`, which is not a path, or None."""
+    paths = (os.path.join(directory, name) for directory in search_path(env))
+    return next((path for path in paths if is_program(path)), None)
+
+
+def is_program(path: str) -> bool:
+    """Return whether `path` is an executable file."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str, str]:
+    """Return `env` for a command of the project's own build. Relative parts of PATH become absolute
+    ones below `cwd`, where the build would have looked."""
+    if "PATH" not in env:
+        return dict(env)
+    below = os.path.abspath(cwd or ".")
+    return {**env, "PATH": os.pathsep.join(os.path.join(below, p) for p in env["PATH"].split(os.pathsep))}
+
+
+def _own(argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
+    """Return the words and the environment of a command that lazyck starts for itself. Raises
+    `FileNotFoundError`."""
+    full = environment() if env is None else dict(env)
+    if "PATH" in full:
+        # An empty PATH would mean the working directory.
+        full["PATH"] = os.pathsep.join(search_path(full)) or os.defpath
+    program = argv[0] if "/" in argv[0] else find_program(argv[0], full)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    return [program, *argv[1:]], full
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    timeout: float | None = None,
+) -> Result:
+    """Run `argv` to its end and return the result. A non-zero status is not an error here.
+
+    Raises `ToolchainError` if the program cannot be started, or if it takes longer than `timeout`
+    seconds.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        words, full = _own(argv, env)
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env=full,
+            input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+    except OSError as e:
+        what, hint = f"cannot start {argv[0]!r}", "check that the program exists and is executable"
+        if cwd is not None and not os.path.isdir(cwd):
+            what, hint = f"{what} in {cwd}", "its working directory is gone: build again, or make the directory"
+        raise ToolchainError(f"{what}: {os.strerror(e.errno or 0)}", hint) from e
+    except subprocess.TimeoutExpired as e:
+        raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    stdout, stderr = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return Result(done.returncode, stdout, stderr, cpu, after.ru_maxrss)
+
+
+def check(
+    what: str,
+    argv: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    hint: str = "",
+) -> Result:
+    """Run `argv` as `run` does. A non-zero status raises `CommandError`, whose message starts with
+    `what`."""
+    result = run(argv, cwd=cwd, env=env)
+    if result.status != 0:
+        raise CommandError(what, argv, result.status, result.stdout + result.stderr, hint)
+    return result
+
+
+def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None) -> int:
+    """Run `argv`, a command of the user's, on lazyck's own stdin, stdout and stderr. Returns its
+    status as a shell reports it (128 + signal)."""
+    try:
+        status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
+    except OSError as e:
+        raise ToolchainError(
+            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
+        ) from e
+    return 128 - status if status < 0 else status
+
+
+def end_interrupted() -> NoReturn:
+    """End the process silently, as Ctrl-C ends a program without a handler. Whoever started it
+    reports the interruption."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
+    raise AssertionError("SIGINT is blocked")
+
+
+class Running:
+    """A running command. A thread of its own passes the output line by line to `on_line` and keeps
+    the last lines.
+
+    The output is a pipe: if lazyck is killed, a command that goes on printing ends too.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on_line: Callable[[str], None] | None = None
+    ) -> None:
+        try:
+            words, full = _own(argv, env)
+            self._process = subprocess.Popen(
+                words,
+                env=full,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as e:
+            raise ToolchainError(
+                f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that it exists"
+            ) from e
+        self._tail: deque[str] = deque(maxlen=40)
+        self._on_line = on_line
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def tail(self) -> str:
+        """The last lines that the command printed."""
+        return "\n".join(self._tail)
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal, or None while the command runs."""
+        return self._process.poll()
+
+    def stop(self) -> int:
+        """Terminate the command if it runs. Returns its status once it has ended."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)  # a shell's background commands ignore SIGINT
+        status = self._process.wait()
+        # A process that the command left behind may hold the pipe open.
+        self._thread.join(timeout=1)
+        return status
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._tail.append(line.rstrip("\n"))
+            if self._on_line is not None:
+                self._on_line(line.rstrip("\n"))
+
+
+class Conversation:
+    """A program with which we talk through its standard input and output, in a session of its own.
+    Its stderr is discarded. Raises `OSError` if it cannot be started."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        words, variables = _own(argv, None)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=variables, start_new_session=True
+        )
+        assert self._process.stdin and self._process.stdout
+        self.input, self.output = self._process.stdin, self._process.stdout
+
+    def is_running(self) -> bool:
+        """Return whether the program is still running."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Kill the program. May be called while another thread reads."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Kill the program and close its pipes."""
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        for pipe in (self.input, self.output):
+            with contextlib.suppress(OSError):
+                pipe.close()

@@ -1,0 +1,9 @@
+"""Remote caches: tiers on other machines behind the local cache. Nothing from them is believed
+before it is verified."""
+
+from __future__ import annotations
+
+from _lazyck.remote.names import EntryName
+from _lazyck.remote.remote import Fetched, Listener, Remote
+
+__all__ = ["EntryName", "Fetched", "Listener", "Remote"]

@@ -1,0 +1,149 @@
+"""Bounds one question to a tier and its answer: the time, the bytes that are read, and its end when
+it is given up.
+
+The limits hold here for all backends, below their libraries. A backend puts each connection into
+the exchange (`hold`), and what it reads is counted (`_lazyck.remote.bounded_socket`). When an
+exchange is given up, everything that it holds is ended, so that no thread waits for it or reads on,
+whatever the library around the socket does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+# Bytes that may come in addition to the object: headers, redirects, texts of errors, the words of a
+# protocol.
+BESIDE = 256 << 10
+_GRACE = 0.5  # seconds in which a thread notices that its connection was ended
+
+
+class Ended(OSError):
+    """The exchange is over. It is an OSError, so that libraries close the connection and do not
+    hide the error."""
+
+
+class Endable(Protocol):
+    """What an exchange holds: a connection or a process."""
+
+    def end(self) -> None:
+        """End it at once, whoever waits for it. May be called more than once, and from any
+        thread."""
+
+    def release(self) -> None:
+        """Let go of it, because the exchange needs it no more."""
+
+
+class Exchange:
+    """The limits of an exchange, and what it holds."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most + BESIDE
+        self._left_of_answer = self._left
+        self._lock = threading.Lock()
+        self._held: list[Endable] = []
+        self.is_ended = False
+        self.has_too_much = False
+
+    def check(self) -> None:
+        """Raise `Ended` if the exchange is over."""
+        if self.is_ended:
+            raise Ended("given up")
+
+    def expect(self, most: int) -> None:
+        """Limit the next answer, which a library collects in memory, to `most` bytes of the
+        exchange."""
+        self._left_of_answer = most + BESIDE
+
+    def may_read(self, wanted: int) -> int:
+        """Return how many of `wanted` bytes may be read now. Raises `Ended` if none may."""
+        self.check()
+        left = min(self._left, self._left_of_answer)
+        if left <= 0:
+            self.has_too_much = True
+            self.end()
+            raise Ended("more than was asked for")
+        return min(wanted, left)
+
+    def has_read(self, size: int) -> None:
+        """Count `size` bytes as read. Raises `Ended` if the exchange is over: an apparent end of
+        the answer may be false then."""
+        self._left -= size
+        self._left_of_answer -= size
+        self.check()
+
+    def hold(self, what: Endable) -> None:
+        """End `what` with the exchange. Raises `Ended` if the exchange is over already."""
+        with self._lock:
+            if not self.is_ended:
+                self._held.append(what)
+                return
+        what.end()
+        what.release()
+        self.check()
+
+    def end(self) -> None:
+        """Give the exchange up, and end what it holds."""
+        with self._lock:
+            self.is_ended = True
+            for each in self._held:
+                each.end()
+
+    def close(self) -> None:
+        """Release what the finished exchange holds."""
+        with self._lock:
+            self.is_ended = True
+            held, self._held = self._held, []
+        for each in held:
+            each.release()
+
+
+_now = threading.local()
+
+
+def current() -> Exchange:
+    """Return this thread's exchange. Raises `Ended` if there is none, so that nothing is read
+    without a limit."""
+    exchange: Exchange | None = getattr(_now, "exchange", None)
+    if exchange is None:
+        raise Ended("no exchange")
+    return exchange
+
+
+class Work(Generic[T]):
+    """An exchange on a thread of its own. If it takes too long, it is given up, and the thread
+    ends, unless it waits for something that nothing can end: a name server, a hard NFS mount. Even
+    if that thread goes on later, it does nothing more."""
+
+    def __init__(self, work: Callable[[], T], most: int) -> None:
+        self.exchange = Exchange(most)
+        self._work = work
+        self._found: list[T] = []
+        self._error: BaseException | None = None
+
+    def result(self, seconds: float) -> T:
+        """Return what the work returns, or raise what it raises. Raises `TimeoutError`."""
+        thread = threading.Thread(target=self._run, name="lazyck-exchange", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self.exchange.end()
+            thread.join(_GRACE)
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
+
+    def _run(self) -> None:
+        _now.exchange = self.exchange
+        try:
+            self._found.append(self._work())
+        except BaseException as e:
+            self._error = e
+        finally:
+            with contextlib.suppress(OSError):
+                self.exchange.close()

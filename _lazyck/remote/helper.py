@@ -1,0 +1,235 @@
+"""`lazyck-remote entry`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
+It is not for users. (`lazyck-remote compile` is in _lazyck/helper.py.)
+
+    lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
+                        [--expect SECONDS] [--wait SECONDS] [--only-fetch]
+
+It goes on in a process of its own, which has begun when the first process ends. It works in the
+working directory, which is the caller's for this one entry, and talks over the socket that is its
+standard input. Lines are UTF-8, of at most 4,000 bytes including their end:
+
+    to the caller                                       from the caller
+    pid <number>            the first line: who goes on
+    note info|warn <text>   to be logged                made <path>   compiled and published there
+    refused <text>          an entry was not believed   kept          it is in the local cache
+    skipped <text>          a tier is skipped           bad <text>    the fetched file is no good
+    hit <label> <bytes>     it is in ./fetched.so       (end)         the caller failed, or has gone
+    compile                 the caller must compile
+    miss                    with --only-fetch: no tier has it
+
+`hit` is followed by `kept` or `bad`, `bad` by `compile`, and `compile` by `made`. While the caller
+compiles, the helper renews the entry's lease. After `made` and `kept` it fills the tiers, while the
+caller goes on with its work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from _lazyck.config import environment
+from _lazyck.errors import FormatError, LazyckError
+from _lazyck.files import open_regular
+from _lazyck.remote.caller import Caller, CallerGone
+from _lazyck.remote.names import EntryName
+from _lazyck.remote.place import TierDown
+from _lazyck.remote.provenance import Making, read_making
+from _lazyck.remote.remote import Fetched, Listener, Remote
+from _lazyck.remote.turn import wait_for_turn
+
+FETCHED = "fetched.so"
+_PATIENCE = 1200.0
+_USAGE = (
+    "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--expect SECONDS] [--wait SECONDS] [--only-fetch]"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the command line asks for."""
+
+    entry: EntryName
+    cache: Path
+    patience: float
+    only_fetch: bool
+
+
+def parse(words: Sequence[str]) -> Task:
+    """Parse the command line. Raises `LazyckError`."""
+    given: dict[str, str] = {}
+    rest = list(words[1:])
+    if list(words[:1]) != ["entry"]:
+        raise LazyckError(_USAGE)
+    while rest:
+        word = rest.pop(0)
+        if word not in ("--key", "--name", "--cache", "--expect", "--wait", "--only-fetch"):
+            raise LazyckError(_USAGE)
+        if word != "--only-fetch" and not rest:
+            raise LazyckError(_USAGE)
+        given[word] = "" if word == "--only-fetch" else rest.pop(0)
+    try:
+        float(given.get("--expect", "0"))  # checked, but not used yet
+        patience = float(given.get("--wait", _PATIENCE))
+        cache = Path(given["--cache"])
+        return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
+    except (KeyError, ValueError) as e:
+        raise LazyckError(_USAGE) from e
+
+
+def serve(task: Task, caller: Caller) -> None:
+    """Serve one entry, from the first look to the last upload. Raises `CallerGone`."""
+    try:
+        listener = Listener(lambda text: caller.say("refused", text), lambda text: caller.say("skipped", text))
+        remote = Remote.from_environment(environment(), task.cache, listener)
+    except LazyckError as e:
+        caller.say("note", "warn", e.render().replace("\n", ";"))
+        remote = None
+    target = Path.cwd() / FETCHED
+    fetched = remote.fetch(task.entry, target) if remote else None
+    if fetched and remote and hand_over(remote, fetched, target, task, caller):
+        return
+    if task.only_fetch or remote is None:
+        caller.say("miss" if task.only_fetch else "compile")
+        return
+    compile_there(remote, task, target, caller)
+
+
+def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
+    """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
+    found it no good."""
+    with open(target, "rb") as own:  # the caller moves it into its cache
+        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
+        word, why = caller.hear()
+        if word == "kept":
+            finish_what_is_begun()
+            remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            learn_cost(task, fetched)
+            return True
+    target.unlink(missing_ok=True)
+    remote.refuse(fetched)
+    caller.say("note", "info", f"not used: the entry of {fetched.label} ({why})")
+    return False
+
+
+def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
+    """Make sure that one host compiles the entry. If it is this one, share the result with the
+    others."""
+    turn = wait_for_turn(
+        remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
+    )
+    if turn.fetched and hand_over(remote, turn.fetched, target, task, caller):
+        return
+    lease = turn.lease
+    is_made = False
+    stop = threading.Event()
+
+    def renew() -> None:
+        while lease and not stop.wait(remote.times.lease / 3):
+            with contextlib.suppress(TierDown):
+                lease.renew()
+
+    renewing = threading.Thread(target=renew, daemon=True)
+    renewing.start()
+    try:
+        caller.say("compile")
+        word, path = caller.hear()
+        if word == "made":
+            finish_what_is_begun()
+            seconds, peak_kib = took(task)
+            has_it = remote.push(task.entry, Path(path), seconds, peak_kib, making(Path(path)))
+            is_made = lease is not None and lease.place.label in has_it
+    finally:
+        stop.set()
+        renewing.join(2 * remote.times.whole())
+        if lease:
+            with contextlib.suppress(TierDown):
+                lease.release(is_made)
+
+
+def end_at_once(_number: int, _frame: object) -> None:
+    """Give back what is held, at SIGTERM, which tells a job's processes to end."""
+    raise CallerGone
+
+
+def finish_what_is_begun() -> None:
+    """Ignore SIGTERM from now on, because what is sent next takes a bounded time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def learn_cost(task: Task, fetched: Fetched) -> None:
+    """Keep what the fetched entry's compile took, as a guess for the blob's next build."""
+    from _lazyck.costs import keep_guess
+
+    e, record = task.entry, fetched.record
+    with contextlib.suppress(OSError, LazyckError):
+        keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+
+
+def took(task: Task) -> tuple[float, int]:
+    """Return what the compile took, from the cache's record, or zeros if it has none."""
+    from _lazyck.costs import read_last
+
+    e = task.entry
+    with contextlib.suppress(OSError):
+        if found := read_last(task.cache, e.library, e.blob, e.archs):
+            return found
+    return 0.0, 0
+
+
+def making(path: Path) -> Making | None:
+    """Return what the log beside an entry says of its compile, or None if it says nothing."""
+    with contextlib.suppress(OSError), open_regular(path.with_suffix(".log")) as log:
+        return read_making(log)
+    return None
+
+
+def main() -> NoReturn:
+    """Run the helper."""
+    run(lambda words: partial(serve, parse(words)))
+
+
+def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:
+    """Serve a caller on the socket that is the standard input, by what `prepare` returns for the
+    command line. The exit status tells nothing; the lines do."""
+    status = 0
+    try:
+        serve_caller = prepare(sys.argv[1:])
+        connection = socket.socket(fileno=0)
+    except (FormatError, LazyckError, OSError) as e:
+        sys.stderr.write(f"lazyck-remote: {e}\n")
+        sys.exit(2)
+    # The caller waits for this process to end, and would kill it at its own end, although there may
+    # be something to send.
+    if os.fork():
+        os._exit(0)
+    # A key at the terminal is for the program that called a function, not for the processes that it
+    # waits for.
+    with contextlib.suppress(OSError):
+        os.setsid()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end_at_once)
+    caller = Caller(connection)
+    caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
+    try:
+        serve_caller(caller)
+    except CallerGone:
+        (Path.cwd() / FETCHED).unlink(missing_ok=True)
+    except Exception as e:  # the caller compiles when this process ends
+        sys.stderr.write(f"lazyck-remote: {type(e).__name__}: {e}\n")
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)  # does not wait for threads that were given up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The names of an entry and its objects in a remote, which are alike for everybody.
+
+    ac/<SHA-256>    the record of an entry, or its lease; the hash is of a line with its kind, the
+                    entry's key and the entry's name; or an entry's provenance, where the line has
+                    the signer's public key, too
+    cas/<SHA-256>   contents, named by their own hash
+
+Servers of Bazel's HTTP cache protocol serve exactly these names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from _lazyck import abi, trailer
+from _lazyck.errors import FormatError
+from _lazyck.files import open_regular
+
+_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_PART = r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}"
+_NAME = re.compile(rf"{_PART}/{_PART}/{_PART}-[0-9a-f]{{16}}\.so", re.ASCII)
+LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class EntryName:
+    """An entry, whichever cache has it: its key (EntryKey::id() of the runtime), and its path below
+    the cache's `v1/`.
+
+    Raises `FormatError` for what cannot be an entry.
+    """
+
+    key_id: str
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key_id):
+            raise FormatError("an entry's key is 32 hexadecimal digits")
+        if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
+            raise FormatError("an entry's name is <library>/<archs>-<toolchain>/<blob>-<16 digits>.so")
+
+    @property
+    def record(self) -> str:
+        """Return the object that holds the entry's record."""
+        return self._object("entry")
+
+    @property
+    def lease(self) -> str:
+        """Return the object that tells who compiles the entry at this moment."""
+        return self._object("lease")
+
+    @property
+    def library(self) -> str:
+        """Return the library, as file names spell it."""
+        return self.name.split("/")[0]
+
+    @property
+    def archs(self) -> str:
+        """Return the archs, as file names spell them."""
+        return self.name.split("/")[1].partition("-")[0]
+
+    @property
+    def blob(self) -> str:
+        """Return the blob, as file names spell it."""
+        return self.name.rpartition("/")[2].rpartition("-")[0]
+
+    def provenance(self, public: str) -> str:
+        """Return the object in which the owner of a public key says how the entry was made."""
+        return self._object("provenance", f"\n{public}")
+
+    def _object(self, what: str, more: str = "") -> str:
+        text = f"lazyck {what} 1\n{self.key_id}\n{self.name}{more}"
+        return "ac/" + hashlib.sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def of_file(cls, cache: Path, path: Path) -> EntryName:
+        """Return the name of an entry of a cache. Its key is read from the file's trailer. Raises
+        `FormatError`, `OSError`."""
+        try:
+            name = path.relative_to(cache / abi.CACHE_VERSION)
+        except ValueError as e:
+            raise FormatError(f"{path} is not an entry of the cache {cache}") from e
+        return cls(key_in(path), str(name))
+
+
+def key_in(path: Path) -> str:
+    """Return the key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
+    return _trailer_of(path).key
+
+
+def answers_to(path: Path, key_id: str) -> bool:
+    """Return whether an entry's file is for that key: its own key or that of its text. Raises
+    `FormatError`, `OSError`."""
+    return _trailer_of(path).answers_to(key_id)
+
+
+def _trailer_of(path: Path) -> trailer.Trailer:
+    with open_regular(path) as f:
+        found = trailer.read(f)
+    if found is None:
+        raise FormatError(f"{path}: cut short, or not written by lazyck")
+    return found
+
+
+def contents_name(sha256: str) -> str:
+    """Return the object of contents. Raises `FormatError` for what is no SHA-256."""
+    if not _DIGEST.fullmatch(sha256):
+        raise FormatError("a SHA-256 is 64 hexadecimal digits")
+    return "cas/" + sha256

@@ -1,0 +1,144 @@
+"""A tier in use: every request ends within a bound, and a tier that failed is not asked again
+soon."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from _lazyck.errors import FormatError, LazyckError
+from _lazyck.remote.compression import decompressed
+from _lazyck.remote.down import ALL, WRITES, Memory
+from _lazyck.remote.exchange import Work, current
+from _lazyck.remote.store import Store, StoreError, open_store
+from _lazyck.remote.tiers import Tier, Times
+
+T = TypeVar("T")
+
+
+class TierDown(LazyckError):
+    """A tier is skipped for now. The message says which and why."""
+
+
+class Place:
+    """One tier. All methods raise `TierDown`, and nothing else, if the tier cannot do what it is
+    asked."""
+
+    def __init__(self, tier: Tier, times: Times, memory: Memory) -> None:
+        self.tier = tier
+        self.label = tier.label
+        self._times = times
+        self._memory = memory
+        self._store: Store | None = None
+        self._unusable = ""  # a library or a token is missing, which time does not change
+
+    def open(self) -> None:
+        """Make the tier's backend ready. Raises `LazyckError` if a library or token that it needs
+        is missing."""
+        if self._store is None:
+            self._store = open_store(self.tier, self._times)
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return a small object, or None if there is none. A longer object is a failure."""
+
+        def work(store: Store) -> bytes | None:
+            parts = store.read(name, most + 1)
+            return None if parts is None else b"".join(parts)
+
+        began = time.monotonic()
+        data = self._do(work, self._times.whole(most), most=most + 1)
+        if data is not None and len(data) > most:
+            raise self._failed(ALL, "answers with more than a record holds", began)
+        return data
+
+    def fetch(self, name: str, size: int, to: Path, unpacked: int = 0) -> str | None:
+        """Write the first `size` bytes of an object to a new file. Return their SHA-256, or None if
+        there is no object.
+
+        If `unpacked` is not 0, the object is compressed: what it contains, which should have so
+        many bytes, is written and hashed. The result is an empty string if it contains nothing.
+        """
+
+        def work(store: Store) -> str | None:
+            parts = store.read(name, size)
+            if parts is None:
+                return None
+            h = hashlib.sha256()
+            exchange = current()
+            exchange.check()  # whoever gave it up has removed the file
+            with open(to, "xb") as f:
+                try:
+                    for part in decompressed(parts, unpacked) if unpacked else parts:
+                        exchange.check()
+                        h.update(part)
+                        f.write(part)
+                except FormatError:
+                    return ""
+            return h.hexdigest()
+
+        return self._do(work, self._times.whole(size), most=size)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of an object, or None if there is none."""
+        return self._do(lambda store: store.size(name), self._times.whole())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small object."""
+        self._do(lambda store: store.write(name, data), self._times.whole(len(data)), WRITES)
+
+    def write_file(self, name: str, path: str, size: int) -> None:
+        """Write a file as an object."""
+        self._do(lambda store: store.write_file(name, path, size), self._times.whole(size), WRITES)
+
+    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
+        """Create an object like `Store.create`."""
+        return self._do(lambda store: store.create(name, data, seconds), self._times.whole(), WRITES)
+
+    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
+        """Replace an object like `Store.replace`."""
+        return self._do(lambda store: store.replace(name, old, new, seconds), self._times.whole(), WRITES)
+
+    def delete(self, name: str) -> bool:
+        """Delete an object like `Store.delete`."""
+        return self._do(lambda store: store.delete(name), self._times.whole(), WRITES)
+
+    def why_down(self, for_writes: bool = False) -> str:
+        """Return why the tier is not asked, or an empty string if it is asked."""
+        why = self._unusable or self._memory.why(self.label, ALL)
+        why = why or (self._memory.why(self.label, WRITES) if for_writes else "")
+        return f"{self.label}: {why}" if why else ""
+
+    def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL, most: int = 0) -> T:
+        """Ask the tier, in an exchange whose answer has at most `most` bytes."""
+        if why := self.why_down(what == WRITES):
+            raise TierDown(why)
+        began = time.monotonic()
+        try:
+            self.open()
+            store = self._store
+            assert store is not None
+            asked = Work(lambda: work(store), most)
+            try:
+                return asked.result(seconds)
+            except Exception as e:
+                if asked.exchange.has_too_much:
+                    raise StoreError("sends more than was asked for") from e
+                raise
+        except StoreError as e:
+            raise self._failed(what, e.message, began) from e
+        except LazyckError as e:
+            self._unusable = e.render().replace("\n", ";")
+            raise TierDown(f"{self.label}: {self._unusable}") from e
+        except TimeoutError as e:
+            raise self._failed(what, f"did not finish within {seconds:.1f} s", began) from e
+        # Each backend's library has errors of its own, and their texts may hold URLs with
+        # passwords.
+        except Exception as e:
+            raise self._failed(what, f"fails ({type(e).__name__})", began) from e
+
+    def _failed(self, what: str, why: str, began: float) -> TierDown:
+        self._memory.note(self.label, what, why, time.monotonic() - began)
+        return TierDown(f"{self.label}: {why}")

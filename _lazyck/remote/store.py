@@ -1,0 +1,84 @@
+"""The interface of backends: objects by name. Any exception counts as a failure of the tier;
+`StoreError` tells the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from _lazyck.errors import RemoteError
+from _lazyck.remote.tiers import DIRECTORY, HTTP, REDIS, S3, Tier, Times
+
+CHUNK = 1 << 20
+UNKNOWN_SIZE = -1
+
+
+class StoreError(RemoteError):
+    """A tier did not do what it was asked. The message says why, and has no credentials."""
+
+
+class Store(Protocol):
+    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or not at
+    all."""
+
+    def read(self, name: str, most: int) -> Iterator[bytes] | None:
+        """Yield the object's first `most` bytes in parts, or return None if there is none. No more
+        than that is read."""
+
+    def size(self, name: str) -> int | None:
+        """Return the object's size, or UNKNOWN_SIZE, or None if there is no object."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write the object, whether it exists or not."""
+
+    def write_file(self, name: str, path: str, size: int) -> None:
+        """Write the object from a file, whether it exists or not."""
+
+    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
+        """Create an object unless it exists, for so many seconds if the store can forget. Return
+        whether it was created, or None if it was written and the store cannot tell whether another
+        process did so, too."""
+
+    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
+        """Replace the object if it is `old`. The result is like that of `create`."""
+
+    def delete(self, name: str) -> bool:
+        """Delete the object. Return False if the store cannot."""
+
+
+def open_store(tier: Tier, times: Times) -> Store:
+    """Return the backend of a tier. Nothing is connected yet. Raises `RemoteError` if its library
+    is missing."""
+    # Each backend is imported when it is used, because the helper starts for every local miss.
+    if tier.scheme in HTTP:
+        from _lazyck.remote.http_store import HttpStore
+
+        return HttpStore(tier, times)
+    if tier.scheme in REDIS:
+        from _lazyck.remote.redis_store import RedisStore
+
+        return RedisStore(tier, times)
+    if tier.scheme == DIRECTORY:
+        from _lazyck.remote.directory_store import DirectoryStore
+
+        return DirectoryStore(tier)
+    if tier.scheme == S3:
+        from _lazyck.remote.s3_store import S3Store
+
+        return S3Store(tier, times)
+    from _lazyck.remote.apart_store import ApartStore
+
+    return ApartStore(tier, times)
+
+
+def read_token(tier: Tier) -> str:
+    """Return the password in a tier's token file, or an empty string if the tier names none. Raises
+    `UsageError`."""
+    if not tier.token_file:
+        return ""
+    from pathlib import Path
+
+    from _lazyck.remote.sign import read_private
+
+    lines = read_private(Path(tier.token_file), f"the token of {tier.label}").decode("ascii", "replace").split()
+    return lines[0] if lines else ""

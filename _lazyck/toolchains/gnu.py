@@ -1,0 +1,341 @@
+"""Describe drivers with gcc's options: gcc and clang themselves, and hipcc, which is clang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from _lazyck import abi
+from _lazyck.command import LinkCommand
+from _lazyck.toolchains.base import Toolchain, accepts
+from _lazyck.toolchains.options import Item, Mode, OptionTable, Role, Rule, join
+
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+
+# Options whose value names a header, a directory of headers or another file that compiling reads.
+_PATHS = (
+    "-I -isystem -iquote -idirafter -include -imacros -isysroot -iprefix -iwithprefix -iwithprefixbefore -imultilib "
+    "-cxx-isystem -iframework -F -include-pch -ivfsoverlay -isystem-after --sysroot -B "
+    "--include-directory --include-directory-after --include --imacros"
+)
+PATHS = tuple(_PATHS.split())
+# Those that the shim follows when it looks for headers.
+_INCLUDES = {
+    "-I": Role.INCLUDE,
+    "--include-directory": Role.INCLUDE,
+    "-iquote": Role.INCLUDE_QUOTED,
+    "-isystem": Role.INCLUDE_SYSTEM,
+    "-cxx-isystem": Role.INCLUDE_SYSTEM,
+    "-stdlib++-isystem": Role.INCLUDE_SYSTEM,
+    "-isystem-after": Role.INCLUDE_AFTER,
+    "-idirafter": Role.INCLUDE_AFTER,
+    "--include-directory-after": Role.INCLUDE_AFTER,
+    "-include": Role.INCLUDE_FILE,
+    "--include": Role.INCLUDE_FILE,
+    "-imacros": Role.INCLUDE_FILE,
+    "--imacros": Role.INCLUDE_FILE,
+    **dict.fromkeys(("-isysroot", "--sysroot", "-B", "-imultilib"), Role.FLAG),  # where the compiler has headers itself
+}
+# Options whose value is an option of another compiler, or of a part of this one.
+_FOR_OTHERS = ("-Xclang", "-Xpreprocessor", "-Xarch_device", "-Xarch_host")
+_SEPARATE = (
+    "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework -Xclang -Xpreprocessor "
+    "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto -Xarch_device "
+    "-Xarch_host -Xanalyzer -aux-info -dumpbase -dumpbase-ext -dumpdir --param -Tbss -Tdata -Ttext -rpath -soname "
+    "-gcc-toolchain -resource-dir -serialize-diagnostics --serialize-diagnostics -MJ "
+    "--define-macro --undefine-macro -stdlib++-isystem -ccc-gcc-name -ccc-install-dir "
+    "-dynamic-linker --dynamic-linker -imultiarch -bundle_loader -install_name"
+)
+_QUERIES = (
+    "--version --help --target-help -dumpversion -dumpfullversion -dumpmachine -dumpspecs -print-search-dirs "
+    "-print-libgcc-file-name -print-multi-directory -print-multi-lib -print-multi-os-directory -print-sysroot "
+    "-print-resource-dir -print-target-triple -print-effective-triple -print-targets -print-supported-cpus "
+    "-print-runtime-dir -print-rocm-search-dirs -print-multiarch -print-multi-flags -print-sysroot-headers-suffix "
+    "--print-search-dirs --print-libgcc-file-name --print-multi-directory --print-resource-dir --print-targets "
+    "--print-target-triple --print-supported-cpus --print-sysroot --help-hidden --autocomplete "
+    # options of hipcc itself
+    "--short-version --cxxflags --ldflags"
+)
+# Rows of options and a reason: the real compiler runs whether or not it is a compile.
+_REFUSED = (
+    ("-E --preprocess", "preprocess"),
+    ("-S --assemble", "assembly"),
+    ("-M -MM --dependencies --user-dependencies", "dependencies"),
+    ("-fsyntax-only", "syntax-only"),
+    ("-###", "dry-run"),
+    (
+        "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api --genco --emit-static-lib",
+        "other-output",
+    ),
+    ("-cc1 -cc1as -cc1gen-reproducer", "unsupported-option"),
+    ("--", "unsupported-option"),
+    ("-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
+)
+# Counters and notes are written beside the object, and profiles are found by its name.
+PROFILING = (
+    "--coverage -coverage -fcoverage-mapping -fcondition-coverage -ftest-coverage -fprofile-arcs -fprofile-generate "
+    "-fcs-profile-generate -fprofile-use -fprofile-instr-generate -fprofile-instr-use -fprofile-sample-use "
+    "-fauto-profile -fbranch-probabilities -fprofile-values -fvpt"
+)
+# Rows of options and a reason: the real compiler runs if it is a compile.
+_REFUSED_COMPILE = (
+    (PROFILING, "profiling"),
+    (
+        "-fmodules -fmodules-ts -fcxx-modules -fmodule-only -fmodule-header -fmodule-output -fmodule-lazy "
+        "-fimplicit-modules -fimplicit-module-maps -fbuiltin-module-map",
+        "modules",
+    ),
+    ("-emit-llvm", "other-output"),
+    (
+        "--cuda-device-only --cuda-host-only --offload-device-only --offload-host-only -fembed-bitcode",
+        "other-output",
+    ),
+    ("-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
+    ("-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
+    ("-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", "other-machine"),
+)
+_DEPEND = (
+    (Role.DEPEND, "-MD --write-dependencies"),
+    (Role.DEPEND_USER, "-MMD --write-user-dependencies"),
+    (Role.DEPEND_PHONY, "-MP"),
+)
+_REFUSED_COMPILE_PREFIX = (
+    (
+        "-fmodule-file= -fmodule-header= -fmodule-output= -fmodule-mapper= -fmodule-map-file= -fprebuilt-module-path= "
+        "-fmodule-name=",
+        "modules",
+    ),
+    (
+        "-fprofile-generate= -fcs-profile-generate= -fprofile-use= -fprofile-instr-generate= -fprofile-instr-use= "
+        "-fprofile-sample-use= -fauto-profile= -fprofile-list=",
+        "profiling",
+    ),
+)
+_REFUSED_COMPILE_SEPARATE = (("-working-directory -wrapper -specs", "unsupported-option"),)
+
+
+def rules() -> Iterable[Rule]:
+    """Yield the rules of gcc-like drivers."""
+    for text in PATHS:
+        role = _INCLUDES.get(text, Role.INCLUDE_OTHER)
+        yield Rule(text, S, role)
+        yield Rule(text + "=" if text.startswith("--") else text, P, role)
+    for text in _SEPARATE.split():
+        yield Rule(text, S, _INCLUDES.get(text, Role.INCLUDE_OTHER if text in _FOR_OTHERS else Role.FLAG))
+    for text in ("-D", "-U", "-MJ", "-T"):
+        yield Rule(text, P)
+    for text in _QUERIES.split():
+        yield Rule(text, E, Role.REFUSE, "query")
+    for text in ("--help=", "-print-file-name=", "-print-prog-name=", "--print-file-name=", "--print-prog-name="):
+        yield Rule(text, P, Role.REFUSE, "query")
+    for table, role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
+        for texts, reason in table:
+            yield from (Rule(text, E, role, reason) for text in texts.split())
+    for texts, reason in _REFUSED_COMPILE_PREFIX:
+        yield from (Rule(text, P, Role.REFUSE_COMPILE, reason) for text in texts.split())
+    for texts, reason in _REFUSED_COMPILE_SEPARATE:
+        for text in texts.split():
+            yield Rule(text, S, Role.REFUSE_COMPILE, reason)
+            yield Rule(text + "=", P, Role.REFUSE_COMPILE, reason)
+    yield from (Rule(text, E, Role.COMPILE) for text in ("-c", "--compile"))
+    yield from (Rule(text, S, Role.OUTPUT) for text in ("-o", "--output"))
+    yield from (Rule(text, P, Role.OUTPUT) for text in ("-o", "--output="))
+    yield from (Rule(text, S, Role.LANGUAGE) for text in ("-x", "--language"))
+    yield from (Rule(text, P, Role.LANGUAGE) for text in ("-x", "--language="))
+    for role, texts in _DEPEND:
+        yield from (Rule(text, E, role) for text in texts.split())
+    yield Rule("-MG", E, Role.REFUSE_COMPILE, "dependencies")  # the compiler reports an error unless -M is there too
+    for text, role in (("-MF", Role.DEPEND_FILE), ("-MT", Role.DEPEND_TARGET), ("-MQ", Role.DEPEND_QUOTED)):
+        yield Rule(text, S, role)
+        yield Rule(text, P, role)
+    yield Rule("-Wp,-MD,", P, Role.DEPEND_WORDS)
+    yield Rule("-Wp,-MMD,", P, Role.DEPEND_WORDS_USER)
+    yield Rule("-Wp,", P, Role.INCLUDE_OTHER)
+    # Options that begin like -l, -L, -x or -o but are others.
+    yield from (Rule(text, P) for text in ("-objcmt-", "-object"))
+    for text, role in (("-l", Role.LIBRARY), ("-L", Role.LIBRARY_DIR)):
+        yield Rule(text, S, role)
+        yield Rule(text, P, role)
+    yield Rule("-Wl,", P, Role.LINKER)
+    yield Rule("-Xlinker", S, Role.LINKER)
+    yield Rule("-static", E, Role.STATIC)
+    yield from (Rule(text, S, Role.TARGET) for text in ("-target", "--target"))
+    yield Rule("--target=", P, Role.TARGET)
+
+
+TABLE = OptionTable(rules())
+DEPEND_FLAGS = frozenset({"-MG", "-MV"})
+SAVE_TEMPS = frozenset({"-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ"})
+SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu", ".hip")
+LANGUAGES: Mapping[str, str] = {"c": "", "c++": "", "none": "", "c++-module": "!modules"}
+MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
+
+
+def own_library_items(items: Iterable[Item]) -> list[Item]:
+    """Drop options that would hide a blob's functions from `dlsym`, or make its object contain
+    something other than code."""
+    hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-fvisibility-ms-compat", "-flto", "-fwhole-program")
+    gone = (*hiding, "-flto-jobs", "-ffat-lto-objects", "-fwhole-program-vtables", "-foffload-lto")
+    return [i for i in items if i.name not in gone]
+
+
+class GnuToolchain(Toolchain):
+    """What gcc-like drivers have in common."""
+
+    table = TABLE
+    path_options = frozenset(PATHS)
+    source_suffixes: tuple[str, ...] = SOURCES
+    languages: ClassVar[Mapping[str, str]] = LANGUAGES
+    flag_env: tuple[str, ...] = (
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "OBJC_INCLUDE_PATH",
+        "CCC_OVERRIDE_OPTIONS",
+        "CLANG_NO_DEFAULT_CONFIG",
+        "COMPILER_PATH",
+        "GCC_EXEC_PREFIX",
+        "LIBRARY_PATH",
+        "SOURCE_DATE_EPOCH",
+    )
+    own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
+    _dropped = DEPEND_FLAGS | SAVE_TEMPS
+    _host_flags: tuple[str, ...] = ()
+
+    def host_preprocess_command(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        return (*base, *self.host_only, "-w", "-E", source, "-o", output)
+
+    def dependencies(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, ...]]:
+        return [(*base, *self.host_only, "-w", "-M", "-MG", "-MF", output, source)]
+
+    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        # -flto would leave no symbols to read, and sanitizers would only take time.
+        kept = own_library_items(self.table.split(base[1:]))
+        return (
+            base[0],
+            *join(kept),
+            *self.host_only,
+            *self._protecting(base),
+            "-O0",
+            "-g0",
+            "-w",
+            "-c",
+            source,
+            "-o",
+            output,
+        )
+
+    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+        kept = own_library_items(self.table.split(base[1:]))
+        return (
+            base[0],
+            *join(kept),
+            *self.host_only,
+            *self._protecting(base),
+            "-fPIC",
+            "-w",
+            "-c",
+            source,
+            "-o",
+            output,
+        )
+
+    def _protecting(self, base: Sequence[str]) -> tuple[str, ...]:
+        return ("-fvisibility=protected",) if self.hides_symbols(base) else ()
+
+    def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
+        flags = ("-ferror-limit=0", "-fmax-errors=0")  # clang's and gcc's
+        return next(((f, "-Wno-fatal-errors") for f in flags if accepts(compiler, (f,), "c++")), ())
+
+    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
+        kept = own_library_items(self.table.split(base[1:]))
+        return (base[0], *join(kept), "-fPIC", *self._unique_flags(base), *self._naming_flags(base))
+
+    def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        """Return the option that keeps the state of headers within the library if the build hides
+        it there. Without it, gcc shares the state across the whole process."""
+        flag = "-fno-gnu-unique"
+        return (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
+
+    def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        """Return options from which the compiler makes names that it would else make of the
+        source's path, its process or the time."""
+        return ()
+
+    def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
+        kept = []
+        for item in self.table.split(base[1:]):
+            if not _is_for_compiling_only(item):
+                kept.append(item)
+        return (
+            base[0],
+            *join(own_library_items(kept)),
+            "-fPIC",
+            "-shared",
+            *self._link_flags(base),
+            "-o",
+            abi.PH_OUTPUT,
+            abi.PH_INPUT,
+            "-Wl,--no-as-needed",
+            abi.PH_LIBRARY,
+        )
+
+    def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+
+_COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | {
+    "-D",
+    "-U",
+    "-A",
+    "-x",
+    "--language",
+    "-Xclang",
+    "-Xpreprocessor",
+    "-Xassembler",
+    "-Xarch_device",
+    "-Xarch_host",
+    "-mllvm",
+    "-std",
+    "-nostdinc",
+    "-nostdinc++",
+    "-pedantic",
+    "-pedantic-errors",
+    "-w",
+    "-ftemplate-depth",
+    "-fconstexpr-depth",
+    "--param",
+    "-static",
+    "-shared",
+    "-pie",
+    "-fpie",
+    "-fPIE",
+    "-no-pie",
+}
+
+
+def _is_for_compiling_only(item: Item) -> bool:
+    """Return whether a link has no use for `item`. Above all, `-x hip` would make it compile the
+    library as a source."""
+    if item.name in _COMPILE_ONLY:
+        return True
+    word = item.words[0]
+    return word.startswith("-W") and not word.startswith("-Wl,")

@@ -1,0 +1,135 @@
+"""Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import ClassVar
+
+from _lazyck import abi, proc
+from _lazyck.errors import ToolchainError
+from _lazyck.toolchains import host_text, llvm, lookup, names
+from _lazyck.toolchains.base import Found, TextCompile, accepts, machine_for
+from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
+
+_TRIAL = """#include <filesystem>
+#include <mutex>
+#include <string_view>
+std::once_flag once;
+bool exists(std::string_view path) { std::call_once(once, [] {}); return std::filesystem::exists(path); }
+"""
+
+
+class HostToolchain(GnuToolchain):
+    """`c++` and its kin. A blob is plain C++ and has no arch but the machine's."""
+
+    name = "host"
+    tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
+    install: ClassVar[Mapping[str, str]] = {
+        "apt": "apt install g++",
+        "dnf": "dnf install gcc-c++",
+        "zypper": "zypper install gcc-c++",
+        "pacman": "pacman -S gcc",
+        "apk": "apk add g++",
+    }
+    # CUDAHOSTCXX is nvcc's host compiler, with which CMake links CUDA targets.
+    compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
+    # clang itself compiles HIP and LLVM IR; such a blob follows the recipes of rocm or llvm. There
+    # are none for CUDA compiled by clang.
+    languages: ClassVar[Mapping[str, str]] = {
+        **GnuToolchain.languages,
+        "hip": "rocm",
+        "cuda": "!cuda-by-clang",
+        llvm.LANGUAGE: "llvm",
+    }
+    source_suffixes = (*SOURCES, *llvm.SUFFIXES, *MODULES)
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {
+        ".hip": "rocm",
+        ".cu": "!cuda-by-clang",
+        **dict.fromkeys(llvm.SUFFIXES, "llvm"),
+        **dict.fromkeys(MODULES, "!modules"),
+    }
+
+    def text_compile(
+        self,
+        base: Sequence[str],
+        source: str,
+        output: str,
+        archs: Sequence[str],
+        *,
+        is_c: bool,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TextCompile | None:
+        *words, compile_only, _, to, _ = self.host_compile(base, source, output, archs)
+        more = (*self.all_errors((base[0],)), *host_text.fewer_collections((base[0],)))
+        return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
+
+    def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        seed = f"-frandom-seed={abi.PH_NAME}"
+        return (seed,) if accepts((base[0],), (seed,), "c++") else ()
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.without_launchers(lookup.resolve("CXX", env))
+        if not words:
+            path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
+            words = (path,) if path else ()
+        return Found(self, "", words) if words else None
+
+    def versioned(self, env: Mapping[str, str]) -> list[str]:
+        return names.host_names(env)
+
+    def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
+        """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
+        gives if it does, else the first that does among `others` and the compilers on PATH. Raises
+        `ToolchainError`."""
+        found = self.find(env)
+        first = (found.compiler,) if found else ()
+        named = (*self.tools[:3], f"{machine}-linux-gnu-g++")
+        on_path = ((path,) for path in (lookup.which(name, env) for name in named) if path)
+        for compiler in chain(first, others, on_path):
+            if machine_for(compiler) == machine:
+                return compiler
+        cross = f"g++-{machine.replace('_', '-')}-linux-gnu"
+        package = "g++" if machine == platform.machine() else cross
+        raise ToolchainError(
+            f"no C++ compiler for {machine} found (looked at {self.searched()})",
+            f"install one (Debian, Ubuntu: {package}) or set CXX",
+        )
+
+    def searched(self) -> str:
+        return "CXX, and c++, g++, clang++ on PATH"
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """Check the compiler, and a C++17 library made with it, as the runtime of every lazy
+        library is."""
+        done = super().checks(found, env)
+        return [*done, _try(found, env)] if found and done[0].state is State.OK else done
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True
+
+    def default_arch(self) -> str:
+        return platform.machine()
+
+
+def _try(found: Found, env: Mapping[str, str]) -> Check:
+    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
+        Path(work, "t.cpp").write_text(_TRIAL)
+        argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
+        try:
+            done = proc.run(argv, cwd=work, env=env, timeout=60)
+        except ToolchainError as e:
+            return Check("C++17 library", State.MISSING, e.message, install_line(HostToolchain.install))
+    if done.status == 0:
+        return Check("C++17 library", State.OK, "compiles and links, as lazyck's runtime needs it")
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
+    said = lines[0].strip() if lines else f"the compiler ended with status {done.status}"
+    return Check("C++17 library", State.MISSING, said, install_line(HostToolchain.install))
+
+
+HOST = HostToolchain()

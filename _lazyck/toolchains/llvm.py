@@ -1,0 +1,100 @@
+"""Describe LLVM IR, as text (.ll) and bitcode (.bc). clang compiles it, or lazyck-irc (llvmlite) if
+clang is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from _lazyck import proc
+from _lazyck.toolchains import llvm_checks, lookup
+from _lazyck.toolchains.base import Found
+from _lazyck.toolchains.check import Check, State
+from _lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
+from _lazyck.toolchains.options import join
+
+SUFFIXES = (".ll", ".bc")
+LANGUAGE = "ir"
+IRC = "lazyck-irc"
+
+
+class LlvmToolchain(GnuToolchain):
+    """clang as a compiler of IR, and lazyck-irc, which takes the same options. A blob has no arch
+    but the machine's."""
+
+    name = "llvm"
+    tools = (IRC,)
+    compiler_env = ("CLANG",)
+    install = llvm_checks.INSTALL
+    written_in = "llvm-ir"
+    source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
+    # Other sources that $CLANG compiles.
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {
+        **{s: "host" for s in SOURCES if s not in (".cu", ".hip")},
+        ".hip": "rocm",
+    }
+    languages: ClassVar[Mapping[str, str]] = {LANGUAGE: "", "none": "", "c": "host", "c++": "host", "hip": "rocm"}
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.without_launchers(lookup.resolve("CLANG", env))
+        path = next((p for n in lookup.with_versions(("clang",), env) if (p := lookup.which(n, env))), None)
+        path = path or _working_irc(env)
+        return Found(self, "", words or ((path,) if path else ())) if words or path else None
+
+    def searched(self) -> str:
+        return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """Check the compiler, a module that it compiles and links, and lazyck-irc."""
+        done = super().checks(found, env)
+        if found is None or done[0].state is not State.OK:
+            return done
+        is_irc = Path(found.compiler[0]).name == IRC
+        others = [] if is_irc else [llvm_checks.irc_check(irc(env), env)]
+        return [*done, llvm_checks.try_module(found.compiler, env), *others]
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        if Path(compiler[0]).name == IRC:
+            return kind in (*SUFFIXES, LANGUAGE, "none")
+        return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
+
+    def hides_symbols(self, base: Sequence[str]) -> bool:
+        return False  # IR itself says what is hidden, whatever the command line says
+
+    def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
+        kept = join(own_library_items(self.table.split(base[1:])))
+        itself = (base[0], *kept, "-w", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm")
+        # clang starts itself again for each file. LLVM's own tool reads all files in one process,
+        # but stops at the first that it cannot read.
+        beside = str(Path(base[0]).resolve().parent / "llvm-dis")
+        return [(beside,), itself] if lookup.is_program(beside) else [itself]
+
+
+def reads_ir(compiler: str) -> bool:
+    """Return whether a driver compiles LLVM IR, as clang does and gcc does not. The driver is
+    run for this, without compiling anything. If it does not exist, its name decides."""
+    if not lookup.is_program(compiler):
+        return "clang" in Path(compiler).name or Path(compiler).name == IRC
+    return _takes_ir(str(Path(compiler).resolve()))  # clang and clang++ are one program
+
+
+@lru_cache(maxsize=64)
+def _takes_ir(compiler: str) -> bool:
+    return proc.run([compiler, "-###", "-x", LANGUAGE, "-c", "/dev/null", "-o", "/dev/null"]).status == 0
+
+
+def irc(env: Mapping[str, str]) -> str | None:
+    """Return lazyck-irc from PATH, or from the directory of this Python's programs."""
+    beside = str(Path(sys.executable).parent / IRC)
+    return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
+
+
+def _working_irc(env: Mapping[str, str]) -> str | None:
+    path = irc(env)
+    return path if path and proc.run([path, "--version"], env=env).status == 0 else None
+
+
+LLVM = LlvmToolchain()

@@ -1,0 +1,103 @@
+"""Find real compilers, by a variable's words or on PATH. Shims of lazyck and stand-ins of compiler
+caches do not count."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from _lazyck import proc
+from _lazyck.errors import UsageError
+from _lazyck.proc import is_program as is_program
+
+# Programs that stand in for a compiler under its name, or that are written before it.
+LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
+CONF_DIR = ".lazyck"  # a directory beside shims
+
+
+def conf_of(program: str) -> Path:
+    """Return the path of the configuration of `program` if it is a shim."""
+    return Path(program).parent / CONF_DIR / f"{Path(program).name}.conf"
+
+
+def is_shim(program: str) -> bool:
+    """Return whether `program` is a shim of lazyck, directly or through links, of any set-up."""
+    return conf_of(program).exists() or conf_of(str(Path(program).resolve())).exists()
+
+
+def is_launcher(program: str) -> bool:
+    """Return whether `program` is a compiler cache or distributor, by its name or by what its name
+    links to."""
+    return Path(program).name in LAUNCHERS or Path(program).resolve().name in LAUNCHERS
+
+
+def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str | None:
+    """Return the absolute path of `name` in the absolute parts of PATH (see `_lazyck.proc`). Shims
+    are passed over, and launchers too unless they are wanted."""
+    for directory in proc.search_path(env):
+        path = str(Path(directory) / name)
+        if is_program(path) and not is_shim(path) and (launchers or not is_launcher(path)):
+            return path
+    return None
+
+
+def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
+    """Return `names`, and names on PATH that are one of them with a version, such as `clang-19`,
+    newest first."""
+    pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
+    found: dict[str, int] = {}
+    for directory in proc.search_path(env):
+        with contextlib.suppress(OSError):
+            matches = (pattern.fullmatch(n) for n in os.listdir(directory))
+            found |= {m[0]: int(m[2]) for m in matches if m}
+    return [*names, *sorted(found, key=lambda n: (-found[n], n))]
+
+
+def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words of a variable such as `CXX`, its programs as absolute paths; () if it is
+    unset, if a program is missing, or if it is a shim.
+
+    `ccache g++ -m64` becomes `/usr/bin/ccache /usr/bin/g++ -m64`; a masquerading g++ becomes the
+    real one.
+    """
+    text = env.get(variable, "").strip()
+    if not text:
+        return ()
+    # A path with spaces that exists as a whole is one word, as CMake and most builds see it.
+    try:
+        words = [text] if is_program(text) else shlex.split(text)
+    except ValueError as e:
+        raise UsageError(f"{variable}={text!r}: {e}", f"correct or unset {variable}") from e
+    found: list[str] = []
+    for i, word in enumerate(words):
+        launcher = Path(word).name in LAUNCHERS
+        path = _program(word, env, launcher)
+        if path is None:
+            return ()
+        found.append(path)
+        if not launcher:
+            return (*found, *words[i + 1 :])
+    return ()
+
+
+def _program(word: str, env: Mapping[str, str], launcher: bool) -> str | None:
+    if "/" not in word:
+        return which(word, env, launchers=launcher)
+    path = str(Path(word).absolute())  # symlinks stay: drivers know themselves by their name
+    if not is_program(path) or is_shim(path):
+        return None
+    if not launcher and is_launcher(path):  # a masquerade that is named by its path
+        return which(Path(path).name, env)
+    return path
+
+
+def without_launchers(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `words` from the compiler on."""
+    for i, word in enumerate(words):
+        if not is_launcher(word):
+            return words[i:]
+    return words

@@ -1,0 +1,112 @@
+"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after a blank or
+`=`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from _lazyck.toolchains.gnu import PROFILING
+from _lazyck.toolchains.options import Mode, OptionTable, Role, Rule
+
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+
+# Long and short names of the options that take a value.
+_VALUES = (
+    "--pre-include -include;--library -l;--define-macro -D;--undefine-macro -U;--include-path -I;"
+    "--system-include -isystem;--library-path -L;--output-directory -odir;--compiler-bindir -ccbin;"
+    "--archiver-binary -arbin;--cudart -cudart;--cudadevrt -cudadevrt;--libdevice-directory -ldir;"
+    "--target-directory -target-dir;--optimization-info -opt-info;--optimize -O;--Ofast-compile -Ofc;--dopt -dopt;"
+    "--ftemplate-backtrace-limit -ftemplate-backtrace-limit;--ftemplate-depth -ftemplate-depth;--x -x;--std -std;"
+    "--machine -m;--compiler-options -Xcompiler;--linker-options -Xlinker;--archive-options -Xarchive;"
+    "--ptxas-options -Xptxas;--nvlink-options -Xnvlink;--fatbin-options -Xfatbin;--nvvm-options -Xcicc;"
+    "--static-global-template-stub -static-global-template-stub;"
+    "--device-entity-has-hidden-visibility -device-entity-has-hidden-visibility;--threads -t;"
+    "--split-compile -split-compile;--split-compile-extended -split-compile-extended;"
+    "--fdevice-time-trace -fdevice-time-trace;--keep-dir -keep-dir;--time -time;--run-args -run-args;"
+    "--input-drive-prefix -idp;--dependency-drive-prefix -ddp;--drive-prefix -dp;--gpu-architecture -arch;"
+    "--gpu-code -code;--generate-code -gencode;--relocatable-device-code -rdc;--entries -e;"
+    "--maxrregcount -maxrregcount;--ftz -ftz;--prec-div -prec-div;--prec-sqrt -prec-sqrt;--fmad -fmad;"
+    "--default-stream -default-stream;--Werror -Werror;--qpp-config -qpp-config;--diag-error -diag-error;"
+    "--diag-suppress -diag-suppress;--diag-warn -diag-warn;--host-linker-script -hls;"
+    "--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector -device-stack-protector;"
+    "--compress-mode -compress-mode;--frandom-seed -frandom-seed;--sanitize -sanitize;--options-file -optf;"
+    "--output-file -o;--dependency-output -MF;--dependency-target-name -MT;--maxregcount -maxregcount;"
+    "--compiler-library -cclib;--machine-options -march;--tile-preview -tile-preview;--tileiras-options -Xtileiras;"
+    "--stdlib -stdlib;--apply-controls -apply-controls;--nvprune-options -Xnvprune;--fmax-errors -fmax-errors;"
+    "--fdevice-time-trace-granularity -fdevice-time-trace-granularity;--fdevice-sanitize -fdevice-sanitize"
+)
+_ROLES = {
+    "-o": Role.OUTPUT,
+    "-x": Role.LANGUAGE,
+    "-MF": Role.DEPEND_FILE,
+    "-MT": Role.DEPEND_TARGET,
+    "-optf": Role.RESPONSE,
+    "-l": Role.LIBRARY,
+    "-L": Role.LIBRARY_DIR,
+    "-Xlinker": Role.LINKER,
+    "-rdc": Role.REFUSE_IF_TRUE,
+    "-I": Role.INCLUDE,
+    "-isystem": Role.INCLUDE_SYSTEM,
+    "-include": Role.INCLUDE_FILE,
+    "-ccbin": Role.HOST_COMPILER,
+    "-Xcompiler": Role.HOST_OPTIONS,
+}
+_ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
+_REFUSED = (
+    ("--preprocess -E", "preprocess"),
+    ("--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir --ltoir -ltoir", "other-output"),
+    ("--generate-dependencies -M --generate-nonsystem-dependencies -MM", "dependencies"),
+    ("--dryrun -dryrun", "dry-run"),
+    ("--help -h --version -V --list-gpu-code -code-ls --list-gpu-arch -arch-ls", "query"),
+    ("--device-link -dlink", "device-link"),
+    ("--lib -lib", "archive"),
+    ("--relocatable-link -r", "relocatable-link"),
+    ("--run -run --clean-targets -clean", "unsupported-option"),
+)
+_REFUSED_COMPILE = (
+    ("--device-c -dc --device-w -dw --extensible-whole-program -ewp --relocatable-ptx -reloc-ptx",
+     "relocatable-device-code"),
+    ("--lto -lto --dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto", "relocatable-device-code"),
+    ("--fdevice-syntax-only -fdevice-syntax-only", "syntax-only"),
+)  # fmt: skip
+_DEPEND = (
+    (Role.DEPEND, "--generate-dependencies-with-compile -MD"),
+    (Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD"),
+    (Role.DEPEND_PHONY, "--generate-dependency-targets -MP"),
+)
+
+
+def pairs() -> Iterable[tuple[str, str]]:
+    """Yield the long and the short name of every option that takes a value."""
+    for pair in _VALUES.split(";"):
+        long, short = pair.split()
+        yield long, short
+
+
+def rules() -> Iterable[Rule]:
+    """Yield the rules of nvcc's table."""
+    for long, short in pairs():
+        role = _ROLES.get(short, Role.FLAG)
+        reason = "relocatable-device-code" if role is Role.REFUSE_IF_TRUE else ""
+        for text in (long, short):
+            yield Rule(text, S, role, reason)
+            yield Rule(text + "=", P, role, reason)
+        if short in _ONE_CHARACTER:
+            yield Rule(short, P, role)
+    for table, table_role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
+        for texts, reason in table:
+            yield from (Rule(text, E, table_role, reason) for text in texts.split())
+    yield from (Rule(text, E, Role.COMPILE) for text in ("--compile", "-c"))
+    for role, texts in _DEPEND:
+        yield from (Rule(text, E, role) for text in texts.split())
+    for text in PROFILING.split():
+        # The bare spelling is used where unknown options are forwarded. The shim puts words for the
+        # host compiler behind -Xcompiler.
+        for spelled in (text, f"-Xcompiler,{text}"):
+            yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
+            yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
+    # These names begin like a one-character option with its value joined to it.
+    yield from (Rule(text, E) for text in ("-lineinfo", "-link", "-Ofast", "-Dryrun"))
+
+
+TABLE = OptionTable(rules())

@@ -1,0 +1,140 @@
+"""lazyck's environment variables: their values, their defaults, and suggestions for misspelt
+names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from _lazyck import abi
+from _lazyck.quantities import size_of
+from _lazyck.user_file import is_variable
+
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_SECONDS = re.compile(r"\d{1,9}(\.\d+)?", re.ASCII)
+_ARCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\S*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable. `wanted` says in words what its value must be, `fits` checks a value, and
+    `default` says what applies without one."""
+
+    name: str
+    default: str
+    wanted: str
+    fits: Callable[[str], bool]
+
+    def problem(self, value: str) -> str:
+        """Return what is wrong with `value`, or an empty string. An empty value counts as not
+        set."""
+        return "" if not value or self.fits(value) else f"must be {self.wanted}"
+
+
+def _anything(_value: str) -> bool:
+    return True
+
+
+def _is_switch(value: str) -> bool:
+    return value in (*YES, *NO)
+
+
+def _is_cache(value: str) -> bool:
+    parts = value.split("/")
+    return value.startswith("/") and ".." not in parts and any(p not in ("", ".") for p in parts)
+
+
+def _is_name(value: str) -> bool:
+    return "/" not in value and not value.startswith(".")
+
+
+def _is_jobs(value: str) -> bool:
+    return value.isascii() and value.isdigit() and 1 <= int(value) <= 4096
+
+
+def _is_seconds(value: str) -> bool:
+    return _SECONDS.fullmatch(value) is not None and float(value) <= 1e9
+
+
+def _is_some_time(value: str) -> bool:
+    return _is_seconds(value) and float(value) > 0
+
+
+def _is_archs(value: str) -> bool:
+    return all(_ARCH.fullmatch(arch) for arch in re.split(r"[;, \t\n]+", value) if arch)
+
+
+def _is_size(value: str) -> bool:
+    return size_of(value) is not None
+
+
+def _one_of(*words: str) -> tuple[str, Callable[[str], bool]]:
+    return f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__
+
+
+_CACHE = "an absolute path without `..`"
+_TEXT = ("any text", _anything)
+_PATH = ("a path", _anything)
+_SWITCHED = ("0 or 1", _is_switch)
+_TIME = ("a number of seconds, 0 or more", _is_seconds)
+_SIZE = ("a size such as 4G or 512M, or 0", _is_size)
+
+# The order is that of docs/environment.md, which says what each variable is for.
+VARIABLES = (
+    Variable(abi.ENV_CACHE_DIR, "$XDG_CACHE_HOME/NAME, else ~/.cache/NAME", _CACHE, _is_cache),
+    Variable(abi.ENV_NAME, abi.DEFAULT_CACHE_NAME, "the name of a directory", _is_name),
+    Variable(abi.ENV_ROOT, "lazyck/ beside the library", *_PATH),
+    Variable(abi.ENV_MANIFEST, "none", *_PATH),
+    Variable(abi.ENV_ARCHS, "the GPU's", "archs such as gfx942;gfx950 or 80;90", _is_archs),
+    Variable(abi.ENV_JOBS, "the number of cores", "a number from 1 to 4096", _is_jobs),
+    Variable(abi.ENV_MEM_PER_JOB, "from what compiles took", *_SIZE),
+    Variable(abi.ENV_COMPILE_TIMEOUT, "3600", *_TIME),
+    Variable(abi.ENV_LAUNCHER, "none", "words of a command", _anything),
+    Variable(abi.ENV_LOCK_TIMEOUT, "1200, or from what compiles took", *_TIME),
+    Variable(abi.ENV_JIT, "on", *_one_of("on", "warn", "error", "off")),
+    Variable(abi.ENV_DISABLE_JIT, "0", *_SWITCHED),
+    Variable(abi.ENV_BY_KERNEL, "whichever costs less", *_SWITCHED),
+    Variable(abi.ENV_PREAMBLES, "1", *_SWITCHED),
+    Variable(abi.ENV_TEXT_KEYS, "where it saves time", *_SWITCHED),
+    Variable(abi.ENV_EXTRA_CACHE_KEY, "none", *_TEXT),
+    Variable(abi.ENV_ON_ERROR, "throw", *_one_of("throw", "abort")),
+    Variable(
+        abi.ENV_CACHE_PATH, "none", f"paths separated by `:`, each {_CACHE}",
+        lambda value: all(_is_cache(part) for part in value.split(":") if part),
+    ),
+    Variable(abi.ENV_CACHE_MAXSIZE, f"{abi.DEFAULT_CACHE_MAX_KIB >> 20}G", *_SIZE),
+    Variable(abi.ENV_RECORD, "none", *_PATH),
+    Variable(abi.ENV_PREFETCH, "none", *_PATH),
+    Variable(abi.ENV_SPECULATE, "none", *_PATH),
+    Variable(abi.ENV_TRACE, "none", *_PATH),
+    Variable(abi.ENV_LOG, "info", *_one_of("error", "warn", "info", "debug")),
+    Variable(abi.ENV_LOG_FILE, "stderr", *_PATH),
+    Variable(abi.ENV_LOG_FORMAT, "text", *_one_of("text", "json")),
+    Variable(abi.ENV_REMOTE, "none", "tiers: URL|attribute|…,URL|…", _anything),
+    Variable(abi.ENV_REMOTE_COMPILE, "none", "a compile service or cluster: grpc://HOST:PORT|attribute|…", _anything),
+    Variable(abi.ENV_TRUST, "none", "public keys or files of them", _anything),
+    Variable(abi.ENV_SIGN_KEY, "none", *_PATH),
+    Variable(abi.ENV_REMOTE_TIMEOUT, "10", "a number of seconds above 0", _is_some_time),
+    Variable(abi.ENV_REMOTE_HELPER, abi.REMOTE_HELPER, "a program", _anything),
+    Variable(abi.ENV_RUNTIME_SRC, "the package's", *_PATH),
+    Variable(abi.ENV_LAZY, "1", *_SWITCHED),
+)  # fmt: skip
+BY_NAME = {variable.name: variable for variable in VARIABLES}
+
+
+def unknown_variables(names: Iterable[str]) -> dict[str, str]:
+    """Return those of `names` that look like variables of lazyck but are none, each with a
+    message."""
+    others = tuple(abi.OTHER_VARIABLES.split())
+    return {
+        name: _unknown(name)
+        for name in names
+        if is_variable(name) and not name.startswith(others) and name not in BY_NAME
+    }
+
+
+def _unknown(name: str) -> str:
+    meant = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.8)
+    return f"{name} is not a variable of lazyck" + (f"; did you mean {meant[0]}?" if meant else "")

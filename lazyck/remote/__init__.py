@@ -1,9 +1,0 @@
-"""Remote caches: tiers on other machines behind the local cache. Nothing from them is believed
-before it is verified."""
-
-from __future__ import annotations
-
-from lazyck.remote.names import EntryName
-from lazyck.remote.remote import Fetched, Listener, Remote
-
-__all__ = ["EntryName", "Fetched", "Listener", "Remote"]
