@@ -1,5 +1,5 @@
 """The cost of earlier compiles, as the runtime records it in a cache (for the format see
-`runtime/src/costs.h`)."""
+`runtime/src/cache/costs.h`)."""
 
 from __future__ import annotations
 

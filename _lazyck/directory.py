@@ -2,7 +2,7 @@
 
 Files in it are listed, read, moved and removed through its descriptor, so that no symbolic link and
 no exchanged directory above it leads elsewhere. It refuses what the runtime refuses
-(runtime/src/directory.h).
+(runtime/src/cache/directory.h).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Profiles: which blobs runs have used. The runtime records them (LAZYCK_RECORD); this module
 merges and compares them.
 
-The grammar is in `runtime/src/profile.h`. A plain list of names, one on each line, is a profile
-without further facts.
+The grammar is in `runtime/src/record/profile.h`. A plain list of names, one on each line, is a
+profile without further facts.
 """
 
 from __future__ import annotations

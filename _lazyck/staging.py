@@ -17,7 +17,7 @@ class Staging:
     """A context manager that creates such a directory and removes it.
 
     The name contains that of the process, so that the runtime can remove the directory if the
-    process is killed (runtime/src/staging.cpp). Raises `RefusedError`, `OSError`.
+    process is killed (runtime/src/platform/staging.cpp). Raises `RefusedError`, `OSError`.
     """
 
     def __init__(self, cache: Path, what: str) -> None:

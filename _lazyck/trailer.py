@@ -1,5 +1,5 @@
 """The last 64 bytes of an entry, which identify it (docs/cache-format.md;
-runtime/src/entry.cpp)."""
+runtime/src/cache/entry.cpp)."""
 
 from __future__ import annotations
 

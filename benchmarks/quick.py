@@ -50,7 +50,7 @@ def measure(quick: bool) -> list[Row]:
             runtime = project.work / "runtime"
             shutil.rmtree(runtime, ignore_errors=True)
             shutil.copytree(SOURCES, runtime)
-            with (runtime / "text.cpp").open("a") as f:
+            with (runtime / "base/text.cpp").open("a") as f:
                 f.write(f"// {secrets.token_hex(8)}\n")
             return project.lazyck("build", "quick", "--tmp-dir", "t", env={"LAZYCK_RUNTIME_SRC": str(runtime)})
 

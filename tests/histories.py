@@ -1,4 +1,5 @@
-"""Makes histories for the tests of `lazyck report`, in the format of runtime/src/events.cpp."""
+"""Makes histories for the tests of `lazyck report`, in the format of
+runtime/src/record/events.cpp."""
 
 from __future__ import annotations
 

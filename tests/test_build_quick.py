@@ -18,7 +18,7 @@ def changed_runtime(where: Path) -> Path:
     copy = where / "runtime"
     shutil.copytree(RUNTIME, copy)
     changed = 0
-    for file in copy.glob("*.cpp"):
+    for file in copy.rglob("*.cpp"):
         text = file.read_text()
         if "compiling " in text:
             file.write_text(text.replace("compiling ", "COMPILING AGAIN "))
@@ -76,7 +76,7 @@ def test_another_directory_is_a_clear_error(lazyck: Lazyck, tmp_path: Path) -> N
 def test_a_runtime_that_does_not_compile_leaves_the_library_as_it_was(lazyck: Lazyck, tmp_path: Path) -> None:
     ops = build_ops(lazyck, tmp_path)
     runtime = changed_runtime(tmp_path)
-    next(iter(sorted(runtime.glob("*.cpp")))).write_text("#error broken on purpose\n")
+    next(iter(sorted(runtime.rglob("*.cpp")))).write_text("#error broken on purpose\n")
     done = lazyck("build", "quick", "--tmp-dir", ops.tmp, env={"LAZYCK_RUNTIME_SRC": str(runtime)})
     assert done.returncode == 1
     assert "broken on purpose" in done.stderr

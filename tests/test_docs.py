@@ -90,7 +90,7 @@ def test_every_variable_of_the_table_is_one() -> None:
 
 
 def test_the_runtime_reads_no_variable_by_its_text() -> None:
-    for path in sorted((REPOSITORY / "_lazyck" / "runtime" / "src").glob("*.cpp")):
+    for path in sorted((REPOSITORY / "_lazyck" / "runtime" / "src").rglob("*.cpp")):
         assert not re.search(r'"LAZYCK_[A-Z_]+"', path.read_text()), path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from support import REPOSITORY
@@ -38,6 +39,11 @@ WITHIN_RANK = {
 }
 
 
+# The rooms of the runtime's sources. Beside them are only the headers for programs.
+ROOMS = ("base", "platform", "bundle", "record", "cache", "compile", "store", "library", "entrance")
+SOURCES = PACKAGE / "runtime" / "src"
+
+
 def area(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
@@ -67,6 +73,20 @@ def test_every_module_imports_only_what_stands_below_it() -> None:
                 continue
             if RANKS[there] >= RANKS[here]:
                 wrong.append(f"{file.relative_to(REPOSITORY)} imports {module}")
+    assert not wrong
+
+
+def test_every_room_of_the_runtime_includes_only_what_stands_below_it() -> None:
+    wrong = []
+    files = [f for f in SOURCES.rglob("*") if f.is_file() and f.parent != SOURCES]
+    assert len(files) > 100
+    for file in files:
+        here = ROOMS.index(file.parent.name)
+        for name in re.findall(r'#include "(.+)"', file.read_text()):
+            room, _, header = name.rpartition("/")
+            if room and (ROOMS.index(room) > here or not (SOURCES / room / header).is_file()):
+                wrong.append(f"{file.relative_to(SOURCES)} includes {name}")
+            assert room or header in ("lazyck.h", "error.hpp", "lazyck_abi.h"), (file, name)
     assert not wrong
 
 

@@ -38,7 +38,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     does."""
     where = tmp_path_factory.mktemp("sizes")
     (where / "main.cpp").write_text(
-        '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "numbers.h"\n'
+        '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "base/numbers.h"\n'
         "int main(int argc, char** argv) {\n"
         "    for (int i = 2; i < argc; ++i) {\n"
         '        const auto size = argv[1] == std::string("read") ? lazyck::rt::size_in(argv[i]) : std::nullopt;\n'
@@ -48,7 +48,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "    }\n"
         "}\n"
     )
-    sources = [str(where / "main.cpp"), str(SOURCES / "numbers.cpp")]
+    sources = [str(where / "main.cpp"), str(SOURCES / "base/numbers.cpp")]
     argv = [HERE.cxx, "-std=c++17", "-iquote", str(SOURCES), *sources, "-o", str(where / "ask")]
     subprocess.run(argv, check=True)
     return where / "ask"
@@ -82,7 +82,7 @@ def test_the_runtime_takes_a_size_from_the_environment_in_kib_rounded_up(tmp_pat
 
 def test_sizes_are_put_into_words_in_one_place_of_each_language() -> None:
     unit = re.compile(r"""(?<!"")[}"] ?[kKMGT]i?B\b""")  # a unit behind a value: "{n} MB", + " MB"
-    files = [p for p in (REPOSITORY / "lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
+    files = [p for p in (REPOSITORY / "_lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
     found = {p.name for p in files for line in p.read_text().splitlines() if unit.search(line.partition("//")[0])}
     assert found == {"numbers.cpp", "page.js"}
 

@@ -4,7 +4,7 @@ the wheel that has the library.
 The runtime finds them by their entry points. Each line `<library> = <module>` of the group
 `lazyck.packs` names the directory `<module>` beside the library's own package. In it,
 `lazyck/pack` says what the pack was made for, and `lazyck/cache` is a cache
-(runtime/src/packs.cpp has the grammar).
+(runtime/src/cache/packs.cpp has the grammar).
 """
 
 from __future__ import annotations

@@ -312,10 +312,10 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     """Lay out the bundle of a library at `root`. `files` maps a place in the bundle to the file
     that goes there.
 
-    The file `contents` has the digest of each file, for the runtime (runtime/src/contents.cpp has
-    the grammar), and the manifest has the digest of that list. So the library, which carries the
-    manifest, can tell its bundle from any other. Replaces an older bundle of the library. Returns
-    the encoded manifest, and the number of bytes written.
+    The file `contents` has the digest of each file, for the runtime
+    (runtime/src/bundle/contents.cpp has the grammar), and the manifest has the digest of that list.
+    So the library, which carries the manifest, can tell its bundle from any other. Replaces an
+    older bundle of the library. Returns the encoded manifest, and the number of bytes written.
     """
     library = manifest.library
     own = root / library
@@ -386,7 +386,7 @@ def deploy(own: Path, target: Path) -> None:
 
     The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
     layer of an image compresses each file by itself, and installing many small ones takes long. The
-    runtime unpacks it (runtime/src/archive.cpp).
+    runtime unpacks it (runtime/src/cache/archive.cpp).
     """
     temporary = target.with_name(f".{target.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)

@@ -36,8 +36,8 @@ _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
-# This lists each e_machine and its name, as `uname -m` gives it. runtime/src/machine.cpp has them
-# too.
+# This lists each e_machine and its name, as `uname -m` gives it. runtime/src/base/machine.cpp has
+# them too.
 _NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
 _MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
 _MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size

@@ -2,9 +2,10 @@
 renders the wrappers' assembler text.
 
 A kernel's handle is registered when its library is loaded. Its first use goes through one of these
-functions. The wrapper has the kernel's device code made ready (`runtime/src/kernels.cpp`), and
-jumps on. A handle that is ready costs six instructions. The launches of nvcc 13's stubs are not
-wrapped: they name a kernel that `__cudaGetKernel` was asked for.
+functions. The wrapper has the kernel's device code made ready
+(`runtime/src/library/kernels.cpp`), and jumps on. A handle that is ready costs six instructions.
+The launches of nvcc 13's stubs are not wrapped: they name a kernel that `__cudaGetKernel` was asked
+for.
 """
 
 from __future__ import annotations

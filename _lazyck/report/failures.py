@@ -15,7 +15,9 @@ from _lazyck.history import Event
 
 MOST_SHOWN = 100  # failures on the page; logs are read only for these
 _LOG_NAME = re.compile(r"(?P<blob>.+)-[0-9a-f]{16}\.log")
-_REPEAT = re.compile(r"\[to reproduce: (.*)\]")  # the last line of a failed compile's log (runtime/src/compile.cpp)
+_REPEAT = re.compile(
+    r"\[to reproduce: (.*)\]"
+)  # the last line of a failed compile's log (runtime/src/compile/compile.cpp)
 _LONGEST_READ = 256 << 10  # bytes of a log, from its end
 _MOST_LINES = 40
 _LONGEST_END = 4000  # characters

@@ -10,7 +10,7 @@ development: each is compiled by itself when it has changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,11 @@ OBJECTS = "objects"  # the store of objects in the user's directory of tools
 # runtime's. Names in an unnamed namespace are shared by all sources of an object.
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
 _GROUPS = {
-    "hash.cpp": _DIGESTS,
-    "sha256.cpp": _DIGESTS,
-    "tool_main.cpp": _TOOL,
-    "tool_make.cpp": _TOOL,
-    "compiler_identity.cpp": _TOOL,
+    "base/hash.cpp": _DIGESTS,
+    "base/sha256.cpp": _DIGESTS,
+    "compile/compiler_identity.cpp": _TOOL,
+    "entrance/tool_main.cpp": _TOOL,
+    "entrance/tool_make.cpp": _TOOL,
 }
 
 # There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are
@@ -75,10 +75,7 @@ _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the co
 
 def source_digest(src: Path = SOURCES) -> str:
     """Return a digest of the runtime's sources and of the names that they share with Python."""
-    parts = [abi.render_header().encode()]
-    for path in _sources(src, "*"):
-        parts += [encode(path.name), path.read_bytes()]
-    return digest(*parts)
+    return digest(abi.render_header().encode(), *_texts(src, _sources(src, "*")))
 
 
 def compile_objects(
@@ -93,11 +90,11 @@ def compile_objects(
     Raises `BuildError`, `CommandError`, `ToolchainError`.
     """
     machine = machine_for(compiler)
-    trampoline = src / f"stub_{machine}.S"
+    trampoline = src / "entrance" / f"stub_{machine}.S"
     if not trampoline.is_file():
-        known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in src.glob("stub_*.S")))
+        known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in trampoline.parent.glob("stub_*.S")))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
-    units = [*_units(src, with_tool=False), _Unit(trampoline.stem, (trampoline,))]
+    units = [*_units(src, with_tool=False), _Unit(src, trampoline.stem, (trampoline,))]
     return _compile(store, compiler, src, units, extra_flags, jobs)
 
 
@@ -165,44 +162,56 @@ def canonical(compiler: Sequence[str]) -> tuple[str, ...]:
     return (real if "g++" in os.path.basename(real) else compiler[0], *compiler[1:])
 
 
-def together(sources: Iterable[Path]) -> bytes:
-    """Return the text of a source that includes all of `sources` by their names."""
-    return "".join(f'#include "{name}"\n' for name in sorted(s.name for s in sources)).encode()
+def together(src: Path, sources: Iterable[Path]) -> bytes:
+    """Return the text of a source that includes all of `sources` by their paths in `src`."""
+    return "".join(f'#include "{s.relative_to(src).as_posix()}"\n' for s in sorted(sources)).encode()
 
 
 def _sources(src: Path, pattern: str) -> list[Path]:
-    found = sorted(p for p in src.glob(pattern) if p.suffix in (".cpp", ".h", ".hpp", ".S"))
+    found = sorted(p for p in src.rglob(pattern) if p.suffix in (".cpp", ".h", ".hpp", ".S"))
     if not found:
         raise FormatError(f"{src}: no runtime sources here", f"check {abi.ENV_RUNTIME_SRC}, or install lazyck again")
     return found
 
 
+def _texts(src: Path, files: Iterable[Path]) -> Iterator[bytes]:
+    """Yield the path in `src` and the contents of each file."""
+    for path in files:
+        yield encode(path.relative_to(src).as_posix())
+        yield path.read_bytes()
+
+
 @dataclass(frozen=True)
 class _Unit:
-    """The sources of one object, and the object's name."""
+    """The sources of one object, which are below `src`, and the object's name."""
 
+    src: Path
     name: str
     sources: tuple[Path, ...]
 
     @property
     def is_fast(self) -> bool:
         """Whether the code must be fast."""
-        return _GROUPS.get(self.sources[0].name) == _DIGESTS
+        return _group(self.src, self.sources[0]) == _DIGESTS
 
     @property
     def content(self) -> list[bytes]:
         """Everything that decides the object, apart from headers, compiler and flags."""
-        return [self.name.encode(), *(part for s in self.sources for part in (encode(s.name), s.read_bytes()))]
+        return [self.name.encode(), *_texts(self.src, self.sources)]
+
+
+def _group(src: Path, source: Path) -> str:
+    return _GROUPS.get(source.relative_to(src).as_posix(), _RUNTIME)
 
 
 def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
     """Return the units in which the C++ sources are compiled."""
     groups: dict[str, list[Path]] = {}
     for source in _sources(src, "*.cpp"):
-        group = _GROUPS.get(source.name, _RUNTIME)
+        group = _group(src, source)
         if with_tool or group != _TOOL:
             groups.setdefault(group if src == SOURCES else source.stem, []).append(source)
-    return [_Unit(name, tuple(sources)) for name, sources in groups.items()]
+    return [_Unit(src, name, tuple(sources)) for name, sources in groups.items()]
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
@@ -234,7 +243,7 @@ def _compile(
     abi_header = abi.render_header().encode()
     # Any source may include any header: a dependency scanner would not be worth its complexity.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
-    common = digest(abi_header, *(part for h in headers for part in (encode(h.name), h.read_bytes())))
+    common = digest(abi_header, *_texts(src, headers))
     keys = [digest(common.encode(), *unit.content)[:16] for unit in units]
     objects = [directory / key / f"{unit.name}.o" for unit, key in zip(units, keys, strict=True)]
     if all(o.is_file() for o in objects):
@@ -260,7 +269,7 @@ def _compile(
         level = _FAST if unit.is_fast else small
         if len(unit.sources) > 1:
             source = target.with_suffix(".cpp")
-            write_atomic(source, together(unit.sources))
+            write_atomic(source, together(src, unit.sources))
         words = [*compiler, *level, *argv, "-c", str(source), "-o", str(temporary)]
         said = proc.check(f"compiling lazyck's runtime ({source.name})", words, hint=_HINT).stderr
         if said:

@@ -88,7 +88,7 @@ def _compile(directory: Path, compiler: Sequence[str]) -> Path:
     write_if_different(directory / "lazyck_units.h", itself.encode())
     temporary = made.with_suffix(".new.o")
     source = made.with_suffix(".cpp")
-    write_if_different(source, together(SOURCES.glob("*.cpp")))
+    write_if_different(source, together(SOURCES, SOURCES.glob("*.cpp")))
     argv = [*compiler, *CXX_FLAGS, "-iquote", str(SOURCES), "-iquote", str(directory), "-c", str(source)]
     with waiting.saying(f"compiling {NAME} with {os.path.basename(compiler[0])}, once for all builds"):
         proc.check(f"compiling {NAME}", [*argv, "-o", str(temporary)], hint=_HINT)

@@ -1,5 +1,5 @@
 // Reads an ELF file of any machine: dynamic symbols by either hash table, and sections by name.
-#include "elf_view.h"
+#include "platform/elf_view.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const lazyck::rt::ElfView elf(data, size);

@@ -1,7 +1,7 @@
 // Reads a cache entry, or the note beside it. The first byte says what the rest is: an entry as it
 // is; an entry that gets a trailer for its key or its text, so that the ELF file inside is read; or
 // a note, as it is or with a digest that fits it.
-#include "../../lazyck/runtime/src/entry.cpp"
+#include "cache/entry.cpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

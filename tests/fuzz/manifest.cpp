@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "error.hpp"
-#include "manifest_view.h"
+#include "bundle/manifest_view.h"
 
 namespace {
 

@@ -65,7 +65,7 @@ build() { # target, sources
     *) "$clangxx" $flags -std=c++17 -iquote "$src" -I "$out" "$here/$target.cpp" "$@" -o "$out/$target" -ldl -pthread ;;
     esac
 }
-base="$src/failure.cpp $src/text.cpp $src/hash.cpp $src/files.cpp $src/numbers.cpp"
+base="$src/base/failure.cpp $src/base/text.cpp $src/base/hash.cpp $src/platform/files.cpp $src/base/numbers.cpp"
 native="manifest elf entry shim_words shim_includes shim_headers"
 decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words py_remote"
 missing=
@@ -79,10 +79,10 @@ for target in ${@:-$native $decoders}; do
     fi
     set -- "$out/$target"
     case $target in
-    manifest) build manifest "$src/manifest_view.cpp" "$src/load_error.cpp" "$src/machine.cpp" $base ;;
-    elf) build elf "$src/elf_view.cpp" ;;
-    entry) build entry "$src/elf_view.cpp" "$src/machine.cpp" "$src/checked_file.cpp" "$src/company.cpp" "$src/debugger.cpp" "$src/memory_file.cpp" "$src/cache.cpp" \
-        "$src/costs.cpp" "$src/staging.cpp" $base ;;
+    manifest) build manifest "$src/bundle/manifest_view.cpp" "$src/base/load_error.cpp" "$src/base/machine.cpp" $base ;;
+    elf) build elf "$src/platform/elf_view.cpp" ;;
+    entry) build entry "$src/platform/elf_view.cpp" "$src/base/machine.cpp" "$src/cache/checked_file.cpp" "$src/cache/company.cpp" "$src/platform/debugger.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
+        "$src/cache/costs.cpp" "$src/platform/staging.cpp" $base ;;
     shim_words) build shim_words "$shim/classify.c" "$shim/inputs.c" "$shim/record.c" "$shim/object.c" "$shim/depfile.c" ;;
     shim_includes) build shim_includes "$shim/object.c" ;;
     shim_headers) build shim_headers "$shim/includes.c" "$shim/object.c" ;;

@@ -21,7 +21,7 @@ from .state import State, World
 from .step import Next, blob_lock, is_whole, step
 
 
-@step("store.cpp obtain", "look")
+@step("store/store.cpp obtain", "look")
 def look(w: World, s: State, t: int) -> Next:
     """Looks up the entry without a lock (look_up_entry). A whole entry is a hit."""
     if is_whole(w, s, t):
@@ -30,13 +30,13 @@ def look(w: World, s: State, t: int) -> Next:
         yield "finds no entry", move(s, t, "open_lock")
 
 
-@step("lock.cpp FileLock", "open lock")
+@step("platform/lock.cpp FileLock", "open lock")
 def open_lock(w: World, s: State, t: int) -> Next:
     """Opens, with O_CREAT, the file that has the lock's name at present."""
     yield "opens the blob's lock file", move(s, t, "try_lock", inode=s.inodes[w.task[t].blob], epoch=s.epoch)
 
 
-@step("lock.cpp BlobLock", "flock lock")
+@step("platform/lock.cpp BlobLock", "flock lock")
 def try_lock(w: World, s: State, t: int) -> Next:
     """Locks the blob with FileLock::retry, flock(LOCK_EX | LOCK_NB). Passes over a holder that is
     stopped."""
@@ -52,7 +52,7 @@ def try_lock(w: World, s: State, t: int) -> Next:
         yield "finds the blob locked", move(s, t, "peek")
 
 
-@step("lock.cpp BlobLock")
+@step("platform/lock.cpp BlobLock")
 def peek(w: World, s: State, t: int) -> Next:
     """Looks for the entry (is_made) before each new attempt to lock."""
     if is_whole(w, s, t):
@@ -61,7 +61,7 @@ def peek(w: World, s: State, t: int) -> Next:
         yield "finds no entry yet", move(s, t, "try_lock")
 
 
-@step("store.cpp compile", "look")
+@step("store/store.cpp compile", "look")
 def look_again(w: World, s: State, t: int) -> Next:
     """Looks up the entry again under the lock, because somebody may have published it since the
     first look."""
@@ -72,7 +72,7 @@ def look_again(w: World, s: State, t: int) -> Next:
         yield "finds no entry still", move(s, t, "find_bundle" if w.has_archive else "take_job")
 
 
-@step("archive.cpp unpacked")
+@step("cache/archive.cpp unpacked")
 def find_bundle(w: World, s: State, t: int) -> Next:
     """Uses the sources (is_made) if they are unpacked already."""
     if s.is_unpacked:
@@ -81,7 +81,7 @@ def find_bundle(w: World, s: State, t: int) -> Next:
         yield "finds no sources", move(s, t, "lock_bundle")
 
 
-@step("archive.cpp unpacked")
+@step("cache/archive.cpp unpacked")
 def lock_bundle(w: World, s: State, t: int) -> Next:
     """Takes the bundle's BlobLock in order to unpack. Passes over the lock if its holder is stopped
     or locks do not work."""
@@ -96,7 +96,7 @@ def lock_bundle(w: World, s: State, t: int) -> Next:
         yield "finds the bundle locked", move(s, t, "find_bundle")
 
 
-@step("archive.cpp unpacked")
+@step("cache/archive.cpp unpacked")
 def look_at_bundle(w: World, s: State, t: int) -> Next:
     """Looks for the sources again under the lock (is_made), because somebody may have unpacked them
     since."""
@@ -106,7 +106,7 @@ def look_at_bundle(w: World, s: State, t: int) -> Next:
         yield "unpacks in its staging directory", move(s, t, "put_bundle")
 
 
-@step("archive.cpp unpack")
+@step("cache/archive.cpp unpack")
 def put_bundle(w: World, s: State, t: int) -> Next:
     """Shows the sources with renameat, unless others are there, which compilers may be reading."""
     if w.mutation == "bundle replaced unseen":
@@ -117,13 +117,13 @@ def put_bundle(w: World, s: State, t: int) -> Next:
         yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("archive.cpp unpack")
+@step("cache/archive.cpp unpack")
 def put_after_all(w: World, s: State, t: int) -> Next:
     """Puts its own sources in place of the others, in a mutation."""
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("store.cpp acquire")
+@step("store/store.cpp acquire")
 def take_job(w: World, s: State, t: int) -> Next:
     """Takes one of the process's own slots (JobSlots)."""
     free = process_of(w, s, t).jobs
@@ -131,7 +131,7 @@ def take_job(w: World, s: State, t: int) -> Next:
         yield "takes a slot of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")
 
 
-@step("slots.cpp CompileSlot", "flock admission")
+@step("store/slots.cpp CompileSlot", "flock admission")
 def admit(w: World, s: State, t: int) -> Next:
     """Takes the FileLock `admission`, to be alone in deciding. Passes over a holder that is
     stopped."""
@@ -146,7 +146,7 @@ def admit(w: World, s: State, t: int) -> Next:
         yield "passes over a stopped holder of admission", move(s, t, "scan", is_excused=True)
 
 
-@step("slots.cpp try_once", "flock slot")
+@step("store/slots.cpp try_once", "flock slot")
 def scan(w: World, s: State, t: int) -> Next:
     """Takes the first free slot in a loop, and reads what the others have reserved."""
     taken = {lock.name: lock for lock in slots(s)}
@@ -160,7 +160,7 @@ def scan(w: World, s: State, t: int) -> Next:
     yield "finds no slot free", nap(w, s, t)
 
 
-@step("slots.cpp try_once", "write slot")
+@step("store/slots.cpp try_once", "write slot")
 def fit(w: World, s: State, t: int) -> Next:
     """Reserves memory after the loop if there is enough or nobody else compiles."""
     me = s.threads[t]
@@ -179,40 +179,40 @@ def nap(w: World, s: State, t: int) -> State:
     return move(s, t, then, slot="", fits=False, is_excused=False)
 
 
-@step("slots.cpp CompileSlot", "unlock admission")
+@step("store/slots.cpp CompileSlot", "unlock admission")
 def give_way(w: World, s: State, t: int) -> Next:
     """Releases `admission` before the sleep, so that others may decide."""
     yield "leaves admission", move(drop(s, t, "admission"), t, "sleep")
 
 
-@step("slots.cpp CompileSlot")
+@step("store/slots.cpp CompileSlot")
 def sleep(w: World, s: State, t: int) -> Next:
     """Waits with sleep_for(pause) until a slot or memory may be free."""
     keeps = w.mutation == "admission kept in a sleep"
     yield "sleeps a moment", move(s, t, "scan" if keeps else "admit")
 
 
-@step("slots.cpp CompileSlot", "unlock admission")
+@step("store/slots.cpp CompileSlot", "unlock admission")
 def leave(w: World, s: State, t: int) -> Next:
     """Releases `admission`, because others can see the slot and may decide."""
     then = {"loader asked while busy": "ask_while_busy", "slot freed before the compile": "free_slot_early"}
     yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
 
 
-@step("ranges.cpp Range", asks_loader=True)
+@step("platform/ranges.cpp Range", asks_loader=True)
 def ask_while_busy(w: World, s: State, t: int) -> Next:
     """Asks the loader for the profilers' functions with all locks held, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader", move(s, t, "stage")
 
 
-@step("slots.cpp CompileSlot")
+@step("store/slots.cpp CompileSlot")
 def free_slot_early(w: World, s: State, t: int) -> Next:
     """Frees the slot too early, in a mutation: others think that they may compile."""
     yield "frees its slot", move(drop(s, t, s.threads[t].slot), t, "stage")
 
 
-@step("process.cpp run_command", "spawn")
+@step("platform/process.cpp run_command", "spawn")
 def stage(w: World, s: State, t: int) -> Next:
     """Stages the compile and starts it. A blob may be compiled once, and again only with a
     cause."""
@@ -226,14 +226,14 @@ def stage(w: World, s: State, t: int) -> Next:
     yield "starts the compiler", s
 
 
-@step("compile.cpp run_step")
+@step("compile/compile.cpp run_step")
 def run_compiler(w: World, s: State, t: int) -> Next:
     """Waits for the compiler, which leaves a library in the staging directory. The compiler's
     failure is a fault."""
     yield "the compiler ends", move(s, t, "publish" if w.mutation == "publish before the sync" else "seal")
 
 
-@step("entry.cpp seal_entry", "fsync")
+@step("cache/entry.cpp seal_entry", "fsync")
 def seal(w: World, s: State, t: int) -> Next:
     """Writes the trailer and syncs, so that a published entry outlives a power cut."""
     if w.mutation == "publish before the sync":
@@ -244,7 +244,7 @@ def seal(w: World, s: State, t: int) -> Next:
         yield "seals and syncs", move(s, t, "publish")
 
 
-@step("cache.cpp publish", "rename")
+@step("cache/cache.cpp publish", "rename")
 def publish(w: World, s: State, t: int) -> Next:
     """Shows the entry to all with renameat, in one step."""
     blob = w.task[t].blob
@@ -258,14 +258,14 @@ def publish(w: World, s: State, t: int) -> Next:
         yield "renames", move(s._replace(entries=put(s.entries, blob, "whole")), t, "free_slot", has="entry")
 
 
-@step("cache.cpp publish")
+@step("cache/cache.cpp publish")
 def fill(w: World, s: State, t: int) -> Next:
     """Completes the entry at its own path, in a mutation."""
     entries = put(s.entries, w.task[t].blob, "whole")
     yield "has written the entry", move(s._replace(entries=entries), t, "free_slot", has="entry")
 
 
-@step("store.cpp release", "unlock slot")
+@step("store/store.cpp release", "unlock slot")
 def free_slot(w: World, s: State, t: int) -> Next:
     """Ends CompileSlot and HeldSlot, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)
@@ -274,7 +274,7 @@ def free_slot(w: World, s: State, t: int) -> Next:
     yield "frees its slot", move(drop(s, t, me.slot), t, "unlock", slot="", fits=False, is_excused=False)
 
 
-@step("lock.cpp ~FileLock", "unlock lock")
+@step("platform/lock.cpp ~FileLock", "unlock lock")
 def unlock(w: World, s: State, t: int) -> Next:
     """Ends BlobLock. Begins anew if the cache was emptied meanwhile (Store::compile_somewhere)."""
     blob = w.task[t].blob

@@ -170,7 +170,7 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
     (tmp_path / "map").unlink()  # `build quick` uses its own copy
     runtime = tmp_path / "runtime"
     shutil.copytree(Path(__file__).parents[2] / "_lazyck" / "runtime" / "src", runtime)
-    with (runtime / "text.cpp").open("a") as f:
+    with (runtime / "base/text.cpp").open("a") as f:
         f.write("// changed\n")
     if words.startswith("-Wl,-soname,"):
         again = lazyck("build", "quick", "--tmp-dir", tmp_path / "t", env={"LAZYCK_RUNTIME_SRC": str(runtime)})

@@ -178,7 +178,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callabl
 
 
 UNIT = r"""
-#include "checked_file.h"
+#include "cache/checked_file.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <atomic>
@@ -229,7 +229,7 @@ def test_lists_of_libraries_are_told_apart_whatever_their_numbers(unit: Callable
     out = unit(r"""
     #include <sched.h>
     #include <sys/mman.h>
-    #include "company.h"
+    #include "cache/company.h"
     int main(int, char** argv) {
         cpu_set_t one;  // the kernel numbers files for each processor
         CPU_ZERO(&one);

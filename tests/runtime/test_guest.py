@@ -290,7 +290,7 @@ def test_what_depends_on_language_or_environment_is_asked_in_one_place(objects_d
     asked = {"environ": "environment.cpp", "getpwuid_r": "config.cpp"}
     assert {m[1] for m in DEPENDING.finditer(undefined)} == set(asked)
     for name, place in asked.items():
-        users = [p.name for p in SOURCES.iterdir() if re.search(rf"\b{name}\b", without_comments(p.read_text()))]
+        users = [p.name for p in SOURCES.rglob("*.*") if re.search(rf"\b{name}\b", without_comments(p.read_text()))]
         assert users == [place]
 
 

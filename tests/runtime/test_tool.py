@@ -133,23 +133,24 @@ def test_names_that_are_not_utf8_survive(tmp_path: Path, objects_dir: Path, rt_t
 
 def test_only_what_changed_is_compiled_again(tmp_path: Path) -> None:
     src, store = tmp_path / "src", tmp_path / "store"
-    src.mkdir()
-    for name in ("hash.cpp", "hash.h", "sha256.cpp", "sha256.h", f"stub_{os.uname().machine}.S"):
-        shutil.copy(SOURCES / name, src)
+    stubs = f"entrance/stub_{os.uname().machine}.S"
+    for name in ("base/hash.cpp", "base/hash.h", "base/sha256.cpp", "base/sha256.h", stubs):
+        (src / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SOURCES / name, src / name)
 
     first = compile_objects(store, [CXX], src)
     assert sorted(o.stem for o in first) == ["hash", "sha256", f"stub_{os.uname().machine}"]
     times = {o: o.stat().st_mtime_ns for o in first}
     assert compile_objects(store, [CXX], src) == first
     before = source_digest(src)
-    text = (src / "hash.cpp").read_text()
-    (src / "hash.cpp").write_text(text + "\n// changed\n")
+    text = (src / "base/hash.cpp").read_text()
+    (src / "base/hash.cpp").write_text(text + "\n// changed\n")
     assert source_digest(src) != before
     assert {o.stem for o in set(compile_objects(store, [CXX], src)) - set(first)} == {"hash"}
-    (src / "hash.h").write_text((SOURCES / "hash.h").read_text() + "\n// changed\n")
+    (src / "base/hash.h").write_text((SOURCES / "base/hash.h").read_text() + "\n// changed\n")
     assert not set(compile_objects(store, [CXX], src)) & set(first)
-    (src / "hash.cpp").write_text(text)
-    shutil.copy(SOURCES / "hash.h", src)
+    (src / "base/hash.cpp").write_text(text)
+    shutil.copy(SOURCES / "base/hash.h", src / "base")
     assert compile_objects(store, [CXX], src) == first
     assert {o: o.stat().st_mtime_ns for o in first} == times
     assert not set(compile_objects(store, [CXX], src, ["-DX"])) & set(first)

@@ -1,0 +1,134 @@
+#include "base/failure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <iterator>
+
+#include "base/text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+struct PassingSign {
+    const char* text;
+    bool is_of_memory = false;
+};
+
+// Texts that compilers, linkers and the shells around them print, in upper or lower case. Only the
+// kernel, for want of memory, sends SIGKILL to a compiler's children.
+constexpr PassingSign k_signs_of_passing[] = {
+    {"cannot allocate memory", true},
+    {"out of memory", true},
+    {"memory exhausted", true},  // "virtual memory exhausted"
+    {"bad_alloc", true},
+    {"could not allocate", true},
+    {"killed signal terminated", true},  // gcc, about the compiler proper
+    {"terminated signal terminated"},    // gcc, after SIGTERM
+    {"internal compiler error: killed", true},
+    {"internal compiler error: terminated"},
+    {"unable to execute command: killed", true},  // clang
+    {"unable to execute command: terminated"},
+    {"died due to signal 9", true},  // nvcc
+    {"died due to signal 15"},
+    {"terminated with signal 9", true},  // collect2
+    {"resource temporarily unavailable"},
+    {"too many open files"},
+    {"text file busy"},  // a compiler that is being replaced
+    {"stale file handle"},
+    {"stale nfs file handle"},
+    {"interrupted system call"},
+    {"bus error"},  // a mapped file on a full or broken file system
+};
+
+struct PlaceSign {
+    const char* text;
+    int error;
+};
+
+constexpr PlaceSign k_signs_of_place[] = {
+    {"no space left on device", ENOSPC}, {"disk quota exceeded", EDQUOT}, {"input/output error", EIO},
+    {"read-only file system", EROFS},    {"file too large", EFBIG},
+};
+
+// Shells and drivers report that a signal ended a child by an exit status of this plus its number.
+constexpr int k_passed_on = 128;
+constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
+
+std::string lower(std::string text) {
+    for (char& c : text) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return text;
+}
+
+template <class IsMeant>
+bool says(const std::string& output, IsMeant is_meant) {
+    const std::string text = lower(output);
+    const auto is_said = [&](const PassingSign& s) { return is_meant(s) && text.find(s.text) != std::string::npos; };
+    return std::any_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_said);
+}
+
+}  // namespace
+
+void fail(const std::string& message, const FailureParts& parts) {
+    throw CompileError(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+}
+
+void fail_for_good(const std::string& message, const FailureParts& parts) {
+    throw PermanentFailure(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(),
+                           parts.command.c_str());
+}
+
+void fail_for_memory(const std::string& message, const FailureParts& parts) {
+    throw OutOfMemory(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+}
+
+void fail_system(const std::string& what, int error) {
+    throw SystemFailure("lazyck: " + what + ": " + system_text(error), {}, error);
+}
+
+bool is_of_place(int error) {
+    switch (error) {
+        case 0:
+        case EINTR:
+        case EAGAIN:
+        case ENOMEM:
+        case EMFILE:
+        case ENFILE:
+            return false;
+        default:
+            return true;
+    }
+}
+
+bool is_final(const CommandEnd& end) {
+    if (!end.has_exited || end.status == 0) return false;
+    if (end.output.find_first_not_of(" \t\r\n") == std::string::npos) return false;
+    const auto is_passed_on = [&](int signal) { return end.status == k_passed_on + signal; };
+    if (std::any_of(std::begin(k_passed_on_signals), std::end(k_passed_on_signals), is_passed_on)) return false;
+    return place_error_in(end.output) == 0 && !says(end.output, [](const PassingSign&) { return true; });
+}
+
+bool is_of_memory(const CommandEnd& end) {
+    if (end.signal == SIGKILL || (end.has_exited && end.status == k_passed_on + SIGKILL)) return true;
+    return says(end.output, [](const PassingSign& sign) { return sign.is_of_memory; });
+}
+
+int place_error_in(const std::string& output) {
+    const std::string text = lower(output);
+    for (const PlaceSign& sign : k_signs_of_place) {
+        if (text.find(sign.text) != std::string::npos) return sign.error;
+    }
+    return 0;
+}
+
+std::string host_name() {
+    char name[256] = {};
+    return gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+}  // namespace lazyck::rt

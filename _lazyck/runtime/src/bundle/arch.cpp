@@ -1,0 +1,294 @@
+// The functions are looked up by name, in the scope of the lazy library first. The runtime links
+// neither HIP nor CUDA, and a process may have several copies, of which the library's own is the
+// one that will launch.
+#include "bundle/arch.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/failure.h"
+#include "base/lasting.h"
+#include "base/machine.h"
+#include "lazyck_abi.h"
+#include "platform/config.h"
+#include "platform/global_locks.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_properties_room = 8192;  // more than any version of hipDeviceProp_t
+constexpr std::size_t k_name_size = 256;         // size of its first member, in all versions
+constexpr std::size_t k_arch_at_r0600 = 1160;    // gcnArchName in hipDeviceProp_tR0600
+constexpr std::size_t k_longest_arch = 255;
+constexpr int k_major = 75, k_minor = 76;  // (cuda|CU_)DeviceAttribute...ComputeCapability, in both interfaces
+
+// Returns the address of `name`, or null: from the default scope, else from the first of
+// `libraries` that has it. Libraries that are loaded already come before those that would have to
+// be loaded.
+void* find(const char* name, std::initializer_list<const char*> libraries) {
+    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+    for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
+        for (const char* library : libraries) {
+            void* handle = dlopen(library, flags);  // stays open, because the function is kept
+            if (handle == nullptr) continue;
+            if (void* found = dlsym(handle, name)) return found;
+        }
+    }
+    return nullptr;
+}
+
+// A function of a library that may not be loaded yet. Its address is kept once it is found. get()
+// takes no lock of ours, because a thread that holds the dynamic loader's lock may be waiting for
+// us.
+template <typename F>
+class Function {
+ public:
+    F* get(const char* name, std::initializer_list<const char*> libraries) {
+        void* known = m_address.load(std::memory_order_acquire);
+        if (known == nullptr) {
+            known = find(name, libraries);
+            m_address.store(known, std::memory_order_release);
+        }
+        return reinterpret_cast<F*>(known);
+    }
+
+ private:
+    std::atomic<void*> m_address{nullptr};
+};
+
+std::string arch_in(const std::vector<char>& properties, std::size_t at) {
+    const std::string text(properties.data() + at, strnlen(properties.data() + at, k_longest_arch));
+    return text.rfind("gfx", 0) == 0 ? text.substr(0, text.find(':')) : "";
+}
+
+using GetDevice = int(int*);
+using GetProperties = int(void*, int);
+using GetAttribute = int(int*, int, int);
+
+constexpr std::initializer_list<const char*> k_hip_libraries = {"libamdhip64.so", "libamdhip64.so.7",
+                                                                "libamdhip64.so.6", "libamdhip64.so.5"};
+constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
+
+Function<GetDevice> g_hip_device, g_cuda_device, g_driver_device;
+Function<GetDevice> g_hip_count, g_cuda_count, g_driver_count;
+Function<GetProperties> g_hip_properties, g_hip_old_properties;
+Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
+Function<int(unsigned)> g_driver_init;
+Function<int(int*, int)> g_driver_get;
+
+// Remembers the arch of each device, because reading all properties of one can cost a millisecond.
+class Answers {
+ public:
+    template <typename Ask>
+    std::string get(int device, Ask ask) {
+        auto& archs = m_archs.get([] { return std::map<int, std::string>(); });
+        {
+            const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
+            const auto known = archs.find(device);
+            if (known != archs.end()) return known->second;
+        }
+        const std::string arch = ask(device);
+        const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
+        if (!arch.empty()) archs[device] = arch;
+        return arch;
+    }
+
+ private:
+    Lasting<std::map<int, std::string>> m_archs;
+};
+
+Answers g_hip_answers, g_cuda_answers;
+
+std::string hip_arch(int device) {
+    std::vector<char> properties(k_properties_room);
+    GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip_libraries);
+    if (get != nullptr) {
+        if (get(properties.data(), device) != 0) return "";
+        const std::string arch = arch_in(properties, k_arch_at_r0600);
+        if (!arch.empty()) return arch;
+    } else {
+        GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip_libraries);
+        if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
+    }
+    static constexpr char k_sign[] = {'g', 'f', 'x'};
+    const auto at =
+        std::search(properties.begin() + k_name_size, properties.end(), std::begin(k_sign), std::end(k_sign));
+    return at == properties.end() ? "" : arch_in(properties, static_cast<std::size_t>(at - properties.begin()));
+}
+
+std::string capability(GetAttribute* attribute, int device) {
+    int major = 0, minor = 0;
+    if (attribute(&major, k_major, device) != 0 || attribute(&minor, k_minor, device) != 0) return "";
+    return std::to_string(major) + std::to_string(minor);
+}
+
+// Returns the number of devices that `count` tells, or 0 if it tells none.
+int device_count(GetDevice* count) {
+    int devices = 0;
+    return count != nullptr && count(&devices) == 0 ? devices : 0;
+}
+
+// Returns the archs of the current device and of those other devices that `is_built` says the build
+// has code for, or nothing if the current device has none. A process loads a blob once, for all of
+// its devices, as it loads an ahead-of-time library. On a device that the build has no code for,
+// that library fails, too.
+template <typename ArchOf, typename IsBuilt>
+Strings archs_of_devices(int current, int count, ArchOf arch_of, IsBuilt is_built) {
+    Strings archs = {arch_of(current)};
+    if (archs[0].empty()) return {};
+    for (int device = 0; device < count; ++device) {
+        const std::string arch = device == current ? "" : arch_of(device);
+        if (!arch.empty() && is_built(arch)) archs.push_back(arch);
+    }
+    std::sort(archs.begin(), archs.end());
+    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
+    return archs;
+}
+
+// HIP looks for the code of one device after the other, and stops at the first device without any.
+// So the devices before the current one count even if HIP does not tell how many there are.
+Strings ask_hip(const Strings& built) {
+    int device = 0;
+    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
+    if (get_device == nullptr || get_device(&device) != 0) return {};
+    const int count = device_count(g_hip_count.get("hipGetDeviceCount", k_hip_libraries));
+    const auto arch_of = [](int each) { return g_hip_answers.get(each, hip_arch); };
+    const auto is_built = [&](const std::string& arch) {
+        return std::find(built.begin(), built.end(), arch) != built.end();
+    };
+    return archs_of_devices(device, std::max(count, device + 1), arch_of, is_built);
+}
+
+// The number and the letter, if there is one, of a name such as `90a` or `100f`. The number is 0
+// for a name of another form.
+struct Capability {
+    int number = 0;
+    char variant = 0;
+};
+
+Capability capability_of(const std::string& name) {
+    Capability found;
+    std::size_t i = 0;
+    while (i < name.size() && i < 4 && name[i] >= '0' && name[i] <= '9')
+        found.number = found.number * 10 + name[i++] - '0';
+    if (i + 1 == name.size()) found.variant = name[i];
+    return i == name.size() || found.variant != 0 ? found : Capability();
+}
+
+// Returns whether both numbers are of one family of devices. 10.1 (Thor) has the major number of
+// 10.0 but is of another family.
+bool is_kin(int a, int b) { return a / 10 == b / 10 && (a == 101) == (b == 101); }
+
+// Returns what to compile for on a device of capability `arch`. A build for 90a has code that only
+// sm_90a, not sm_90, can hold, and code of a family (100f) runs on its later members (10.3).
+// Therefore the variant that the build chose for devices of this kind is kept.
+std::string as_built(const std::string& arch, const Strings& built) {
+    const int device = capability_of(arch).number;
+    if (device == 0) return arch;
+    bool is_own_specific = false, has_kin_specific = false;
+    int family = 0;
+    for (const std::string& name : built) {
+        const Capability b = capability_of(name);
+        if (!is_kin(b.number, device)) continue;
+        if (b.variant == 'a') (b.number == device ? is_own_specific : has_kin_specific) = true;
+        if (b.variant == 'f' && b.number <= device) family = std::max(family, b.number);
+    }
+    if (is_own_specific) return arch + "a";
+    if (family != 0) return std::to_string(family) + "f";
+    const bool is_plain = std::find(built.begin(), built.end(), arch) != built.end();
+    return has_kin_specific && !is_plain ? arch + "a" : arch;
+}
+
+// Returns whether the build has code that a device of capability `arch` can run.
+bool is_built_for_cuda(const std::string& arch, const Strings& built) {
+    const int device = capability_of(arch).number;
+    return std::any_of(built.begin(), built.end(), [&](const std::string& name) {
+        const Capability b = capability_of(name);
+        return b.variant == 'a' ? b.number == device : is_kin(b.number, device) && b.number <= device;
+    });
+}
+
+// Returns what to compile for on these devices, whose attributes `attribute` tells. `device_of`
+// returns the device of an ordinal.
+template <typename DeviceOf>
+Strings ask_cuda_by(GetAttribute* attribute, int current, int count, DeviceOf device_of, const Strings& built) {
+    const auto ask = [&](int ordinal) {
+        return g_cuda_answers.get(device_of(ordinal), [attribute](int d) { return capability(attribute, d); });
+    };
+    const auto is_built = [&](const std::string& arch) { return is_built_for_cuda(arch, built); };
+    Strings archs = archs_of_devices(current, count, ask, is_built);
+    for (std::string& arch : archs) arch = as_built(arch, built);
+    std::sort(archs.begin(), archs.end());
+    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
+    return archs;
+}
+
+// Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by
+// name.
+Strings ask_cuda_driver(const Strings& built) {
+    const auto init = g_driver_init.get("cuInit", k_driver);
+    GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
+    const auto get = g_driver_get.get("cuDeviceGet", k_driver);
+    GetAttribute* const attribute = g_driver_attribute.get("cuDeviceGetAttribute", k_driver);
+    if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return {};
+    int device = 0;
+    if (current(&device) != 0 && get(&device, 0) != 0) return {};
+    // A device is a number that is handed out for an ordinal, and has been equal to it so far.
+    const auto device_of = [&](int ordinal) {
+        int found = 0;
+        return ordinal == device || get(&found, ordinal) != 0 ? ordinal : found;
+    };
+    return ask_cuda_by(attribute, device, device_count(g_driver_count.get("cuDeviceGetCount", k_driver)), device_of,
+                       built);
+}
+
+Strings ask_cuda(const Strings& built) {
+    int device = 0;
+    GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
+    GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
+    if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
+        const int count = device_count(g_cuda_count.get("cudaGetDeviceCount", k_cudart));
+        const Strings archs = ask_cuda_by(attribute, device, count, [](int ordinal) { return ordinal; }, built);
+        if (!archs.empty()) return archs;
+    }
+    return ask_cuda_driver(built);
+}
+
+}  // namespace
+
+std::string advice_on_arch(const std::string& message, const Strings& archs) {
+    const auto has = [&](const char* text) { return message.find(text) != std::string::npos; };
+    if (archs.empty() || (!has("Unsupported gpu architecture") && !has("not defined for option 'gpu-"))) return "";
+    return "this nvcc does not know the arch " + join(archs, ", ") +
+           ": use a newer CUDA toolkit, or set " LAZYCK_ENV_ARCHS
+           " to an older arch of the same major number, whose code this GPU can run";
+}
+
+Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
+    if (!manifest.has_arch_flags(recipe)) return {machine_name(manifest.machine())};
+    if (!asked.empty()) return asked;
+    const Strings built = parse_archs(join(manifest.archs(), ";"), "archs of the build");
+    if (may_ask) {
+        const std::string toolchain = manifest.recipe_toolchain(recipe);
+        Strings present;
+        if (toolchain == "rocm") present = ask_hip(built);
+        if (toolchain == "cuda") present = ask_cuda(built);
+        if (!present.empty()) return present;
+    }
+    if (built.empty()) {
+        fail("lazyck: no GPU answers, and the build of " + std::string(manifest.library()) +
+             " names no archs; set " LAZYCK_ENV_ARCHS ", such as " LAZYCK_ENV_ARCHS "=gfx942 or 90");
+    }
+    return built;
+}
+
+}  // namespace lazyck::rt

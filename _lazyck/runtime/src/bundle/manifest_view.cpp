@@ -1,0 +1,278 @@
+#include "bundle/manifest_view.h"
+
+#include <cstring>
+
+#include "base/failure.h"
+#include "base/hash.h"
+#include "base/load_error.h"
+#include "base/machine.h"
+#include "lazyck_abi.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_magic_size = 8;
+constexpr std::size_t k_blob_size = 10 * 4;
+constexpr std::size_t k_units_at = 7 * 4, k_host_recipe_at = 8 * 4, k_device_recipe_at = 9 * 4;
+constexpr std::size_t k_longest_name = 60;
+constexpr std::size_t k_name_digits = 8;
+constexpr std::size_t k_symbol_size = 2 * 4;
+constexpr std::size_t k_recipe_size = 9 * 4;
+constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux accepts a few megabytes
+
+// Returns a short name for a kernel: the name of its function, and some digits of a digest of the
+// symbol.
+std::string kernel_name(const std::string& symbol) {
+    constexpr std::string_view k_unnamed = "(anonymous namespace)::";
+    std::string spelled = readable(symbol);
+    for (std::size_t at; (at = spelled.find(k_unnamed)) != std::string::npos;) spelled.erase(at, k_unnamed.size());
+    std::string_view name = spelled;
+    name = name.substr(0, name.find_first_of("<("));
+    name.remove_prefix(name.find_last_of(": ") == std::string_view::npos ? 0 : name.find_last_of(": ") + 1);
+    return safe_name(name.substr(0, k_longest_name)) + "-" + hash(symbol).hex().substr(0, k_name_digits);
+}
+
+std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
+
+}  // namespace
+
+std::string device_name(std::string text) {
+    constexpr std::string_view k_mark = LAZYCK_MODULE_ID;
+    for (std::size_t at = 0; (at = text.find(k_mark, at)) != std::string::npos;) {
+        at += k_mark.size();
+        const std::size_t end = std::min(text.find_first_not_of("0123456789abcdef", at), text.size());
+        if (end - at >= LAZYCK_MODULE_ID_DIGITS)
+            text.replace(at, LAZYCK_MODULE_ID_DIGITS, LAZYCK_MODULE_ID_DIGITS, '0');
+    }
+    return text;
+}
+
+Strings lines_of_table(std::string_view table) {
+    Strings lines;
+    std::string state;
+    for (const std::string& row : split(table, "\n")) {
+        const std::size_t tab = row.find('\t');
+        if (tab == std::string::npos) continue;
+        const std::string kind = row.substr(0, tab), rest = row.substr(tab + 1);
+        if (kind == "kernel" || kind == "whole") lines.push_back(device_name(rest));
+        if (kind == "variable") state += "\t" + device_name(rest);
+    }
+    for (std::string& line : lines) {
+        if (line[0] != '*') line += state;
+    }
+    return lines;
+}
+
+ManifestView::ManifestView(const void* data, std::size_t size, std::string where)
+    : m_data(static_cast<const unsigned char*>(data)), m_where(std::move(where)) {
+    if (size < k_magic_size + sizeof(Header) || std::memcmp(data, LAZYCK_MANIFEST_MAGIC, k_magic_size) != 0) {
+        fail("lazyck: " + m_where + ": not a lazyck manifest");
+    }
+    std::memcpy(&m_header, m_data + k_magic_size, sizeof m_header);
+    if (m_header.version != LAZYCK_MANIFEST_VERSION) {
+        fail("lazyck: " + m_where + ": manifest version " + std::to_string(m_header.version) + ", this runtime reads " +
+             std::to_string(LAZYCK_MANIFEST_VERSION) + "; use the lazyck that wrote it, or build it again");
+    }
+    if (m_header.size > size) fail_damaged("cut short");
+    check_table(m_header.blobs_at, m_header.blobs, k_blob_size);
+    check_table(m_header.symbols_at, m_header.symbols, k_symbol_size);
+    check_table(m_header.recipes_at, m_header.recipes, k_recipe_size);
+    check_table(m_header.lists_at, m_header.words, 4);
+    check_table(m_header.strings_at, m_header.strings_size, 1);
+    // The last byte of the pool is a NUL, so every offset inside the pool is a terminated string.
+    if (m_header.strings_size == 0 || m_data[m_header.strings_at + m_header.strings_size - 1] != 0) {
+        fail_damaged("its strings have no end");
+    }
+    const std::string machine = string(m_header.machine);
+    m_machine = machine.empty() ? own_machine() : machine_of(machine);
+    if (m_machine == 0) fail("lazyck: " + m_where + ": for machine '" + machine + "', which this lazyck does not know");
+}
+
+void ManifestView::fail_damaged(const char* what) const {
+    fail("lazyck: " + m_where + ": damaged manifest (" + what + "); copy or build it again");
+}
+
+void ManifestView::check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const {
+    if (at > m_header.size || count > (m_header.size - at) / row) fail_damaged("a table lies outside");
+}
+
+std::uint32_t ManifestView::number(std::size_t at) const {
+    std::uint32_t value;
+    std::memcpy(&value, m_data + at, sizeof value);
+    return value;
+}
+
+const char* ManifestView::string(std::uint32_t at) const {
+    if (m_data == nullptr) return "";
+    if (at >= m_header.strings_size) fail_damaged("a string lies outside");
+    return reinterpret_cast<const char*>(m_data) + m_header.strings_at + at;
+}
+
+Strings ManifestView::list(std::uint32_t at) const {
+    Strings out;
+    if (m_data == nullptr) return out;
+    if (at >= m_header.words) fail_damaged("a list lies outside");
+    const std::size_t base = m_header.lists_at + 4 * std::size_t{at};
+    const std::uint32_t count = number(base);
+    if (count > m_header.words - at - 1) fail_damaged("a list has no end");
+    std::size_t size = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
+        size += out.back().size() + 1;
+        // Words may share a string, so a small file could expand to terabytes.
+        if (size > k_longest_list) fail_damaged("a list is longer than any command");
+    }
+    return out;
+}
+
+std::uint32_t ManifestView::blob_count() const {
+    return m_parts ? static_cast<std::uint32_t>(m_parts->size()) : m_header.blobs;
+}
+
+BlobRow ManifestView::blob(std::uint32_t index) const {
+    if (!m_parts) return own_blob(index);
+    if (index >= m_parts->size()) fail_damaged("no such part");
+    const PartRow& part = (*m_parts)[index];
+    BlobRow row = own_blob(m_whole);
+    row.name = part.name.c_str();
+    row.digest = part.digest.c_str();
+    row.kernel = part.kernel.c_str();
+    row.recipe = part.recipe;
+    row.has_parts = false;
+    return row;
+}
+
+std::size_t ManifestView::blob_at(std::uint32_t index) const {
+    if (index >= m_header.blobs) fail_damaged("no such blob");
+    return m_header.blobs_at + k_blob_size * index;
+}
+
+BlobRow ManifestView::own_blob(std::uint32_t index) const {
+    const std::size_t at = blob_at(index);
+    const BlobRow row{string(number(at)),
+                      string(number(at + 4)),
+                      string(number(at + 12)),
+                      number(at + 8),
+                      number(at + 16),
+                      number(at + 20),
+                      string(number(at + 24)),
+                      number(at + k_host_recipe_at),
+                      string(number(at + k_units_at))[0] != '\0'};
+    if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
+        fail_damaged("a blob's symbols lie outside");
+    }
+    return row;
+}
+
+bool ManifestView::has_parts(std::uint32_t index) const { return !m_parts && own_blob(index).has_parts; }
+
+// Returns the row of a part. With `symbols`, the part is device code that defines them, `line`
+// describes it, and the first symbol is the one to look up. Without `symbols`, the part is the host
+// unit.
+PartRow ManifestView::part(std::uint32_t index, const std::string& name, const std::string& line,
+                           const Strings& symbols) const {
+    const BlobRow blob = own_blob(index);
+    const std::size_t at = blob_at(index);
+    const std::string own = std::string(blob.digest) + " " + string(number(at + k_units_at)) + " ";
+    PartRow row;
+    row.name = std::string(blob.name) + "." + name;
+    row.digest = hash(own + line).hex();
+    row.kernel = std::string(blob.name) + "\t" + line;
+    row.symbol = symbols.empty() ? "" : symbols[0];
+    row.recipe = number(at + (symbols.empty() ? k_host_recipe_at : k_device_recipe_at));
+    return row;
+}
+
+ManifestView ManifestView::parts(std::uint32_t index, const Strings& lines) const {
+    Strings all = {LAZYCK_IMAGE_SYMBOL};
+    std::string whole = "*\t\t\t";
+    for (const std::string& line : lines) {
+        if (line[0] == '*')
+            whole = line;
+        else
+            all.push_back(symbol_in(line));
+    }
+    auto rows = std::make_shared<std::vector<PartRow>>();
+    rows->push_back(part(index, "host", own_blob(index).name, {}));
+    rows->push_back(part(index, "device", whole, all));
+    for (const std::string& line : lines) {
+        const std::string symbol = symbol_in(line);
+        if (line[0] != '*') rows->push_back(part(index, kernel_name(symbol), line, {symbol}));
+    }
+    return with_parts(index, std::move(rows));
+}
+
+ManifestView ManifestView::kernel(std::uint32_t index, const std::string& line) const {
+    const std::string symbol = symbol_in(line);
+    return with_parts(index,
+                      std::make_shared<std::vector<PartRow>>(1, part(index, kernel_name(symbol), line, {symbol})));
+}
+
+ManifestView ManifestView::unknown_kernel(std::uint32_t index, const std::string& name) const {
+    PartRow row = part(index, "", "", {name});
+    row.name = name;
+    return with_parts(index, std::make_shared<std::vector<PartRow>>(1, std::move(row)));
+}
+
+ManifestView ManifestView::with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const {
+    ManifestView view = *this;
+    view.m_whole = index;
+    view.m_parts = std::move(rows);
+    return view;
+}
+
+Strings ManifestView::symbols_of(const BlobRow& blob) const {
+    Strings names;
+    if (m_parts) {
+        for (const PartRow& part : *m_parts) {
+            if (part.name == blob.name && !part.symbol.empty()) return {part.symbol};
+        }
+    }
+    for (std::uint32_t i = 0; i < blob.symbol_count; ++i) names.emplace_back(symbol_name(blob.first_symbol + i));
+    return names;
+}
+
+const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }
+
+Strings ManifestView::private_names() const {
+    Strings names = list(m_header.private_names);
+    for (std::uint32_t i = 0; i < m_header.symbols; ++i) {
+        const char* const name = symbol_name(i);
+        if (std::strstr(name, LAZYCK_PRIVATE_MARK) != nullptr) names.emplace_back(name);
+    }
+    return names;
+}
+
+const char* ManifestView::symbol_name(std::uint32_t index) const {
+    if (index >= m_header.symbols) fail_damaged("no such symbol");
+    return string(number(m_header.symbols_at + k_symbol_size * index));
+}
+
+std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const {
+    if (index >= m_header.symbols) fail_damaged("no such symbol");
+    return number(m_header.symbols_at + k_symbol_size * index + 4);
+}
+
+std::size_t ManifestView::recipe_at(std::uint32_t index) const {
+    if (index >= m_header.recipes) fail_damaged("no such recipe");
+    return m_header.recipes_at + k_recipe_size * index;
+}
+
+const char* ManifestView::recipe_toolchain(std::uint32_t index) const { return string(number(recipe_at(index))); }
+
+const char* ManifestView::recipe_toolchain_id(std::uint32_t index) const {
+    return string(number(recipe_at(index) + 4));
+}
+
+bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(number(recipe_at(index) + 28)).empty(); }
+
+RecipeRow ManifestView::recipe(std::uint32_t index) const {
+    const std::size_t at = recipe_at(index);
+    const auto text = [&](std::size_t column) { return std::string(string(number(at + 4 * column))); };
+    const auto texts = [&](std::size_t column) { return list(number(at + 4 * column)); };
+    return RecipeRow{text(0), text(1), text(2), texts(3), texts(4), texts(5), texts(6), texts(7), texts(8)};
+}
+
+}  // namespace lazyck::rt

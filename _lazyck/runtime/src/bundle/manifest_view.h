@@ -1,0 +1,138 @@
+// Reads a manifest in place. _lazyck/manifest.py describes the format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+
+namespace lazyck::rt {
+
+// Describes one blob: a row of the manifest. The pointers point into the manifest.
+struct BlobRow {
+    const char* name;
+    const char* source;
+    const char* digest;
+    std::uint32_t recipe;
+    std::uint32_t first_symbol;
+    std::uint32_t symbol_count;
+    const char* kernel;  // empty: a blob; else the host unit's name, a tab, and a line of its table
+    std::uint32_t host_recipe;
+    bool has_parts;
+};
+
+// Describes a part of a blob that is compiled by itself, as if it were a row of a manifest.
+struct PartRow {
+    std::string name, digest, kernel;  // as in BlobRow
+    std::string symbol;                // the symbol of device code, or empty: the blob's
+    std::uint32_t recipe = 0;
+};
+
+struct RecipeRow {
+    std::string toolchain;
+    std::string toolchain_id;
+    std::string home;
+    Strings home_env;
+    Strings compile;
+    Strings link;
+    Strings env;  // name, value, name, value, ...
+    Strings arch_flags;
+    Strings drop_env;
+};
+
+// Returns `text`, a name or a line with names, as device code spells it: without the part that
+// makes a host unit's own names unique.
+std::string device_name(std::string text);
+
+// Returns the lines of a host unit's table (units/src/units.cpp) that describe device code, in the
+// form that BlobRow has.
+Strings lines_of_table(std::string_view table);
+
+class ManifestView {
+ public:
+    // Constructs a view of no manifest, which has no blobs.
+    ManifestView() = default;
+    // Checks the header, and that all tables lie inside `data`. Errors name the manifest as
+    // `where`. Throws CompileError.
+    ManifestView(const void* data, std::size_t size, std::string where);
+
+    // Returns a manifest of the parts of blob `index`: its host unit, its whole device code, and
+    // then the kernels in `lines` of its table, in order.
+    ManifestView parts(std::uint32_t index, const Strings& lines) const;
+    // Returns a manifest of a single kernel of blob `index`, which `line` describes.
+    ManifestView kernel(std::uint32_t index, const std::string& line) const;
+    // Returns a manifest of a single kernel of which only the name is known. It has no entry.
+    ManifestView unknown_kernel(std::uint32_t index, const std::string& name) const;
+    static constexpr std::uint32_t k_host_unit = 0, k_whole_device = 1, k_first_kernel = 2;
+    // Returns whether blob `index` of this manifest has parts.
+    bool has_parts(std::uint32_t index) const;
+
+    std::uint32_t blob_count() const;
+    std::uint32_t symbol_count() const { return m_header.symbols; }
+    // Functions that read a row throw CompileError if the index is out of range or the row points
+    // outside.
+    BlobRow blob(std::uint32_t index) const;
+    // Returns the symbols that an entry of the row has to define.
+    Strings symbols_of(const BlobRow& blob) const;
+    // Returns whether calls reach the functions through slots. A part has no slots.
+    bool has_slots() const { return m_parts == nullptr; }
+    const char* symbol_name(std::uint32_t index) const;
+    std::uint32_t symbol_blob(std::uint32_t index) const;
+    RecipeRow recipe(std::uint32_t index) const;
+    // These return single columns of a recipe, for callers that need no more.
+    const char* recipe_toolchain(std::uint32_t index) const;
+    const char* recipe_toolchain_id(std::uint32_t index) const;
+    bool has_arch_flags(std::uint32_t index) const;
+
+    const char* library() const { return string(m_header.library); }
+    const char* soname() const { return string(m_header.soname); }
+    const char* cache_name() const { return string(m_header.cache_name); }
+    // Returns the name of the directory that holds the entries of the library's blobs in a cache.
+    const char* shelf() const;
+    const char* root() const { return string(m_header.root); }
+    Strings archs() const { return list(m_header.archs); }
+    // Returns the names of functions and variables that blobs use under a unique name, which ends
+    // in LAZYCK_PRIVATE_MARK and a tag.
+    Strings private_names() const;
+    // Returns the SHA-256 of the bundle's list of its contents, or an empty string if the bundle
+    // was laid out by hand.
+    const char* contents() const { return string(m_header.contents); }
+    // Returns the digest of all that the build decides of the keys of the library's entries.
+    const char* digest() const { return string(m_header.digest); }
+    // Returns the machine that the library and its entries are for. It is this machine if the
+    // manifest does not say.
+    std::uint16_t machine() const { return m_machine; }
+
+ private:
+    struct Header {
+        std::uint32_t version, size;
+        std::uint32_t blobs, symbols, recipes, words;
+        std::uint32_t blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size;
+        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest, machine, private_names,
+            contents;
+    };
+
+    [[noreturn]] void fail_damaged(const char* what) const;
+    void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
+    std::uint32_t number(std::size_t at) const;
+    std::size_t recipe_at(std::uint32_t index) const;
+    std::size_t blob_at(std::uint32_t index) const;
+    BlobRow own_blob(std::uint32_t index) const;
+    PartRow part(std::uint32_t index, const std::string& name, const std::string& line, const Strings& symbols) const;
+    ManifestView with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const;
+    const char* string(std::uint32_t at) const;
+    Strings list(std::uint32_t at) const;
+
+    const unsigned char* m_data = nullptr;
+    Header m_header = {};
+    std::uint16_t m_machine = 0;
+    std::string m_where;
+    std::uint32_t m_whole = 0;                            // the blob that the parts belong to
+    std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
+};
+
+}  // namespace lazyck::rt

@@ -1,0 +1,129 @@
+#include "bundle/recipe.h"
+
+#include <algorithm>
+
+#include "base/failure.h"
+#include "lazyck_abi.h"
+#include "platform/config.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+struct Replacement {
+    std::string_view placeholder;
+    const std::string& value;
+};
+
+std::string expand(std::string_view word, std::initializer_list<Replacement> replacements) {
+    std::string out;
+    for (std::size_t i = 0; i < word.size();) {
+        std::size_t length = 1;
+        for (const Replacement& r : replacements) {
+            if (word.substr(i, r.placeholder.size()) == r.placeholder) {
+                out += r.value;
+                length = 0;
+                i += r.placeholder.size();
+                break;
+            }
+        }
+        if (length == 1) out += word[i++];
+    }
+    return out;
+}
+
+Strings expand_step(const Strings& words, const std::string& output, const RecipeRow& recipe, const RecipeValues& v) {
+    Strings out;
+    for (const std::string& word : words) {
+        if (word == LAZYCK_PH_ARCHS) {
+            for (const std::string& arch : v.archs) {
+                for (const std::string& flag : recipe.arch_flags) out.push_back(expand(flag, {{LAZYCK_PH_ARCH, arch}}));
+            }
+            continue;
+        }
+        out.push_back(expand(word, {{LAZYCK_PH_SOURCE, v.source},
+                                    {LAZYCK_PH_OUTPUT, output},
+                                    {LAZYCK_PH_INPUT, v.object},
+                                    {LAZYCK_PH_ROOT, v.root},
+                                    {LAZYCK_PH_LIBRARY, v.library},
+                                    {LAZYCK_PH_KERNEL, v.kernel},
+                                    {LAZYCK_PH_NAME, v.name},
+                                    {LAZYCK_PH_TOOLCHAIN, v.toolchain}}));
+    }
+    return out;
+}
+
+// Variables that every compile has with values of its own.
+constexpr const char* k_own[] = {"PATH", "LC_ALL", "PWD", "TZ"};
+
+bool sets(const std::string& assignment, std::string_view name) {
+    return assignment.size() > name.size() && assignment[name.size()] == '=' &&
+           assignment.compare(0, name.size(), name) == 0;
+}
+
+}  // namespace
+
+CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
+    CompilePlan plan;
+    const bool has_link = !recipe.link.empty();
+    plan.compile = expand_step(recipe.compile, has_link ? values.object : values.output, recipe, values);
+    // The link step gets no launcher: launchers cache or distribute the compile of one source into
+    // an object.
+    if (has_link) plan.compile.insert(plan.compile.begin(), values.launcher.begin(), values.launcher.end());
+    plan.link = expand_step(recipe.link, values.output, recipe, values);
+    const Strings env = expand_step(recipe.env, values.output, recipe, values);
+    for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
+    plan.unset = recipe.drop_env;
+    return plan;
+}
+
+Strings plan_environment(const CompilePlan& plan) {
+    const auto is_replaced = [&](const std::string& variable) {
+        return std::any_of(plan.unset.begin(), plan.unset.end(), [&](const auto& n) { return sets(variable, n); }) ||
+               std::any_of(plan.set.begin(), plan.set.end(),
+                           [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
+    };
+    Strings out;
+    // In a privileged process, whole_environment returns nothing. Otherwise the caller could
+    // control the compiler by loader variables, TMPDIR, GCC_EXEC_PREFIX, PATH and others.
+    for (const std::string& variable : whole_environment()) {
+        if (std::none_of(std::begin(k_own), std::end(k_own), [&](const char* name) { return sets(variable, name); }) &&
+            !is_replaced(variable))
+            out.push_back(variable);
+    }
+    // The compiler's messages decide how a failure is interpreted, so they must be in English. PWD
+    // is a name of the working directory that a compiler takes for the directory's own name.
+    for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C"),
+                                   std::string("PWD=/proc/self/cwd"), std::string("TZ=UTC0")}) {
+        if (!is_replaced(own)) out.push_back(own);
+    }
+    out.insert(out.end(), plan.set.begin(), plan.set.end());
+    return out;
+}
+
+std::string reproducer(const CompilePlan& plan, const std::string& root) {
+    Strings prefix;
+    for (const std::string& name : plan.unset) {
+        if (!environment(name.c_str()).empty()) prefix.insert(prefix.end(), {"-u", name});
+    }
+    prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
+    const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
+    const std::string link = plan.link.empty() ? "" : " && " + env + shell_join(plan.link);
+    const std::string bundle = root.empty() ? "" : shell_join({"ln", "-s", root, LAZYCK_BUNDLE_LINK}) + " && ";
+    return "cd \"$(mktemp -d)\" && " + bundle + env + shell_join(plan.compile) + link;
+}
+
+std::string find_toolchain(const RecipeRow& recipe) {
+    if (recipe.home.empty() || is_directory(recipe.home)) return recipe.home;
+    for (const std::string& variable : recipe.home_env) {
+        const std::string home = environment(variable.c_str());
+        if (!home.empty() && is_directory(home)) return home;
+    }
+    fail("lazyck: no " + recipe.toolchain + " toolchain: the build's, '" + recipe.home + "', is not on this machine" +
+         (recipe.home_env.empty() ? std::string()
+                                  : "; set " + join(recipe.home_env, " or ") + " to another one's home") +
+         ", or fill the cache ahead of time with `lazyck prebuild build`");
+}
+
+}  // namespace lazyck::rt

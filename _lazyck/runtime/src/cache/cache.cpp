@@ -1,0 +1,224 @@
+// <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log
+// <root>/.locks, <root>/.staging
+// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see slots.h)
+// Names are readable. What they leave out of a key is in the entry's trailer (see entry.cpp).
+#include "cache/cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/failure.h"
+#include "base/machine.h"
+#include "lazyck_abi.h"
+#include "platform/files.h"
+#include "platform/staging.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_digest_digits = 16;
+constexpr std::size_t k_salt_digits = 12;
+
+// Returns whether `path` exists. Throws if it is anything but a directory that only we (or root)
+// can write.
+bool check_directory(const std::string& path) {
+    struct stat st;
+    // Nothing can be loaded from a directory that cannot be reached.
+    if (lstat(path.c_str(), &st) != 0) return false;
+    check_trusted(path, st);
+    return true;
+}
+
+void make_private(const std::string& path) {
+    if (const int error = make_directories(path)) {
+        fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
+    }
+    if (!check_directory(path)) fail_system("the cache directory '" + path + "'", ENOENT);
+}
+
+// Throws if `path` cannot be written: an existing directory may be on a read-only file system, or
+// belong to root.
+void check_can_write(const std::string& path) {
+    if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+        fail_system("cannot write to the cache directory '" + path + "'", errno);
+    }
+}
+
+}  // namespace
+
+Digest EntryKey::id() const {
+    std::string all;
+    const auto add = [&](std::string_view part) {
+        all += std::to_string(part.size());
+        all += ':';
+        all += part;
+    };
+    all.reserve(256);
+    for (const std::string* part : {&library, &blob, &digest}) add(*part);
+    add(arch_label());
+    for (const std::string* part : {&toolchain_id, &salt}) add(*part);
+    add(machine_name(machine));
+    return hash(all);
+}
+
+std::string EntryKey::arch_label() const { return archs.empty() ? "any" : join(archs, "+"); }
+
+std::string EntryKey::archs_in_name() const {
+    std::string archs = arch_label();
+    std::replace(archs.begin(), archs.end(), '-', '_');
+    return safe_name(archs);
+}
+
+std::string Cache::leaf_name(const EntryKey& key) {
+    std::string leaf = key.archs_in_name() + "-" + safe_name(key.toolchain_id);
+    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
+    return leaf;
+}
+
+Strings Cache::directories(const EntryKey& key) const {
+    const std::string version = m_root + "/" LAZYCK_CACHE_VERSION;
+    const std::string library = version + "/" + safe_name(key.library);
+    return {m_root, version, library, library + "/" + leaf_name(key)};
+}
+
+std::string Cache::entry_name(const EntryKey& key) {
+    return safe_name(key.library) + "/" + leaf_name(key) + "/" + file_name(key);
+}
+
+Cache::Leaf& Cache::leaf_of(const EntryKey& key) {
+    const auto is_it = [&](const Leaf& leaf) {
+        return leaf.library == key.library && leaf.toolchain_id == key.toolchain_id && leaf.salt == key.salt &&
+               leaf.archs == key.archs;
+    };
+    const auto found = std::find_if(m_leaves.begin(), m_leaves.end(), is_it);
+    if (found != m_leaves.end()) return *found;
+    Leaf made;
+    made.library = key.library;
+    made.toolchain_id = key.toolchain_id;
+    made.salt = key.salt;
+    made.archs = key.archs;
+    made.path = directories(key).back();
+    m_leaves.push_back(std::move(made));
+    return m_leaves.back();
+}
+
+std::string Cache::file_name(const EntryKey& key) {
+    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, k_digest_digits)) + ".so";
+}
+
+std::string Cache::entry_path(const EntryKey& key) {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    return leaf_of(key).path + "/" + file_name(key);
+}
+
+// A directory that was found good before is recognized by device and inode. It is still good if it
+// is ours and others cannot write to it, whatever became of the directories on the way to it.
+UniqueFd Cache::open_directory(const EntryKey& key) {
+    Leaf known;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        known = leaf_of(key);
+    }
+    struct stat st;
+    if (known.inode != 0) {
+        UniqueFd fd = open_file(known.path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+        const bool is_same = fd && fstat(fd.get(), &st) == 0 && st.st_dev == known.device && st.st_ino == known.inode;
+        if (is_same && stranger_of(st).empty()) return fd;
+    }
+    UniqueFd fd = open_trusted(known.path, k_depth_of_entries - 1, O_PATH | O_DIRECTORY);
+    if (!fd || fstat(fd.get(), &st) != 0) return UniqueFd();
+    check_trusted(known.path, st);
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    Leaf& leaf = leaf_of(key);
+    leaf.device = st.st_dev;
+    leaf.inode = st.st_ino;
+    return fd;
+}
+
+std::string Cache::note_path(const EntryKey& key) {
+    const std::string entry = entry_path(key);
+    if (!m_is_tier) return entry + ".seen";
+    return m_notes.empty() ? "" : m_notes + "/.seen/" + hash(entry).hex();
+}
+
+std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
+    auto made = std::make_shared<Cache>(std::move(root));
+    made->m_is_tier = true;
+    made->m_notes = std::move(notes);
+    return made;
+}
+
+std::string Cache::history_path() const { return m_root + "/.history/" + safe_name(host_name()); }
+
+std::string Cache::log_path(const EntryKey& key) {
+    const std::string entry = entry_path(key);
+    return entry.substr(0, entry.size() - 3) + ".log";
+}
+
+std::string Cache::lock_path(const EntryKey& key) const {
+    return m_root + "/.locks/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
+}
+
+std::string Cache::staging_prefix(const EntryKey& key) const {
+    return owned_prefix(m_root + "/.staging/" + safe_name(key.blob));
+}
+
+Costs Cache::costs(const EntryKey& key) const {
+    return {m_root + "/.costs/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
+}
+
+ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) const {
+    return {m_root + "/.costs/" + safe_name(library) + ".by-kernel", safe_name(blob)};
+}
+
+std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
+
+bool Cache::is_trusted(const std::string& path) {
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (m_trusted.count(path) != 0) return true;
+    }
+    if (!check_directory(path)) return false;
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_trusted.insert(path);
+    return true;
+}
+
+bool Cache::find_directory(const EntryKey& key) {
+    for (const std::string& path : directories(key)) {
+        if (!is_trusted(path)) return false;
+    }
+    return true;
+}
+
+void Cache::make_directories_for(const EntryKey& key) {
+    const Strings all = directories(key);
+    const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
+    for (const std::string& path : all) make_private(path);
+    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, slots_dir()}) {
+        make_private(path);
+    }
+    for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
+    if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, k_depth_of_staging - 1).get());
+}
+
+std::string Cache::make_own_directory(const char* name) {
+    const std::string made = m_root + "/" + name;
+    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", made}) make_private(path);
+    return made;
+}
+
+void publish(int directory, const char* name, const std::string& path) {
+    const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    if (renameat(directory, name, to.get(), file_name_of(path).c_str()) == 0) return;
+    fail_system("cannot publish '" + path + "'", errno);
+}
+
+void prepare_cache_root(const std::string& path) { make_private(path); }
+
+}  // namespace lazyck::rt

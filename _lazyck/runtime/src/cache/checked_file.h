@@ -1,0 +1,50 @@
+// A file that was checked and is kept open until it is loaded, so that the checked file is the one
+// that is loaded.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/text.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+class CheckedFile {
+ public:
+    // `path` is where `file` was found; `status` is its status at the time of the check.
+    CheckedFile(UniqueFd file, std::string path, const struct stat& status);
+
+    std::uint64_t size() const { return static_cast<std::uint64_t>(m_status.st_size); }
+
+    // Loads this very file, whatever lies at its path by now, and closes the descriptor. Returns
+    // the loader's handle, or null with the loader's reason in `reason`. Several threads may call
+    // it; the file is mapped once.
+    //
+    // `moments` is a mutex that these threads share, held for moments and never while the dynamic
+    // loader works. It belongs to the caller, because a handler of fork has to know it. `before`
+    // gets the name by which the loader will know the file, and returns the loaded libraries in
+    // which the file's references are looked up first (see company.h). `named_copy`, if there is
+    // one, makes a copy to load instead, where a GPU runtime that opens the file behind a mapping
+    // could not open the file by its own name (see named_copies.h).
+    // opens what a blob is mapped from (see named_copies.h).
+    using Before = std::function<Strings(const std::string& name)>;
+    using NamedCopy = std::function<UniqueFd(int fd)>;
+    void* load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason);
+
+ private:
+    void* load_by_path(const Before& before, std::string& reason) const;
+    std::string loader_name(int fd, const struct stat& identity) const;
+
+    const std::string m_path;
+    const struct stat m_status;
+    std::shared_ptr<const UniqueFd> m_file;
+    void* m_handle = nullptr;
+};
+
+}  // namespace lazyck::rt

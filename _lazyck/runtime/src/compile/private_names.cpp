@@ -1,0 +1,119 @@
+#include "compile/private_names.h"
+
+#include <elf.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/failure.h"
+#include "lazyck_abi.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+using Names = std::unordered_map<std::string_view, std::string_view>;  // plain name -> private name
+
+Names private_names(const Strings& symbols) {
+    Names names;
+    for (const std::string& symbol : symbols) {
+        const std::size_t at = symbol.rfind(LAZYCK_PRIVATE_MARK);
+        if (at != std::string::npos) names.emplace(std::string_view(symbol).substr(0, at), symbol);
+    }
+    return names;
+}
+
+// Reads the parts of an object that name its symbols. Rows are copied, since the bytes of a file
+// may lie at any address.
+class SymbolNames {
+ public:
+    SymbolNames(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) {
+        Elf64_Ehdr header;
+        if (!copy(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+            header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr)) {
+            return;
+        }
+        Elf64_Shdr table;
+        std::uint64_t count = header.e_shnum;
+        if (count == 0 && copy(header.e_shoff, &table, sizeof table)) count = table.sh_size;
+        for (std::uint64_t i = 0; i < count; ++i) {
+            if (!copy(header.e_shoff + i * sizeof table, &table, sizeof table)) return;
+            if (table.sh_type != SHT_SYMTAB) continue;
+            strings_header = header.e_shoff + table.sh_link * sizeof table;
+            if (table.sh_link >= count || !copy(strings_header, &strings, sizeof strings)) return;
+            if (strings.sh_offset > m_size || strings.sh_size > m_size - strings.sh_offset) return;
+            rows_at = table.sh_offset;
+            rows.resize(table.sh_size / sizeof(Elf64_Sym) <= m_size / sizeof(Elf64_Sym)
+                            ? table.sh_size / sizeof(Elf64_Sym)
+                            : 0);
+            is_read = !rows.empty() && copy(rows_at, rows.data(), rows.size() * sizeof(Elf64_Sym));
+            return;
+        }
+    }
+
+    std::string_view name(const Elf64_Sym& row) const {
+        if (row.st_name >= strings.sh_size) return {};
+        const char* const text = reinterpret_cast<const char*>(m_data) + strings.sh_offset + row.st_name;
+        return {text, strnlen(text, strings.sh_size - row.st_name)};
+    }
+
+    bool is_read = false;
+    std::vector<Elf64_Sym> rows;
+    std::uint64_t rows_at = 0, strings_header = 0;  // offsets in the file
+    Elf64_Shdr strings = {};
+
+ private:
+    bool copy(std::uint64_t at, void* to, std::size_t size) const {
+        if (at > m_size || size > m_size - at) return false;
+        std::memcpy(to, m_data + at, size);
+        return true;
+    }
+
+    const unsigned char* m_data;
+    std::size_t m_size;
+};
+
+void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
+    const char* from = static_cast<const char*>(data);
+    while (size > 0) {
+        const ssize_t done = pwrite(fd, from, size, static_cast<off_t>(at));
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) fail_system("cannot rename symbols of what was compiled", errno);
+        from += done;
+        at += static_cast<std::uint64_t>(done);
+        size -= static_cast<std::size_t>(done);
+    }
+}
+
+}  // namespace
+
+std::string give_private_names(int fd, const Strings& private_ones) {
+    const Names names = private_names(private_ones);
+    if (names.empty()) return "";
+    MappedFile file;
+    if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
+    SymbolNames object(file.data(), file.size());
+    if (!object.is_read) return "it is no ELF object whose symbols could be renamed";
+    // The old table is kept whole: it may serve as the table of section names too, and names in it
+    // may share their ends.
+    std::string text(reinterpret_cast<const char*>(file.data()) + object.strings.sh_offset, object.strings.sh_size);
+    for (Elf64_Sym& row : object.rows) {
+        const auto found = ELF64_ST_BIND(row.st_info) == STB_LOCAL ? names.end() : names.find(object.name(row));
+        if (found == names.end()) continue;
+        row.st_name = static_cast<Elf64_Word>(text.size());
+        text.append(found->second).push_back('\0');
+    }
+    object.strings.sh_offset = file.size();
+    object.strings.sh_size = text.size();
+    write_at(fd, object.strings.sh_offset, text.data(), text.size());
+    write_at(fd, object.rows_at, object.rows.data(), object.rows.size() * sizeof(Elf64_Sym));
+    write_at(fd, object.strings_header, &object.strings, sizeof object.strings);
+    return "";
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,71 @@
+#include "entrance/tool_make.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <set>
+
+#include "base/failure.h"
+#include "base/numbers.h"
+#include "lazyck_abi.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr char k_made[] = "made";
+
+// The service may read what is made as another user.
+void move_to_made(const std::string& path, const char* name, mode_t mode) {
+    const std::string to = std::string(k_made) + "/" + name;
+    if (std::rename(path.c_str(), to.c_str()) == 0 ? chmod(to.c_str(), mode) != 0 : errno != ENOENT)
+        fail_system("cannot make '" + to + "'", errno);
+}
+
+}  // namespace
+
+void offer_toolchain(const ManifestView& manifest, const std::string& path) {
+    std::set<std::uint32_t> recipes;
+    for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) recipes.insert(manifest.blob(i).recipe);
+    for (const std::uint32_t recipe : recipes) {
+        for (const std::string& variable : manifest.recipe(recipe).home_env) setenv(variable.c_str(), path.c_str(), 1);
+    }
+}
+
+ActionCache::ActionCache(Config& config) {
+    std::string name = absolute("cache-XXXXXX");
+    if (mkdtemp(name.data()) == nullptr) fail_system("cannot make '" + name + "'", errno);
+    m_root = name;
+    config.cache_dir = name;
+    config.cache_path.clear();
+    config.cache_max_kib = 0;
+    config.has_remote = false;
+    config.jit = Jit::on;
+    config.is_jit_disabled = false;
+    // The service decides how many actions a machine runs at a time.
+    config.mem_per_job_kib = 0;
+    config.record.clear();
+    config.trace.clear();
+}
+
+ActionCache::~ActionCache() {
+    const UniqueFd here = open_file(directory_of(m_root), O_RDONLY | O_DIRECTORY);
+    if (here) remove_tree(here.get(), file_name_of(m_root));
+}
+
+void ActionCache::deliver(const std::string& path, double seconds, long peak_kib) const {
+    if (mkdir(k_made, 0755) != 0 && errno != EEXIST) fail_system(std::string("cannot make '") + k_made + "'", errno);
+    move_to_made(path, "entry", 0755);
+    move_to_made(path.substr(0, path.size() - 3) + ".log", "log", 0644);
+    const UniqueFd cost = open_file(std::string(k_made) + "/cost", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (!cost || !write_all(cost.get(), decimal(seconds, 3) + " " + std::to_string(peak_kib) + "\n"))
+        fail_system("cannot write the cost", errno);
+}
+
+}  // namespace lazyck::rt

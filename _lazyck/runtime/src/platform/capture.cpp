@@ -1,0 +1,93 @@
+#include "platform/capture.h"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_active = 1;      // (cu|hip)StreamCaptureStatusActive
+constexpr int k_implicit = 906;  // asking the default stream would spoil a capture, so there is one
+
+using IsCapturing = int(void* stream, int* status);
+
+// Has the layout of the result of PyTorch's getCurrentCUDAStream: a class of 16 bytes, which is
+// returned in two registers. It is passed on unchanged, so it does not matter which member lies in
+// which word.
+struct TorchStream {
+    std::uint64_t words[2];
+};
+
+struct TorchNames {
+    const char* current;  // c10::cuda::getCurrentCUDAStream(signed char)
+    const char* stream;   // c10::cuda::CUDAStream::stream() const
+};
+
+constexpr TorchNames k_torch_cuda = {"_ZN3c104cuda20getCurrentCUDAStreamEa", "_ZNK3c104cuda10CUDAStream6streamEv"};
+constexpr TorchNames k_torch_hip = {"_ZN3c103hip19getCurrentHIPStreamEa", "_ZNK3c103hip9HIPStream6streamEv"};
+
+struct Runtime {
+    const char* name;
+    const char* is_capturing;
+    std::initializer_list<const char*> libraries;
+    const char* torch_library;
+    std::initializer_list<TorchNames> torch;
+};
+
+const Runtime k_cuda = {"CUDA", "cuStreamIsCapturing", {"libcuda.so.1"}, "libc10_cuda.so", {k_torch_cuda}};
+// In ROCm builds, PyTorch used the names of HIP, and uses those of CUDA since 2.11.
+const Runtime k_hip = {"HIP",
+                       "hipStreamIsCapturing",
+                       {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
+                       "libc10_hip.so",
+                       {k_torch_hip, k_torch_cuda}};
+
+// Looks only in what is loaded already, because whoever captures has loaded it.
+void* loaded(const char* name, std::initializer_list<const char*> libraries) {
+    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+    for (const char* library : libraries) {
+        void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == nullptr) continue;
+        if (void* found = dlsym(handle, name)) return found;
+    }
+    return nullptr;
+}
+
+// Returns PyTorch's current stream of this thread, or the default stream without PyTorch.
+void* torch_stream(const Runtime& runtime) {
+    for (const TorchNames& names : runtime.torch) {
+        void* const current = loaded(names.current, {runtime.torch_library});
+        void* const stream = loaded(names.stream, {runtime.torch_library});
+        if (current == nullptr || stream == nullptr) continue;
+        try {
+            const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
+            return reinterpret_cast<void* (*)(const TorchStream*)>(stream)(&found);
+        } catch (...) {
+            return nullptr;  // there is no device, so nothing is captured
+        }
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+std::string capturing_runtime(const std::string& toolchain) {
+    if (toolchain != "cuda" && toolchain != "rocm") return "";
+    const Runtime& runtime = toolchain == "cuda" ? k_cuda : k_hip;
+    auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(runtime.is_capturing, runtime.libraries));
+    if (is_capturing == nullptr) return "";
+    // CUDA knows the legacy default stream and the thread's own by the numbers 1 and 2.
+    const std::uintptr_t by_thread = toolchain == "cuda" ? 2 : 0;
+    for (void* const stream :
+         {torch_stream(runtime), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {
+        int status = 0;
+        const int error = is_capturing(stream, &status);
+        if ((error == 0 && status == k_active) || error == k_implicit) return runtime.name;
+    }
+    return "";
+}
+
+}  // namespace lazyck::rt

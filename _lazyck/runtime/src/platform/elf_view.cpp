@@ -1,0 +1,180 @@
+#include "platform/elf_view.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace lazyck::rt {
+
+ElfView::ElfView(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) { read_headers(); }
+
+template <typename T>
+std::optional<T> ElfView::read(std::uint64_t offset) const {
+    if (offset > m_size || m_size - offset < sizeof(T)) return std::nullopt;
+    T value;
+    std::memcpy(&value, m_data + offset, sizeof value);
+    return value;
+}
+
+void ElfView::read_headers() {
+    const auto header = read<Elf64_Ehdr>(0);
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) {
+        m_problem = "not an ELF file";
+    } else if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+        m_problem = "an ELF file of 32 bits, or big-endian";
+    }
+    if (!m_problem.empty()) return;
+    m_machine = header->e_machine;
+    std::optional<Elf64_Phdr> dynamic;
+    for (std::uint64_t i = 0; i < header->e_phnum; ++i) {
+        const auto row = read<Elf64_Phdr>(header->e_phoff + i * sizeof(Elf64_Phdr));
+        if (!row) break;
+        if (row->p_type == PT_LOAD) m_segments.push_back({row->p_vaddr, row->p_offset, row->p_filesz});
+        if (row->p_type == PT_DYNAMIC) dynamic = row;
+    }
+    if (dynamic) read_dynamic(dynamic->p_offset, dynamic->p_filesz);
+}
+
+void ElfView::read_dynamic(std::uint64_t offset, std::uint64_t size) {
+    for (std::uint64_t i = 0; i < size / sizeof(Elf64_Dyn); ++i) {
+        const auto row = read<Elf64_Dyn>(offset + i * sizeof(Elf64_Dyn));
+        if (!row || row->d_tag == DT_NULL) return;
+        const std::uint64_t at = offset_of(row->d_un.d_ptr).value_or(0);
+        if (row->d_tag == DT_SYMTAB) m_symbols = at;
+        if (row->d_tag == DT_STRTAB) m_strings = at;
+        if (row->d_tag == DT_GNU_HASH) m_gnu_hash = at;
+        if (row->d_tag == DT_HASH) m_sysv_hash = at;
+    }
+}
+
+std::optional<std::uint64_t> ElfView::offset_of(std::uint64_t address) const {
+    for (const Segment& s : m_segments) {
+        if (address >= s.address && address - s.address < s.size) return address - s.address + s.offset;
+    }
+    return std::nullopt;
+}
+
+bool ElfView::is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const {
+    const std::uint64_t at = strings + name_at;
+    if (at > m_size || m_size - at <= name.size()) return false;
+    return std::memcmp(m_data + at, name.data(), name.size()) == 0 && m_data[at + name.size()] == 0;
+}
+
+std::optional<DynamicSymbol> ElfView::symbol(std::uint64_t index, std::string_view name) const {
+    const auto row = read<Elf64_Sym>(m_symbols + index * sizeof(Elf64_Sym));
+    if (!row || !is_named(m_strings, row->st_name, name)) return std::nullopt;
+    const unsigned type = ELF64_ST_TYPE(row->st_info);
+    const unsigned visibility = ELF64_ST_VISIBILITY(row->st_other);
+    const bool is_exported = visibility == STV_DEFAULT || visibility == STV_PROTECTED;
+    const bool is_function = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
+    if (row->st_shndx == SHN_UNDEF || !is_exported || !is_function) return std::nullopt;
+    return DynamicSymbol{row->st_value, type == STT_GNU_IFUNC};
+}
+
+std::optional<DynamicSymbol> ElfView::find_function(std::string_view name) const {
+    if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return std::nullopt;
+    return m_gnu_hash != 0 ? find_by_gnu_hash(name) : find_by_sysv_hash(name);
+}
+
+bool ElfView::is_header_state(std::uint64_t index) const {
+    const auto row = read<Elf64_Sym>(m_symbols + index * sizeof(Elf64_Sym));
+    if (!row || row->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(row->st_other) != STV_DEFAULT) return false;
+    const unsigned binding = ELF64_ST_BIND(row->st_info), type = ELF64_ST_TYPE(row->st_info);
+    if ((binding != STB_WEAK && binding != STB_GNU_UNIQUE) || (type != STT_OBJECT && type != STT_TLS)) return false;
+    // Vtables and type information are in every file that needs them, and never change.
+    const auto lead = read<std::array<char, 5>>(m_strings + row->st_name);
+    return !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
+}
+
+bool ElfView::has_header_state() const {
+    if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return false;
+    if (m_gnu_hash == 0) {
+        for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
+            if (is_header_state(i)) return true;
+        }
+        return false;
+    }
+    // The table covers the symbols that the file defines, from `first` to the end of the last
+    // chain. The chain array has one word for each of these symbols.
+    const auto buckets = read<std::uint32_t>(m_gnu_hash), first = read<std::uint32_t>(m_gnu_hash + 4);
+    const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
+    if (!buckets || !first || !filter_words) return false;
+    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{*filter_words};
+    const std::uint64_t chain_at = bucket_at + 4 * std::uint64_t{*buckets};
+    std::uint32_t last = 0;
+    for (std::uint64_t i = 0; i < *buckets; ++i) {
+        const auto start = read<std::uint32_t>(bucket_at + 4 * i);
+        if (!start) return false;
+        last = std::max(last, *start);
+    }
+    for (std::uint64_t i = *first; last >= *first; ++i) {
+        const auto link = read<std::uint32_t>(chain_at + 4 * (i - *first));
+        if (!link) return false;
+        if (is_header_state(i)) return true;
+        if (i >= last && (*link & 1) != 0) return false;
+    }
+    return false;
+}
+
+// header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];
+// chain:u32[] (bit 0 set: last)
+std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) const {
+    std::uint32_t h = 5381;
+    for (const char c : name) h = h * 33 + static_cast<unsigned char>(c);
+    const auto buckets = read<std::uint32_t>(m_gnu_hash);
+    const auto first = read<std::uint32_t>(m_gnu_hash + 4);
+    const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
+    if (!buckets || !first || !filter_words || *buckets == 0) return std::nullopt;
+    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{*filter_words};
+    const std::uint64_t chain_at = bucket_at + 4 * std::uint64_t{*buckets};
+    const auto start = read<std::uint32_t>(bucket_at + 4 * std::uint64_t{h % *buckets});
+    if (!start || *start < *first) return std::nullopt;
+    for (std::uint64_t i = *start;; ++i) {
+        const auto link = read<std::uint32_t>(chain_at + 4 * (i - *first));
+        if (!link) return std::nullopt;
+        if ((*link | 1) == (h | 1)) {
+            if (const auto found = symbol(i, name)) return found;
+        }
+        if ((*link & 1) != 0) return std::nullopt;
+    }
+}
+
+// Returns the number of symbols, which is the number of chains in the table, but no more than the
+// file has room for.
+std::uint64_t ElfView::sysv_symbols() const {
+    const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
+    if (!count || m_symbols > m_size) return 0;
+    return std::min<std::uint64_t>(*count, (m_size - m_symbols) / sizeof(Elf64_Sym));
+}
+
+// header: buckets, chains; bucket:u32[]; chain:u32[], symbol 0 ends a chain. All symbols are
+// walked, since such files are rare.
+std::optional<DynamicSymbol> ElfView::find_by_sysv_hash(std::string_view name) const {
+    for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
+        if (const auto found = symbol(i, name)) return found;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> ElfView::section(std::string_view name) const {
+    const auto header = m_problem.empty() ? read<Elf64_Ehdr>(0) : std::nullopt;
+    if (!header || header->e_shoff == 0) return std::nullopt;
+    const auto row = [&](std::uint64_t i) { return read<Elf64_Shdr>(header->e_shoff + i * sizeof(Elf64_Shdr)); };
+    // With more than 65,279 sections, section 0 has the true counts.
+    const auto zero = row(0);
+    if (!zero) return std::nullopt;
+    const std::uint64_t count = header->e_shnum != 0 ? header->e_shnum : zero->sh_size;
+    const auto names = row(header->e_shstrndx != SHN_XINDEX ? header->e_shstrndx : zero->sh_link);
+    for (std::uint64_t i = 0; names && i < count; ++i) {
+        const auto s = row(i);
+        if (!s) return std::nullopt;
+        if (!is_named(names->sh_offset, s->sh_name, name) || s->sh_type == SHT_NOBITS) continue;
+        if (s->sh_offset > m_size || s->sh_size > m_size - s->sh_offset) return std::nullopt;
+        return std::make_pair(s->sh_offset, s->sh_size);
+    }
+    return std::nullopt;
+}
+
+}  // namespace lazyck::rt

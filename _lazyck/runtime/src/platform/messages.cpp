@@ -1,0 +1,162 @@
+#include "platform/messages.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+#include <set>
+
+#include "base/failure.h"
+#include "base/json_object.h"
+#include "base/lasting.h"
+#include "base/numbers.h"
+#include "base/text.h"
+#include "lazyck_abi.h"
+#include "platform/environment.h"
+#include "platform/error_stream.h"
+#include "platform/files.h"
+#include "platform/global_locks.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::array<const char*, 4> k_names = {"error", "warn", "info", "debug"};
+constexpr std::array<const char*, 4> k_unnamed_events = {"failure", "warning", "note", "note"};
+std::atomic<bool> g_silent{false};
+
+struct Log {
+    Level last = Level::info;
+    bool is_json = false;
+    std::string file;     // empty: stderr
+    std::string problem;  // an error text, with the variable and where it is set
+};
+
+// Returns the descriptor that a path stands for by its number, or -1. Opening such a path, which is
+// a link, would give another open file.
+int descriptor_of(const std::string& path) {
+    for (const char* name : {"/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"}) {
+        if (path == name) return 2;
+    }
+    for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+        if (path == name) return 1;
+    }
+    return -1;
+}
+
+Log read_log() {
+    Log log;
+    const std::string level = environment(LAZYCK_ENV_LOG), format = environment(LAZYCK_ENV_LOG_FORMAT);
+    bool is_known = level.empty();
+    for (std::size_t i = 0; i < k_names.size(); ++i) {
+        if (level != k_names[i]) continue;
+        log.last = static_cast<Level>(i);
+        is_known = true;
+    }
+    if (!is_known)
+        log.problem = origin_of(LAZYCK_ENV_LOG) + LAZYCK_ENV_LOG "=" + shell_quote(level) +
+                      ": must be error, warn, info or debug";
+    log.is_json = format == "json";
+    if (!format.empty() && format != "json" && format != "text") {
+        log.problem = origin_of(LAZYCK_ENV_LOG_FORMAT) + LAZYCK_ENV_LOG_FORMAT "=" + shell_quote(format) +
+                      ": must be text or json";
+    }
+    log.file = environment(LAZYCK_ENV_LOG_FILE);
+    if (descriptor_of(log.file) == 2) log.file.clear();
+    if (!log.file.empty()) log.file = absolute(log.file);
+    return log;
+}
+
+Lasting<Log> g_log;
+
+const Log& log_settings() { return g_log.get(read_log); }
+
+// Opens the file for each line. A program that closes all descriptors also closes those that a
+// library keeps for itself, and log rotation may move the file away.
+bool write_to_file(const std::string& path, const std::string& text) {
+    if (descriptor_of(path) == 1) return write_without_signal(1, text);
+    const UniqueFd file = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);
+    return file && write_without_signal(file.get(), text);
+}
+
+std::string as_json(Level level, const std::string& line, const Fields& fields) {
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    JsonObject object;
+    object.add("time", decimal(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec), 3));
+    object.add_text("level", k_names.at(static_cast<std::size_t>(level)));
+    const bool is_named = fields.event[0] != '\0';
+    object.add_text("event", is_named ? fields.event : k_unnamed_events.at(static_cast<std::size_t>(level)));
+    object.add("pid", std::to_string(getpid()));
+    const std::string rank = rank_number();
+    if (!rank.empty()) object.add("rank", rank);
+    object.add_text("library", fields.subject.library);
+    object.add_text("blob", fields.subject.blob);
+    object.add_text("kernel", fields.subject.kernel);
+    object.add_text("arch", fields.subject.arch);
+    if (fields.seconds >= 0) object.add("seconds", decimal(fields.seconds, 6));
+    object.add_text("outcome", fields.outcome);
+    object.add("message", json_string(line));
+    return object.text() + "\n";
+}
+
+}  // namespace
+
+bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && level <= log_settings().last; }
+
+namespace {
+
+std::string formatted(const Log& log, Level level, const std::string& line, const Fields& fields) {
+    if (log.is_json) return as_json(level, line, fields);
+    const std::string rank = rank_name();
+    return (rank.empty() ? "[lazyck] " : "[lazyck] [" + rank + "] ") +
+           (level <= Level::warn ? std::string(k_names.at(static_cast<std::size_t>(level))) + ": " : "") +
+           visible(line) + "\n";
+}
+
+std::atomic<bool> g_has_warned_of_file{false};
+
+}  // namespace
+
+void say(Level level, const std::string& line, const Fields& fields) {
+    if (!is_said(level)) return;
+    const Log& log = log_settings();
+    const std::string text = formatted(log, level, line, fields);
+    if (!log.file.empty() && write_to_file(log.file, text)) return;
+    const int error = errno;
+    if (!log.file.empty() && !g_has_warned_of_file.exchange(true)) {
+        write_to_error_stream(formatted(log, Level::warn,
+                                        "cannot write to " LAZYCK_ENV_LOG_FILE "=" + shell_quote(log.file) + ": " +
+                                            system_text(error) + "; lines go to stderr",
+                                        {}));
+    }
+    write_to_error_stream(text);
+}
+
+namespace {
+
+Lasting<std::set<std::string>> g_said;
+
+}  // namespace
+
+void say_once(const std::string& what, const std::string& line, const Fields& fields) {
+    auto& said = g_said.get([] { return std::set<std::string>(); });
+    {
+        const std::lock_guard<std::mutex> guard(lock_of(Shared::warnings_said));
+        if (!said.insert(what).second) return;
+    }
+    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0), fields);
+}
+
+void silence() { g_silent.store(true, std::memory_order_relaxed); }
+
+void check_log_settings() {
+    const Log& log = log_settings();
+    if (!log.problem.empty()) fail("lazyck: " + log.problem);
+}
+
+}  // namespace lazyck::rt

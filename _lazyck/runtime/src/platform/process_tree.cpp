@@ -1,0 +1,79 @@
+#include "platform/process_tree.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/numbers.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr int k_most_searches = 20;  // for new descendants while killing
+
+// Reads the parent from /proc/<pid>/stat. The command's name, in parentheses, may contain anything;
+// state and parent come after the last ')'.
+pid_t parent_of(pid_t pid) {
+    const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t at = text.rfind(')');
+    if (at == std::string::npos || at + 4 > text.size()) return 0;
+    std::string_view rest = std::string_view(text).substr(at + 4);
+    return static_cast<pid_t>(take_integer(rest).value_or(0));
+}
+
+long rss_kib(pid_t pid) {
+    const std::string text = read_text("/proc/" + std::to_string(pid) + "/statm");
+    std::string_view rest = text;
+    take_integer(rest);  // the address space
+    return take_integer(rest).value_or(0) * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+}  // namespace
+
+std::vector<pid_t> process_tree(pid_t root) {
+    std::multimap<pid_t, pid_t> children;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
+    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
+        const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+        if (pid > 0) children.emplace(parent_of(pid), pid);
+    }
+    std::vector<pid_t> found = {root};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const auto range = children.equal_range(found[i]);
+        for (auto child = range.first; child != range.second; ++child) found.push_back(child->second);
+    }
+    return found;
+}
+
+void kill_tree(pid_t root) {
+    // Processes are stopped first, beginning with the root. A stopped process starts no new ones,
+    // and stays the parent of those it has started.
+    std::set<pid_t> stopped;
+    for (int round = 0; round < k_most_searches; ++round) {
+        bool has_new = false;
+        for (const pid_t pid : process_tree(root)) {
+            if (!stopped.insert(pid).second) continue;
+            kill(pid, SIGSTOP);
+            has_new = true;
+        }
+        if (!has_new) break;
+    }
+    for (const pid_t pid : stopped) kill(pid, SIGKILL);
+}
+
+long tree_rss_kib(pid_t root) {
+    long sum = 0;
+    for (const pid_t pid : process_tree(root)) sum += rss_kib(pid);
+    return sum;
+}
+
+}  // namespace lazyck::rt

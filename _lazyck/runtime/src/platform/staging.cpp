@@ -1,0 +1,101 @@
+#include "platform/staging.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/failure.h"
+#include "base/text.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+// The age from which a directory may be removed. It ensures that no directory is judged between its
+// creation and its being held.
+constexpr std::time_t k_left_alone = 600;  // seconds
+constexpr std::size_t k_random_size = 7;   // '-' and six letters
+
+// Returns the process in a name that was made from owned_prefix, if it is of this host; else 0.
+pid_t owner_in(const std::string& name) {
+    const std::string end = "@" + safe_name(host_name());
+    if (name.size() < end.size() + k_random_size) return 0;
+    const std::size_t host_at = name.size() - k_random_size - end.size();
+    if (name[name.size() - k_random_size] != '-' || name.compare(host_at, end.size(), end) != 0) return 0;
+    const std::size_t dash = name.rfind('-', host_at);
+    if (dash == std::string::npos || dash + 1 >= host_at || host_at - dash > 11) return 0;
+    long pid = 0;
+    for (std::size_t i = dash + 1; i < host_at; ++i) {
+        if (name[i] < '0' || name[i] > '9') return 0;
+        pid = 10 * pid + name[i] - '0';
+    }
+    return static_cast<pid_t>(pid);
+}
+
+// Returns six letters that no other process can guess, like those of mkdtemp, which takes a path.
+std::string random_letters() {
+    constexpr char k_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789__";
+    unsigned char bytes[k_random_size - 1];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail_system("no random numbers", errno);
+    std::string letters;
+    for (const unsigned char byte : bytes) letters += k_letters[byte % 64];
+    return letters;
+}
+
+// Returns whether a directory is old. A time in the future counts as one in the past: otherwise a
+// clock that jumped would protect a directory for ever.
+bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
+
+}  // namespace
+
+std::string owned_prefix(const std::string& stem) {
+    return stem + "-" + std::to_string(getpid()) + "@" + safe_name(host_name()) + "-";
+}
+
+UniqueFd hold_directory(const std::string& directory) {
+    UniqueFd fd = open_file(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (fd && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return UniqueFd();
+    return fd;
+}
+
+StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
+    : m_parent(open_trusted_directory(directory_of(prefix), depth - 1)) {
+    do {
+        m_path = prefix + random_letters();
+        if (mkdirat(m_parent.get(), file_name_of(m_path).c_str(), 0700) == 0) break;
+        if (errno != EEXIST) fail_system("cannot make a directory '" + m_path + "'", errno);
+    } while (true);
+    m_fd = open_at(m_parent.get(), file_name_of(m_path), O_RDONLY | O_DIRECTORY);
+    if (!m_fd) {
+        const int error = errno;
+        remove_tree(m_parent.get(), file_name_of(m_path));
+        fail_system("cannot open the directory '" + m_path + "'", error);
+    }
+    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see hold_directory
+}
+
+StagingDirectory::~StagingDirectory() { remove_tree(m_parent.get(), file_name_of(m_path)); }
+
+void remove_left_over(int parent, const std::string& stem) {
+    for (const std::string& name : names_in(parent)) {
+        const pid_t owner = name.compare(0, stem.size(), stem) == 0 ? owner_in(name) : 0;
+        if (owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH) continue;
+        const UniqueFd fd = open_at(parent, name, O_RDONLY | O_DIRECTORY);
+        struct stat st;
+        if (!fd || fstat(fd.get(), &st) != 0 || st.st_uid != geteuid() || !is_old(st)) continue;
+        if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
+        // The directory that was checked is emptied through its descriptor, even if another one has
+        // its name meanwhile.
+        remove_contents(fd.get());
+        unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+    }
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,171 @@
+// The history is <cache>/.history/<host>, one file for each host, since appends of two hosts can
+// mix on a network file system. It has one JSON object on each line, appended in one write:
+//     {"t": start, "s": seconds, "kind": ..., "library": ..., "blob": ..., "arch": ..., "pid": ...,
+//      "tid": ..., "host": ..., "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
+// Members without a value are left out. Compiles and waits are written at once, loads together,
+// because a load must cost next to nothing. A file that has grown large is moved to "<host>.1".
+#include "record/events.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/json_object.h"
+#include "base/numbers.h"
+#include "base/text.h"
+#include "platform/environment.h"
+#include "platform/files.h"
+#include "platform/threads.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr std::size_t k_most_pending = 64;
+constexpr off_t k_largest_history = 8 << 20;
+constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
+constexpr unsigned k_depth_of_history = 2;                            // including the root
+
+std::int64_t steady_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+std::string history_line(const Event& event, pid_t process, long thread) {
+    JsonObject line;
+    line.add("t", decimal(event.start, 3));
+    line.add("s", decimal(event.seconds, 6));
+    line.add_text("kind", event.kind);
+    line.add_text("library", event.library);
+    line.add_text("blob", event.blob);
+    line.add_text("arch", event.arch);
+    line.add("pid", std::to_string(process));
+    line.add("tid", std::to_string(thread));
+    line.add_text("host", host_name());
+    const std::string rank = rank_number();
+    if (!rank.empty()) line.add("rank", rank);
+    if (event.has_failed) line.add("failed", "true");
+    line.add_text("what", event.what);
+    if (event.peak_kib > 0) line.add("kib", std::to_string(event.peak_kib));
+    if (event.size > 0) line.add("size", std::to_string(event.size));
+    return line.text() + "\n";
+}
+
+void append_history(const std::string& path, const std::string& lines) {
+    try {
+        const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_history - 1);
+        const std::string name = file_name_of(path);
+        const UniqueFd fd = open_own_at(directory.get(), name, O_WRONLY | O_CREAT | O_APPEND);
+        struct stat st;
+        if (!fd || fstat(fd.get(), &st) != 0) return;  // a failure to keep a history is no error
+        write_all(fd.get(), lines);
+        if (st.st_size <= k_largest_history) return;
+        renameat(directory.get(), name.c_str(), directory.get(), (name + ".1").c_str());
+    } catch (const CompileError&) {
+        // Others could write to the directory; whoever needs it more says so.
+    }
+}
+
+}  // namespace
+
+double now_seconds() {
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void Events::set_listener(Callback listener) {
+    if (!m_listener.close(k_longest_telling))
+        fail("lazyck: the previous listener is still handling an event after " + seconds_text(k_longest_telling) +
+             "; it gets no more events. Does it wait for a lock that is held here (in Python, the GIL)?");
+    auto made = listener ? std::make_shared<const Callback>(std::move(listener)) : nullptr;
+    const bool is_wanted = made != nullptr;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        m_callback = std::move(made);
+    }
+    if (is_wanted && !m_listener.open()) fail_system("cannot start a thread for the listener", EAGAIN);
+}
+
+void Events::post(bool has_ended, const Event& event) {
+    std::shared_ptr<const Callback> callback;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        callback = m_callback;
+    }
+    if (callback) m_listener.post([callback, has_ended, event] { (*callback)(has_ended, event); });
+}
+
+void Events::begin(const Event& event) { post(false, event); }
+
+void Events::tell(const Event& event, const std::string& history) {
+    const bool is_load = std::strcmp(event.kind, "load") == 0;
+    m_trace.add(event);
+    bool is_time = !is_load;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        if (!history.empty()) {
+            m_history = history;
+            m_pending.push_back({event, getpid(), thread_number()});
+            is_time |= m_pending.size() >= k_most_pending;
+        }
+    }
+    if (is_time) flush();
+    post(true, event);
+}
+
+void Events::flush() {
+    std::vector<Pending> pending;
+    std::string lines, history;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        pending.swap(m_pending);
+        history = m_history;
+    }
+    for (const Pending& each : pending) lines += history_line(each.event, each.process, each.thread);
+    if (!lines.empty()) append_history(history, lines);
+}
+
+void Events::close() {
+    flush();
+    m_listener.close(k_longest_last_telling);
+}
+
+void Events::before_fork() {
+    m_mutex.lock();
+    m_listener.before_fork();
+}
+
+void Events::after_fork_in_parent() {
+    m_listener.after_fork_in_parent();
+    m_mutex.unlock();
+}
+
+void Events::after_fork_in_child() {
+    m_listener.after_fork_in_child();
+    m_pending.clear();
+    m_trace.after_fork_in_child();
+    m_mutex.unlock();
+}
+
+Span::Span(Events& events, Event event, std::string history)
+    : m_events(events), m_event(std::move(event)), m_history(std::move(history)), m_start_ns(steady_ns()) {
+    m_event.start = now_seconds();
+    m_event.has_failed = true;
+    m_events.begin(m_event);
+}
+
+Span::~Span() {
+    m_event.seconds = 1e-9 * static_cast<double>(steady_ns() - m_start_ns);
+    m_events.tell(m_event, m_history);
+}
+
+}  // namespace lazyck::rt

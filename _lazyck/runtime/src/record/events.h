@@ -1,0 +1,98 @@
+// Reports what happens to blobs (compiled, waited for, loaded) to the cache's history, a trace file
+// (LAZYCK_TRACE), the ranges of a GPU profiler, and the program's own listener.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform/listener.h"
+#include "record/trace.h"
+
+namespace lazyck::rt {
+
+struct Event {
+    const char* kind = "";  // "compile", "wait" or "load"
+    std::string library, blob, arch;
+    double start = 0;    // seconds since 1970
+    double seconds = 0;  // duration
+    bool has_failed = false;
+    std::string what;        // a failure's reason, what was waited for, or where a load came from
+    long peak_kib = 0;       // of a compile: its largest process; 0: unknown
+    std::uint64_t size = 0;  // bytes of the entry; 0: unknown
+    double expected = 0;     // seconds that a compile was expected to take; 0: unknown
+};
+
+class Events {
+ public:
+    // Gets each event when it has ended, and a compile also when it begins (then `seconds` is 0).
+    // It is called in order, some time later, on a thread of its own. Must not throw.
+    using Callback = std::function<void(bool has_ended, const Event&)>;
+
+    explicit Events(std::string trace) : m_trace(std::move(trace)) {}
+
+    // Replaces the listener. An empty function means that there is none. Before this returns, the
+    // earlier listener gets all events that have happened so far. Throws CompileError if that takes
+    // it too long, or if no thread can be started for the new one.
+    void set_listener(Callback listener);
+    // Must be called while no lock is held, before events are reported.
+    void prepare() { m_listener.ensure_thread(); }
+    // Reports the beginning of an event that takes long to the listener.
+    void begin(const Event& event);
+    // Reports an event that is over to everyone. `history` is the file that keeps it (see
+    // events.cpp), or an empty string if there is none.
+    void tell(const Event& event, const std::string& history);
+    // Writes the events that have not been written yet.
+    void flush();
+    // Ends the reporting: writes what is left, and stops the listener.
+    void close();
+
+    // Handlers of fork. Events that have not been written are left to the parent.
+    void before_fork();
+    void after_fork_in_parent();
+    void after_fork_in_child();
+
+ private:
+    struct Pending {
+        Event event;
+        pid_t process;
+        long thread;
+    };
+
+    void post(bool has_ended, const Event& event);
+
+    Trace m_trace;
+    std::mutex m_mutex;              // held for moments only
+    std::vector<Pending> m_pending;  // for the history file; formatted when they are written
+    std::string m_history;
+    std::shared_ptr<const Callback> m_callback;
+    Listener m_listener;
+};
+
+// An event under way, which begins and ends with the object. It has failed unless succeed() is
+// called.
+class Span {
+ public:
+    Span(Events& events, Event event, std::string history);
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+    ~Span();
+
+    Event& event() { return m_event; }
+    void succeed() { m_event.has_failed = false; }
+
+ private:
+    Events& m_events;
+    Event m_event;
+    std::string m_history;
+    std::int64_t m_start_ns;
+};
+
+// Returns the seconds since 1970.
+double now_seconds();
+
+}  // namespace lazyck::rt

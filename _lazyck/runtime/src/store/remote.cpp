@@ -1,0 +1,228 @@
+#include "store/remote.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "base/failure.h"
+#include "base/numbers.h"
+#include "bundle/recipe.h"
+#include "cache/entry.h"
+#include "compile/compile.h"
+#include "lazyck_abi.h"
+#include "platform/messages.h"
+#include "platform/process.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+constexpr double k_start_seconds = 60;          // until the helper is ready; Python may be on a slow disk
+constexpr int k_silence_ms = 300 * 1000;        // the helper bounds its own work, and reports while it waits
+constexpr std::size_t k_longest_answer = 4096;  // bytes
+constexpr std::size_t k_most_lines = 100'000;   // before an answer
+constexpr unsigned k_most_bad = 16;             // hits that turn out not to be valid entries
+constexpr const char k_fetched[] = "fetched.so";
+constexpr const char k_compiler_log[] = "compiler.log";
+
+std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
+
+// Returns whether `line` begins with `word` and a blank, and sets `rest` to what follows.
+bool begins(const std::string& line, const char* word, std::string& rest) {
+    const std::string lead = std::string(word) + " ";
+    if (line.compare(0, lead.size(), lead) != 0) return false;
+    rest = line.substr(lead.size());
+    return true;
+}
+
+}  // namespace
+
+RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters)
+    : m_request(request),
+      m_cache(cache),
+      m_key(key),
+      m_counters(counters),
+      m_staging(cache.staging_prefix(key), k_depth_of_staging) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        give_up(system_text(errno));
+        return;
+    }
+    m_socket = UniqueFd(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
+    Command command;
+    command.argv = {m_request.helper, m_request.to_compile.empty() ? "entry" : "compile",
+                    "--key",          key.id().hex(),
+                    "--name",         Cache::entry_name(key),
+                    "--cache",        cache.root(),
+                    "--expect",       seconds_word(m_request.expected_seconds),
+                    "--wait",         seconds_word(m_request.longest_wait)};
+    if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
+    command.argv.insert(command.argv.end(), m_request.to_compile.begin(), m_request.to_compile.end());
+    CompilePlan plan;
+    plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
+    command.environment = plan_environment(plan);
+    command.directory = m_staging.fd();
+    command.input = theirs.get();
+    command.output = log.get();
+    command.timeout_seconds = k_start_seconds;
+    // The helper leaves a process of its own that serves the socket: it may have something to send
+    // long after this process has ended.
+    const Outcome outcome = run_command(command);
+    if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
+    const std::string said = read_text(log.get(), 0, k_longest_answer);
+    give_up(outcome.has_started ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
+                                : outcome.text +
+                                      (m_request.to_compile.empty() ? "; install it (pip install 'lazyck[remote]')"
+                                                                    : "; install it (pip install 'lazyck[reapi]')") +
+                                      ", or name it with " LAZYCK_ENV_REMOTE_HELPER);
+}
+
+// Ends the conversation: from here on, the look-up is a miss.
+void RemoteEntry::give_up(const std::string& reason) {
+    m_socket = UniqueFd();
+    ++m_counters.skipped;
+    m_problem = m_request.helper + ": " + reason;
+    say_once("remote " + reason,
+             std::string(m_request.to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
+                                                      : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
+                 " not asked for " + m_request.subject.words + ": " + m_request.helper + ": " + reason,
+             {"", m_request.subject});
+}
+
+// Reads a line, without its newline. Returns false if the conversation is over.
+bool RemoteEntry::read_line(std::string& line) {
+    while (m_socket) {
+        const std::size_t end = m_read.find('\n');
+        if (end != std::string::npos) {
+            line = m_read.substr(0, end);
+            m_read.erase(0, end + 1);
+            return true;
+        }
+        if (m_read.size() >= k_longest_answer) {
+            give_up("it sent a line that is too long");
+            return false;
+        }
+        pollfd wanted = {m_socket.get(), POLLIN, 0};
+        const int ready = poll(&wanted, 1, k_silence_ms);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) {
+            give_up(ready == 0 ? "it sent nothing for five minutes" : system_text(errno));
+            return false;
+        }
+        char buffer[1024];
+        const ssize_t size = recv(m_socket.get(), buffer, sizeof buffer, 0);
+        if (size < 0 && errno == EINTR) continue;
+        if (size <= 0) {
+            give_up("it ended without an answer");
+            return false;
+        }
+        m_read.append(buffer, static_cast<std::size_t>(size));
+    }
+    return false;
+}
+
+void RemoteEntry::send(const std::string& line) {
+    const std::string text = line + "\n";
+    // It is no error if the helper has gone. Its SIGPIPE would hit the program.
+    if (m_socket) ::send(m_socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+RemoteEntry::Answer RemoteEntry::next_answer() {
+    std::string line, text;
+    for (std::size_t lines = 0; read_line(line); ++lines) {
+        if (line == "compile" || line == "miss") return Answer::miss;
+        if (begins(line, "hit", text)) {
+            m_label = text.substr(0, text.rfind(' '));
+            return Answer::hit;
+        }
+        if (begins(line, "failed", m_failure)) return Answer::failed;
+        if (begins(line, "refused", text)) {
+            ++m_counters.refused;
+            say(Level::warn, text, {"", m_request.subject});
+        } else if (begins(line, "skipped", text)) {
+            ++m_counters.skipped;
+            m_problem = text;
+            say_once("remote " + text, text, {"", m_request.subject});
+        } else if (begins(line, "note info", text)) {
+            say(Level::info, text, {"", m_request.subject});
+        } else if (begins(line, "note warn", text)) {
+            say_once("remote " + text, text, {"", m_request.subject});
+        } else if (begins(line, "pid", text)) {
+            std::string_view number = text;
+            end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
+        } else if (line != "alive") {
+            give_up("it sent '" + visible(line) + "'");
+        }
+        if (lines == k_most_lines) give_up("it sent too much");
+    }
+    return Answer::miss;
+}
+
+// Keeps what the compiler said elsewhere as the entry's log, or else the line `otherwise`, if there
+// is one.
+void RemoteEntry::keep_log(const std::string& otherwise) {
+    if (is_file_in(m_staging.fd(), k_compiler_log)) {
+        publish(m_staging.fd(), k_compiler_log, m_cache.log_path(m_key));
+        return;
+    }
+    const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
+    if (!otherwise.empty() && log && write_all(log.get(), otherwise))
+        publish(m_staging.fd(), "log", m_cache.log_path(m_key));
+}
+
+void RemoteEntry::fail_there() {
+    std::string reason;
+    const bool is_final = begins(m_failure, "final", reason);
+    if (!is_final) begins(m_failure, "passing", reason);
+    keep_log("");
+    const std::string log = m_cache.log_path(m_key);
+    const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +
+                                m_request.subject.arch + ": " + visible(reason) +
+                                "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)\n  log: " + log;
+    const FailureParts parts = {m_request.subject.blob, log, ""};
+    if (!is_final) fail(message, parts);
+    fail_for_good(
+        message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()", parts);
+}
+
+UniqueFd RemoteEntry::fetch(const Strings& symbols) {
+    Answer answer = next_answer();
+    for (unsigned bad = 0; answer == Answer::hit; ++bad, answer = next_answer()) {
+        UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
+        const std::string fault = file ? find_entry_fault(file.get(), m_key, symbols) : system_text(errno);
+        if (fault.empty()) {
+            struct stat st;
+            const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
+            if (!is_ours || fsync(file.get()) != 0) fail_system("cannot keep what was fetched", errno);
+            const std::string path = m_cache.entry_path(m_key);
+            ++m_counters.hits;
+            if (m_key.is_text) {
+                send("kept " + path);
+                return file;
+            }
+            keep_log("[fetched from " + visible(m_label) + "]\n");
+            publish(m_staging.fd(), k_fetched, path);
+            send("kept " + path);
+            return file;
+        }
+        ++m_counters.refused;
+        say(Level::warn, "what " + m_label + " has for " + m_request.subject.words + " is refused: " + fault,
+            {"", m_request.subject});
+        send("bad " + fault.substr(0, k_longest_answer / 2));
+        m_problem = m_label + ": what it made is refused: " + fault;
+        if (bad == k_most_bad) give_up("it keeps offering bad entries");
+    }
+    if (answer == Answer::failed) fail_there();
+    return UniqueFd();
+}
+
+void RemoteEntry::made(const std::string& path) { send("made " + path); }
+
+}  // namespace lazyck::rt

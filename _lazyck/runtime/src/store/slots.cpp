@@ -1,0 +1,174 @@
+#include "store/slots.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/numbers.h"
+#include "base/text.h"
+#include "platform/files.h"
+#include "platform/messages.h"
+#include "platform/process_tree.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds k_first_pause{5};
+constexpr milliseconds k_longest_slot_pause{200};
+constexpr double k_most_moments = 10;  // seconds
+constexpr long k_unknown = -1;
+
+// Returns the number after `name` in a file of lines "<name> <number> ...", or k_unknown.
+long figure_in(const std::string& path, const std::string& name) {
+    for (const std::string& line : split(read_text(path), "\n")) {
+        if (line.compare(0, name.size(), name) != 0) continue;
+        std::string_view rest = std::string_view(line).substr(name.size());
+        if (const auto value = take_integer(rest)) return *value;
+    }
+    return k_unknown;
+}
+
+// Returns the kilobytes that are left in this process's cgroup (version 2) and those above it, or
+// k_unknown.
+long cgroup_room_kib() {
+    std::string group;
+    for (const std::string& line : split(read_text("/proc/self/cgroup"), "\n")) {
+        if (line.compare(0, 3, "0::") == 0) group = line.substr(3);
+    }
+    long room = k_unknown;
+    for (; !group.empty(); group = group == "/" ? "" : directory_of(group)) {
+        const std::string at = "/sys/fs/cgroup" + (group == "/" ? "" : group);
+        const long most = figure_in(at + "/memory.max", ""), used = figure_in(at + "/memory.current", "");
+        if (most < 0 || used < 0) continue;
+        // The kernel can drop file pages from the cache of the group.
+        const long cached = std::max(0L, figure_in(at + "/memory.stat", "inactive_file "));
+        const long left = std::max(0L, most - used + cached) / 1024;
+        room = room < 0 ? left : std::min(room, left);
+    }
+    return room;
+}
+
+}  // namespace
+
+long free_memory_kib() {
+    const long machine = figure_in("/proc/meminfo", "MemAvailable:"), group = cgroup_room_kib();
+    if (machine < 0 || group < 0) return std::max(machine, group);
+    return std::min(machine, group);
+}
+
+CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
+    WaitNotice notice;
+    milliseconds pause = k_first_pause;
+    while (true) {
+        Wanting wanting;
+        {
+            FileLock admission(m_request.directory + "/admission");
+            // Without locks each process decides alone, and has no slot that others could see.
+            wanting = try_once(admit(admission, notice));
+        }
+        if (wanting == Wanting::nothing) return;
+        if (notice.is_due()) {
+            const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
+            const std::string wanted = wanting == Wanting::slot
+                                           ? "a compile slot: " + others
+                                           : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
+                                                 " of memory: " + others + " on this host";
+            const double waited = notice.waited();
+            say(Level::info, m_request.subject.words + " waits (" + seconds_text(waited) + ") for " + wanted,
+                {"wait", m_request.subject, waited});
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, k_longest_slot_pause);
+    }
+}
+
+// Waits for the lock under which one process at a time decides. A decision takes moments: a process
+// that takes longer has been stopped, and this one goes on without the lock. Two processes may then
+// decide at a time, and count on memory that only one can have. Returns false if the file system
+// has no locks.
+bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
+    const Clock::time_point start = Clock::now();
+    const double patience = std::min(k_most_moments, m_request.patience);
+    while (admission.state() == FileLock::State::busy) {
+        const std::chrono::duration<double> waited = Clock::now() - start;
+        const bool is_over = waited.count() >= patience, is_due = notice.is_due();
+        if (is_over || is_due) {
+            const std::string path = m_request.directory + "/admission";
+            const std::string holder = lock_holder(path);
+            say(is_over ? Level::warn : Level::info,
+                m_request.subject.words + " waits (" + seconds_text(waited.count()) + ") for " +
+                    (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
+                    (is_over ? "; giving up: is it stopped?" : ""),
+                {"wait", m_request.subject, waited.count(), is_over ? "gave_up" : ""});
+        }
+        if (is_over) return true;
+        std::this_thread::sleep_for(k_first_pause);
+        admission.retry();
+    }
+    return admission.state() != FileLock::State::unusable;
+}
+
+// Returns whether the holder of a slot has had it for too long. The text of its file changes with
+// every compile.
+bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const std::string& text) {
+    Holder& holder = m_holders[slot];
+    if (holder.text != text) holder = {text, Clock::now()};
+    const std::chrono::duration<double> held = Clock::now() - holder.since;
+    if (held.count() < std::min(k_most_moments, m_request.patience)) return false;
+    const std::string process = lock_holder(path);
+    const bool is_stopped = process.find(k_stopped) != std::string::npos;
+    if (!is_stopped && held.count() < m_request.patience) return false;
+    say_once(path + text,
+             m_request.subject.words + " goes on without waiting for " + (process.empty() ? "the process" : process) +
+                 ", which has held the compile slot '" + path + "' for " + seconds_text(held.count()) +
+                 (is_stopped ? " or longer" : " or longer; does it hang?"),
+             {"wait", m_request.subject, -1, "gave_up"});
+    return true;
+}
+
+// Checks all slots, and takes the first free one if there is memory for one more compile.
+CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
+    if (!has_locks) return Wanting::nothing;
+    std::unique_ptr<FileLock> mine;
+    long promised = 0;  // to running compilers that do not use it yet
+    m_busy = 0;
+    // Each slot that is passed over is replaced by one more.
+    for (unsigned i = 0, count = m_request.jobs; i < count; ++i) {
+        const std::string path = m_request.directory + "/slot-" + std::to_string(i);
+        auto slot = std::make_unique<FileLock>(path);
+        if (slot->state() == FileLock::State::held) {
+            if (!mine) mine = std::move(slot);
+            continue;
+        }
+        const std::string text = read_text(path);
+        if (is_passed_over(i, path, text)) {
+            ++count;
+            continue;
+        }
+        ++m_busy;
+        std::string_view rest = text;
+        const auto reserved = take_integer(rest), compiler = take_integer(rest);
+        if (!reserved || !compiler) continue;
+        promised += std::max(0L, *reserved - (*compiler > 0 ? tree_rss_kib(static_cast<pid_t>(*compiler)) : 0));
+    }
+    if (!mine) return Wanting::slot;
+    const long room = free_memory_kib(), needed = m_request.needed_kib;
+    if (m_busy > 0 && needed > 0 && room >= 0 && room - promised < needed) return Wanting::memory;
+    mine->write(std::to_string(needed) + " 0\n");
+    m_lock = std::move(mine);
+    return Wanting::nothing;
+}
+
+void CompileSlot::started(pid_t compiler) {
+    if (!m_lock) return;
+    m_lock->write(std::to_string(m_request.needed_kib) + " " + std::to_string(compiler) + "\n");
+}
+
+}  // namespace lazyck::rt
