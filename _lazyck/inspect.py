@@ -13,11 +13,12 @@ from typing import Any
 
 from _lazyck import abi
 from _lazyck.manifest import BlobRecord, Manifest, Recipe
-from _lazyck.postbuild import demangle, explain
+from _lazyck.postbuild import explain
+from _lazyck.postbuild.cxx import demangle
 from _lazyck.postbuild.private_names import plain_name
 from _lazyck.postbuild.reasons import Unlazy, of_pair
 from _lazyck.postbuild.reasons import to_json as reasons_to_json
-from _lazyck.prebuild.names import select
+from _lazyck.prebuild.blob_names import select
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.costs import keep_guess, read_last
 from _lazyck.errors import LazyckError
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry
 from _lazyck.prebuild.executors import build_on
 from _lazyck.prebuild.plan import Failure, Job, Plan
@@ -21,8 +21,8 @@ from _lazyck.prebuild.progress import State
 from _lazyck.quantities import show_seconds
 from _lazyck.remote.caller import Caller
 from _lazyck.remote.down import ALL, Memory
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.helper import FETCHED
-from _lazyck.remote.names import EntryName
 from _lazyck.remote.tiers import read_times
 
 COMPILER_LOG = "compiler.log"

@@ -44,7 +44,7 @@ from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 from _lazyck import abi
 from _lazyck.postbuild.host_units import device_name
 from _lazyck.toolchains import by_name
-from _lazyck.units.build import build_program
+from _lazyck.units.program import build_program
 
 ARCH = "90"
 GPTQMODEL = Source(

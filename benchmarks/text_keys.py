@@ -39,7 +39,7 @@ from kernels import run as run_command
 from sources import Source, fetch
 
 from _lazyck.toolchains import by_name
-from _lazyck.units.build import build_program
+from _lazyck.units.program import build_program
 
 LLAMA_CPP = (
     Source(

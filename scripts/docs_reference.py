@@ -25,7 +25,7 @@ import click
 
 from _lazyck.cli import cli
 from _lazyck.postbuild.reasons import Kind
-from _lazyck.runtime.build import SOURCES
+from _lazyck.runtime.objects import SOURCES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- generated: (.*) -->$", re.MULTILINE)

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _lazyck.runtime import shipped
-from _lazyck.runtime.build import OBJECTS, objects_for_wheels
+from _lazyck.runtime.objects import OBJECTS, objects_for_wheels
 from _lazyck.toolchains.base import machine_for
-from _lazyck.units import build as units
+from _lazyck.units import program as units
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMPILERS = ("g++", "aarch64-linux-gnu-g++")

@@ -11,7 +11,7 @@ from typing import Any
 
 from _lazyck import abi
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.report.gather import gather
 from _lazyck.report.page import render_page
 

@@ -16,7 +16,8 @@ from _lazyck.check.ahead import Sample
 from _lazyck.check.library import Checked, Request, check_library
 from _lazyck.check.offered import read_offered
 from _lazyck.check.report import render
-from _lazyck.postbuild import ahead_link, state
+from _lazyck.postbuild import state
+from _lazyck.postbuild.link import project_link
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
@@ -41,7 +42,7 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
         if not (directory / "summary.json").is_file() or not _is_new(directory, seen, test):
             continue
         said: list[str] = []
-        is_large = len(ahead_link.load(directory).records) > WHOLE
+        is_large = len(project_link.load(directory).records) > WHOLE
         request = Request(Sample(SAMPLE if is_large else None), jobs=2)
         checked = check_library(directory, request, env, said.append)
         if not _is_same(checked):
@@ -58,7 +59,7 @@ def _is_new(directory: Path, seen: Path, test: str) -> bool:
     It is not if a library of equal sources and commands was checked before, or enough libraries of
     `test` were. For a slow compiler, one library of each test module is enough.
     """
-    link = ahead_link.load(directory)
+    link = project_link.load(directory)
     place = os.path.commonpath([link.cwd, *(blob.source for blob in link.records)])
     digest = hashlib.sha256((directory / "ahead.json").read_text().replace(place, "").encode())
     for blob in link.records:

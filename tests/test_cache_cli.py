@@ -23,8 +23,8 @@ from support import HERE, Lazyck
 
 from _lazyck.cache.explain import compare_commands, read_command
 from _lazyck.config import runtime_source
-from _lazyck.postbuild.embedded import read_manifest
-from _lazyck.runtime.build import tool_path
+from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.runtime.objects import tool_path
 from _lazyck.toolchains import HOST
 
 

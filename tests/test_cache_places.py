@@ -29,8 +29,8 @@ from _lazyck.history import read_history
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild import entries as prebuild_entries
 from _lazyck.prebuild import output
+from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
-from _lazyck.prebuild.names import Selection
 from _lazyck.report.gather import cache_size
 from _lazyck.staging import Staging
 

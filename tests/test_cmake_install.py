@@ -12,7 +12,7 @@ import pytest
 from support import Lazyck
 from test_link_shapes import BLOB, run_library, write_project
 
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects.embedded import read_manifest
 
 PROJECT = """cmake_minimum_required(VERSION 3.16)
 project(p CXX)

@@ -12,7 +12,7 @@ import pytest
 from ops_library import Ops, build_ops, inspect
 from support import AARCH64, HERE, Lazyck
 
-from _lazyck.postbuild import elf
+from _lazyck.postbuild.objects import elf
 
 pytestmark = [*AARCH64.marks, pytest.mark.xdist_group("cross")]
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")

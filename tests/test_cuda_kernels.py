@@ -12,9 +12,9 @@ import pytest
 from cuda_machine import VISIBLE, cuda_environment, cuda_home, needs_nvcc, release
 from support import Lazyck
 
-from _lazyck.postbuild.cxx_instances import instances
-from _lazyck.postbuild.elf import open_image
-from _lazyck.postbuild.probe_object import judge
+from _lazyck.postbuild.cxx.instances import instances
+from _lazyck.postbuild.objects.elf import open_image
+from _lazyck.postbuild.probe.real_object import judge
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

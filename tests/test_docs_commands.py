@@ -39,7 +39,7 @@ from _lazyck import abi
 from _lazyck.cli import cli
 from _lazyck.config import environment, tools_dir
 from _lazyck.prebuild.entries import tool
-from _lazyck.runtime.build import OBJECTS, compile_objects
+from _lazyck.runtime.objects import OBJECTS, compile_objects
 from _lazyck.toolchains import HOST
 
 TUTORIAL = "docs/tutorial.md"

@@ -18,8 +18,8 @@ from _lazyck.config import tools_dir
 from _lazyck.errors import FormatError
 from _lazyck.files import private_directory
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from _lazyck.prebuild.names import read_list
-from _lazyck.runtime.build import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
+from _lazyck.prebuild.blob_names import read_list
+from _lazyck.runtime.objects import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
 
 
 def row(

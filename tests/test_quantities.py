@@ -14,7 +14,7 @@ from support import HERE, REPOSITORY
 
 from _lazyck.errors import UsageError
 from _lazyck.quantities import parse_age, parse_size, show_seconds, show_size, size_of
-from _lazyck.runtime.build import SOURCES
+from _lazyck.runtime.objects import SOURCES
 
 # Each text has its size in bytes, or None if it is no size.
 SIZES: dict[str, int | None] = {

@@ -20,8 +20,8 @@ from _lazyck.errors import ToolchainError
 from _lazyck.files import private_directory
 from _lazyck.prebuild.entries import tool
 from _lazyck.runtime import shipped
-from _lazyck.runtime.build import build_tool, compile_objects
-from _lazyck.units import build as units
+from _lazyck.runtime.objects import build_tool, compile_objects
+from _lazyck.units import program as units
 
 CLANG = next(filter(shutil.which, ("clang++", "clang++-19", "clang++-14")), None)
 COMPILERS = ["g++", pytest.param(CLANG or "", marks=pytest.mark.skipif(not CLANG, reason="no clang++ here"))]

@@ -12,12 +12,12 @@ from _lazyck import abi, trailer
 from _lazyck.directory import opened_in
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.manifest import Recipe
-from _lazyck.postbuild.elf import ElfImage
-from _lazyck.prebuild import build, output, plan
+from _lazyck.postbuild.objects.elf import ElfImage
+from _lazyck.prebuild import local, output, plan
+from _lazyck.prebuild.blob_names import Selection, part_of
 from _lazyck.prebuild.compilers import local_compiler
 from _lazyck.prebuild.entries import Entry, all_entries
 from _lazyck.prebuild.listing import by_kernel
-from _lazyck.prebuild.names import Selection, part_of
 from _lazyck.prebuild.progress import Reporter
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
@@ -65,8 +65,8 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="lazyck-rebuild-") as made:
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
-        options = build.BuildOptions(parallel, again=True)
-        done = build.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
+        options = local.BuildOptions(parallel, again=True)
+        done = local.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}

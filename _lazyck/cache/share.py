@@ -14,7 +14,7 @@ from _lazyck.cache.entries import read_entries
 from _lazyck.cache.transfer import Item, Reporter
 from _lazyck.errors import FormatError, LazyckError, UsageError
 from _lazyck.manifest import Manifest
-from _lazyck.prebuild import names
+from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.entries import Entry
 from _lazyck.profile import Profile
 from _lazyck.remote import EntryName, Listener, Remote
@@ -32,12 +32,12 @@ class Share:
     reporter: Callable[[int], Reporter]
 
 
-def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence[Profile]) -> names.Selection:
+def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence[Profile]) -> blob_names.Selection:
     """Return the blobs that patterns and profiles name, or all if there are neither. Raises
     `LazyckError` for a name or pattern that fits none."""
     # Lines of a profile that belong to other libraries do not count here.
     given = [u.blob for p in profiles for u in p.uses if u.library in ("", manifest.library)]
-    return names.select(manifest, [*given, *patterns], not patterns and not profiles)
+    return blob_names.select(manifest, [*given, *patterns], not patterns and not profiles)
 
 
 def items_of(found: Sequence[Entry]) -> list[Item]:

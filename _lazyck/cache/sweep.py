@@ -15,8 +15,8 @@ from typing import Any
 from _lazyck import abi, proc
 from _lazyck.errors import CommandError, LazyckError
 from _lazyck.manifest import Manifest
-from _lazyck.postbuild.elf import read_shared
-from _lazyck.prebuild import names
+from _lazyck.postbuild.objects.elf import read_shared
+from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.entries import all_entries, listed
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible
@@ -79,7 +79,7 @@ class Expected:
 
 def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[str, str]) -> list[Expected]:
     """Return one for each blob of a lazy library, or of a manifest file. Raises `LazyckError`."""
-    everything = names.select(manifest, [], True)
+    everything = blob_names.select(manifest, [], True)
     symbols = {b.name: b.symbols for b in manifest.blobs}
     return [
         Expected(library, e.path.parents[1].name, e.path.name, tuple(symbols[e.name]))

@@ -16,9 +16,11 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
-from _lazyck.postbuild import elf, relink, state
-from _lazyck.postbuild.ahead_link import FOLDER, AheadLink, archive_name, object_name
-from _lazyck.postbuild.own_command import compile_one, writing_to
+from _lazyck.postbuild import state
+from _lazyck.postbuild.link import relink
+from _lazyck.postbuild.link.project_link import FOLDER, AheadLink, archive_name, object_name
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.own_command import compile_one, writing_to
 from _lazyck.toolchains import by_name
 
 _HEARTBEAT = 10.0  # seconds between two messages about progress

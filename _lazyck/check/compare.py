@@ -12,7 +12,7 @@ from _lazyck import abi
 from _lazyck.check.kinds import KINDS
 from _lazyck.check.objects import BlobObject, Defined
 from _lazyck.check.offered import Export, Offered
-from _lazyck.postbuild.mangled import is_private
+from _lazyck.postbuild.cxx.mangled import is_private
 
 # Symbols that linkers define, and export if a needed library mentions them.
 _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})

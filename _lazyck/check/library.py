@@ -16,8 +16,9 @@ from _lazyck.check.objects import read_blob_object
 from _lazyck.check.offered import read_offered, read_stubs, with_named
 from _lazyck.check.vague import vague_names
 from _lazyck.errors import CommandError, FormatError
-from _lazyck.postbuild import ahead_link, relink, state
-from _lazyck.postbuild.ahead_link import AheadLink
+from _lazyck.postbuild import state
+from _lazyck.postbuild.link import project_link, relink
+from _lazyck.postbuild.link.project_link import AheadLink
 from _lazyck.postbuild.private_names import plain_name
 from _lazyck.quantities import counted
 
@@ -78,7 +79,7 @@ def _is_called(text: str, st: state.LinkState, directory: Path) -> bool:
 def check_library(directory: Path, request: Request, env: Mapping[str, str], say: Callable[[str], None]) -> Checked:
     """Check the library of `directory`. Slow steps are reported to `say`. Raises `LazyckError`."""
     begun = time.monotonic()
-    st, link = state.load(directory), ahead_link.load(directory)
+    st, link = state.load(directory), project_link.load(directory)
     made = AheadOfTime(link, directory, env)
     number = len(made.units)
     say(f"check: {st.file_name}: compiling {_how_many(request.sample, number)}, {request.jobs} at a time")

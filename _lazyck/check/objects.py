@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from _lazyck.postbuild import elf, kernels
-from _lazyck.postbuild.mangled import identifiers, is_of_the_standard_library, scopes_of
-from _lazyck.postbuild.probe_object import is_harmless, is_start_up
-from _lazyck.postbuild.probe_text import read_source
+from _lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, scopes_of
+from _lazyck.postbuild.objects import elf, kernels
+from _lazyck.postbuild.probe.preprocess import read_source
+from _lazyck.postbuild.probe.real_object import is_harmless, is_start_up
 
 _RUN_AT_LOAD = re.compile(r"\.(?:init_array|fini_array|ctors|dtors)\b")
 _WORD = re.compile(r"\w+")

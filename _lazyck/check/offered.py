@@ -12,7 +12,7 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.errors import FormatError
 from _lazyck.manifest import Manifest, decode
-from _lazyck.postbuild import elf
+from _lazyck.postbuild.objects import elf
 
 _DYNAMIC = struct.Struct("<qQ")
 _VERDEF = struct.Struct("<HHHHIII")

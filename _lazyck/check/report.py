@@ -9,7 +9,7 @@ from typing import Any
 from _lazyck.check.compare import Difference
 from _lazyck.check.kinds import KINDS
 from _lazyck.check.library import Checked
-from _lazyck.postbuild import demangle
+from _lazyck.postbuild.cxx import demangle
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from _lazyck.check.ahead import Unit
 from _lazyck.check.objects import BlobObject
 from _lazyck.errors import ToolchainError
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.own_command import compile_one
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.own_command import compile_one
 from _lazyck.toolchains import by_name
 
 # Without weak symbols GCC keeps inline functions local to the file, including explicit

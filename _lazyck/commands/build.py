@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from _lazyck import abi, aiter, build, toolchains
+from _lazyck import abi, project_build, toolchains
 from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.postbuild.explain import advise
-from _lazyck.postbuild.quick import quick
+from _lazyck.postbuild.link.quick import quick
 from _lazyck.project_file import read_project
 from _lazyck.settings import BuildSettings, load_settings
-from _lazyck.terminal import is_quiet, warn
+from _lazyck.terminal import is_quiet
 
 
 @click.group("build")
@@ -62,8 +62,7 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     "--blobs",
     multiple=True,
     metavar="GLOB",
-    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*; "
-    "with --aiter-dir, aiter's generated variants]",
+    help="Sources to compile lazily: a shell pattern for their absolute path; repeatable. [default: */blob/*]",
 )
 @click.option(
     "--kernels",
@@ -107,12 +106,6 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     help="Defer the blobs that this compile_commands.json lists, then run COMMAND, which may be just the link.",
 )
 @click.option(
-    "--aiter-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Build aiter's forward and backward attention libraries from this checkout or unpacked source archive.",
-)
-@click.option("--ck-tile-bf16", type=click.IntRange(0, 4), help="With --aiter-dir: CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT.")
-@click.option(
     "--require-lazy/--no-require-lazy",
     default=None,
     help="Fail if the build defers no blob, or do not. [default: fail if CI is set in the environment]",
@@ -141,8 +134,6 @@ def full_command(
     root: str,
     jobs: int | None,
     compile_commands: Path | None,
-    aiter_dir: Path | None,
-    ck_tile_bf16: int | None,
     require_lazy: bool | None,
     check: bool,
     check_sample: str,
@@ -160,19 +151,7 @@ def full_command(
     if that is 0 and --check finds a difference.
     """
     env = environment()
-    commands = [list(command)] if command else []
-    extra: dict[str, str] = {}
-    if aiter_dir is not None:
-        if command:
-            raise UsageError("--aiter-dir fills in the command", "leave out what follows `--`")
-        commands = aiter.commands(aiter_dir, env)
-        blobs = blobs or aiter.BLOBS
-        for lock in aiter.locks(aiter_dir, env):
-            warn(f"{lock} exists: aiter waits for the build that made it; remove it if that build is dead")
-        extra.update(aiter.environment(ck_tile_bf16))
-    elif ck_tile_bf16 is not None:
-        raise UsageError("--ck-tile-bf16 needs --aiter-dir", "set CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT yourself")
-    if not commands:
+    if not command:
         raise UsageError("no build command", "give it after `--`, as in: lazyck build full -- ninja -C build")
     if name and ("/" in name or name in (".", "..")):
         raise UsageError(f"--name {name}: not a plain directory name", "use letters, digits, `-` and `_`")
@@ -191,18 +170,17 @@ def full_command(
         verbose=verbose,
         project_dir=os.getcwd(),
     )
-    request = build.BuildRequest(
-        tuple(tuple(c) for c in commands),
+    request = project_build.BuildRequest(
+        command,
         blobs,
         tuple(filter(None, kernels)) if kernels else None,
         toolchain,
         gpu_archs,
         settings,
-        extra,
         compile_commands.absolute() if compile_commands else None,
         require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
     )
-    outcome = build.full(request, env)
+    outcome = project_build.full(request, env)
     report = outcome.report.splitlines()
     if is_quiet() and outcome.status == 0:
         report = [line for line in report if "warning: " in line]

@@ -20,8 +20,8 @@ from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
 from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
-from _lazyck.postbuild.embedded import read_manifest
-from _lazyck.prebuild import names, progress
+from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.prebuild import blob_names, progress
 from _lazyck.prebuild.entries import all_entries, tool
 from _lazyck.profile import read_profile
 from _lazyck.quantities import counted, parse_age, parse_size, show_size
@@ -260,7 +260,7 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     env = environment()
     entries.cache_to_read(env)
     manifest = read_manifest(library)
-    chosen = names.select(manifest, [blob], False)
+    chosen = blob_names.select(manifest, [blob], False)
     now = time.time()
     rt = tool(env)
     found_packs = packs.installed_packs(rt, library, env)

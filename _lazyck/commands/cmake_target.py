@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from _lazyck import abi, build
+from _lazyck import abi, project_build
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.settings import BuildSettings
@@ -45,5 +45,5 @@ def command(
     sources = tuple(os.fsdecode(line) for line in sources_from.read_bytes().split(b"\n") if line)
     if relative := next((s for s in sources if not os.path.isabs(s)), None):
         raise UsageError(f"{sources_from}: {relative}: not an absolute path", "call lazyck_library from CMake instead")
-    request = build.TargetRequest(sources, toolchain, gpu_archs, settings, named)
-    build.prepare_target(request, programs_dir.absolute(), env)
+    request = project_build.TargetRequest(sources, toolchain, gpu_archs, settings, named)
+    project_build.prepare_target(request, programs_dir.absolute(), env)

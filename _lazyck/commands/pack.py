@@ -19,10 +19,10 @@ from _lazyck.pack.base import Base, read_base
 from _lazyck.pack.contents import Pack, date, make_packs
 from _lazyck.pack.tar import name_for, suffix_of, write_tar
 from _lazyck.pack.wheel import write_wheels
-from _lazyck.prebuild import names
-from _lazyck.prebuild.build import BuildOptions
+from _lazyck.prebuild import blob_names
+from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, all_entries, tool
-from _lazyck.prebuild.names import Selection
+from _lazyck.prebuild.local import BuildOptions
 from _lazyck.prebuild.plan import make_plan
 from _lazyck.quantities import parse_size, show_size
 from _lazyck.terminal import is_quiet
@@ -122,17 +122,17 @@ def select_in(
     stdin = sys.stdin.read() if "-" in blob_list else ""
     found, known, given = [], set(), set()
     for library in base.libraries:
-        index = names.Names(library.manifest)
-        lists = (names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in blob_list)
+        index = blob_names.Names(library.manifest)
+        lists = (blob_names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in blob_list)
         names_here = [*blobs, *(name for listed in lists for name in listed)]
         here = [name for name in names_here if index.knows(name)]
         known.update(here)
         given.update(names_here)
         if here or every:
-            found.append((library.file, names.select(library.manifest, here, every)))
+            found.append((library.file, blob_names.select(library.manifest, here, every)))
     if given - known:
         own = [blob.name for library in base.libraries for blob in library.manifest.blobs]
-        raise names.UnknownBlobs(sorted(given - known), base.name, own)
+        raise blob_names.UnknownBlobs(sorted(given - known), base.name, own)
     if not found:
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
     return found

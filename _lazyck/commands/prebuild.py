@@ -17,9 +17,9 @@ from _lazyck.config import cache_dir, environment, number
 from _lazyck.costs import Costs, read_costs, write_shipped
 from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest
-from _lazyck.postbuild.demangle import all_readable
-from _lazyck.postbuild.embedded import read_manifest
-from _lazyck.prebuild import build, executors, forecast, listing, names, output, plan, progress
+from _lazyck.postbuild.cxx.demangle import all_readable
+from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.prebuild import blob_names, executors, forecast, listing, local, output, plan, progress
 from _lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from _lazyck.prebuild.preambles import make_preambles
 from _lazyck.prebuild.schedule import Fleet
@@ -70,13 +70,13 @@ def blob_options(command: F, *, is_of_wheels: bool = False) -> F:
 
 def selection(
     manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...], *, kernels: bool = False
-) -> names.Selection:
+) -> blob_names.Selection:
     """Return the blobs that the user named. Raises `UsageError` that lists unknown names."""
     manifest = read_manifest(manifest_file)
     given = [*blobs]
     for name in blob_list:
-        given += names.read_list(name, sys.stdin, manifest.library)
-    return names.select(manifest, given, every, kernels=kernels)
+        given += blob_names.read_list(name, sys.stdin, manifest.library)
+    return blob_names.select(manifest, given, every, kernels=kernels)
 
 
 def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
@@ -190,7 +190,7 @@ def build_command(
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
-    options = build.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
+    options = local.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
     chosen = selection(manifest_file, blob_list, every, blobs)
     costs_file = shipped_costs(manifest_file, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
@@ -264,12 +264,12 @@ def run(
     rt: Path,
     manifest_file: Path,
     planned: plan.Plan,
-    options: build.BuildOptions,
+    options: local.BuildOptions,
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:
     """Carry out the plan on this machine."""
-    return told(planned, lambda reporter: build.build(rt, manifest_file, planned, options, env, reporter), as_json)
+    return told(planned, lambda reporter: local.build(rt, manifest_file, planned, options, env, reporter), as_json)
 
 
 def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
@@ -291,7 +291,7 @@ def run_on_farm(
     manifest_file: Path,
     manifest: Manifest,
     planned: plan.Plan,
-    options: build.BuildOptions,
+    options: local.BuildOptions,
     env: Mapping[str, str],
     as_json: bool,
 ) -> plan.Outcome:

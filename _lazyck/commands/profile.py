@@ -14,8 +14,8 @@ import click
 from _lazyck import coverage, profile
 from _lazyck.errors import LazyckError, UsageError
 from _lazyck.files import write_atomic
-from _lazyck.postbuild.embedded import read_manifest
-from _lazyck.prebuild.names import Names
+from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.prebuild.blob_names import Names
 from _lazyck.quantities import counted
 from _lazyck.terminal import warn
 from _lazyck.visible import visible

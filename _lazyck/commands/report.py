@@ -9,7 +9,7 @@ import click
 
 from _lazyck.config import environment
 from _lazyck.files import write_atomic
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.report.gather import gather
 from _lazyck.report.page import render_page, to_json
 from _lazyck.visible import visible

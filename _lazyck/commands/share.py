@@ -17,7 +17,7 @@ from _lazyck.cache.share import Share, items_of, local_items, select_blobs
 from _lazyck.cache.transfer import Outcome
 from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry, all_entries, tool
 from _lazyck.profile import Profile, read_profile
 from _lazyck.remote.sign import make_key, read_signer

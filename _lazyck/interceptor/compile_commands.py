@@ -18,7 +18,7 @@ from _lazyck.files import write_atomic
 from _lazyck.interceptor import launch
 from _lazyck.manifest import decode_records
 from _lazyck.quantities import counted
-from _lazyck.toolchains import ALL, HOST, names
+from _lazyck.toolchains import ALL, HOST, tool_names
 from _lazyck.toolchains.options import Role
 
 NAME = "compile_commands.json"
@@ -192,6 +192,6 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
 
 
 def _says_output(compiler: str, words: Sequence[str]) -> bool:
-    table = names.toolchain_of(compiler, (*ALL, HOST)).table
+    table = tool_names.toolchain_of(compiler, (*ALL, HOST)).table
     # the contents of a response file are not known here
     return any(item.role in (Role.OUTPUT, Role.RESPONSE) or item.words[0][:1] == "@" for item in table.split(words))

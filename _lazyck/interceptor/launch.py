@@ -11,7 +11,7 @@ from pathlib import Path
 from _lazyck.files import encode, write_if_different
 from _lazyck.interceptor import shims
 from _lazyck.interceptor.conf import SharedConf, ShimConf
-from _lazyck.toolchains import HOST, Toolchain, lookup, names
+from _lazyck.toolchains import HOST, Toolchain, lookup, tool_names
 
 PROGRAM = "lazyck-launch"
 # CMake takes these for the initial values of its variables of the same names. It has no launcher
@@ -55,7 +55,7 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
     """
     rows: list[tuple[str, str]] = []
     for t in toolchains:
-        own, prefixed = names.patterns(t)
+        own, prefixed = tool_names.patterns(t)
         for patterns, kind, target in ((own, "", platform.machine()), (prefixed, "-prefixed", "")):
             for family in ("clang", ""):  # the family is told by the name, since there is no compiler to ask yet
                 chosen = [p for p in patterns if ("clang" in p) == (family == "clang")]

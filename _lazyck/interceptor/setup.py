@@ -18,7 +18,7 @@ from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.files import encode, write_if_different
 from _lazyck.interceptor import homes, launch, shims
 from _lazyck.interceptor.conf import SharedConf, ShimConf
-from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, names
+from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, tool_names
 from _lazyck.toolchains.base import target
 
 _NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
@@ -281,7 +281,7 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
 def _target(compiler: tuple[str, ...]) -> str:
     # nvcc does not tell its target, which is the machine that it runs on unless an option says
     # otherwise
-    return target(compiler) or names.target_of(Path(compiler[0]).name) or platform.machine()
+    return target(compiler) or tool_names.target_of(Path(compiler[0]).name) or platform.machine()
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:

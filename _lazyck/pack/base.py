@@ -16,8 +16,8 @@ from wheel.wheelfile import WheelError, WheelFile
 from _lazyck import abi
 from _lazyck.errors import FormatError
 from _lazyck.manifest import Manifest
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.embedded import read_manifest
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.objects.embedded import read_manifest
 
 _GIVE = "give the wheel that `lazyck build full -- pip wheel .` makes"
 

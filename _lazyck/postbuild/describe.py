@@ -14,14 +14,15 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.config import environment
 from _lazyck.files import digest, encode
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
-from _lazyck.postbuild import bundle, mangled
+from _lazyck.postbuild import bundle
+from _lazyck.postbuild.cxx import mangled
 from _lazyck.postbuild.eager import EagerObject
-from _lazyck.postbuild.header_reach import Reach
 from _lazyck.postbuild.host_units import HostUnit, Program, can_be
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe import Probed
+from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
@@ -219,7 +220,7 @@ class Reached:
         groups: dict[tuple[frozenset[str], str], list[str]] = {}
         for p in lazy:
             groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
-        self._reach = {key: Reach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
+        self._reach = {key: HeaderReach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
 
     def by(self, p: Probed) -> frozenset[str]:
         """Return the headers that `p` can read."""

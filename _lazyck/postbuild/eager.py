@@ -11,7 +11,7 @@ from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits
-from _lazyck.postbuild.own_command import compile_one, writing_to
+from _lazyck.postbuild.probe.own_command import compile_one, writing_to
 from _lazyck.postbuild.reasons import Reason, readable, sentence
 from _lazyck.postbuild.store import Store
 

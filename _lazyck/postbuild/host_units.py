@@ -18,9 +18,10 @@ from pathlib import Path
 from _lazyck import abi, proc
 from _lazyck.command import CompileCommand
 from _lazyck.files import digest, encode
-from _lazyck.postbuild import demangle, elf
-from _lazyck.postbuild.group import first_error
-from _lazyck.postbuild.own_command import writing_to
+from _lazyck.postbuild.cxx import demangle
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.group import first_error
+from _lazyck.postbuild.probe.own_command import writing_to
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import by_name

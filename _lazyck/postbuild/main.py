@@ -36,7 +36,7 @@ def main() -> None:
 def run(record: Path) -> None:
     """Link lazily what `record` says. Raises `LazyckError`."""
     from _lazyck.postbuild import summary  # imported here, so that main handles their errors: these import pyelftools
-    from _lazyck.postbuild.link import link_lazily
+    from _lazyck.postbuild.link.link import link_lazily
 
     found = decode_records(record.read_bytes(), str(record))
     if len(found) != 1 or not isinstance(found[0], LinkCommand):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from _lazyck.command import CompileCommand
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.inputs import LinkInputs
-from _lazyck.postbuild.mangled import template_of
+from _lazyck.postbuild.cxx.mangled import template_of
 from _lazyck.postbuild.mentions import Mentions
-from _lazyck.postbuild.probe import ProbeResult
-from _lazyck.postbuild.symbols import Names, Symbols
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.objects.inputs import LinkInputs
+from _lazyck.postbuild.objects.symbols import Names, Symbols
+from _lazyck.postbuild.probe.probe import ProbeResult
 
 
 @dataclass(frozen=True)

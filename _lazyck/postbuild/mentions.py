@@ -14,12 +14,12 @@ from types import MappingProxyType
 
 from _lazyck.command import CompileCommand
 from _lazyck.files import digest, encode
-from _lazyck.postbuild import probe_text
-from _lazyck.postbuild.cxx_lexer import IDENTIFIER, declarator, without_attributes
-from _lazyck.postbuild.cxx_uses import Code, declarations, reaching
-from _lazyck.postbuild.elf import asked_for, open_image
-from _lazyck.postbuild.group import Group
-from _lazyck.postbuild.mangled import class_in, identifiers, scope_of
+from _lazyck.postbuild.cxx.lexer import IDENTIFIER, declarator, without_attributes
+from _lazyck.postbuild.cxx.mangled import class_in, identifiers, scope_of
+from _lazyck.postbuild.cxx.uses import Code, declarations, reaching
+from _lazyck.postbuild.objects.elf import asked_for, open_image
+from _lazyck.postbuild.probe import preprocess
+from _lazyck.postbuild.probe.group import Group
 
 _EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
 _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2
@@ -39,7 +39,7 @@ class _Batch:
         self.group = group
         lines: list[str] = []
         with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as text:
-            self._texts = probe_text.split(text, group.sources, group.cwd, lines).texts
+            self._texts = preprocess.split(text, group.sources, group.cwd, lines).texts
         self._headers = "".join(lines)
         self._in_headers = frozenset(IDENTIFIER.findall(self._headers))
         self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}

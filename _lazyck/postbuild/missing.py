@@ -9,8 +9,8 @@ from pathlib import Path
 
 from _lazyck import proc
 from _lazyck.errors import BuildError
-from _lazyck.postbuild import elf
 from _lazyck.postbuild.eager import EagerObject
+from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.reasons import sentence
 from _lazyck.postbuild.state import LinkState
 

@@ -33,11 +33,11 @@ from _lazyck.postbuild.bundle import (
     inside,
 )
 from _lazyck.postbuild.describe import Description
-from _lazyck.postbuild.group import Group, first_error
-from _lazyck.postbuild.header_reach import included_names
-from _lazyck.postbuild.make_rules import rule_files
-from _lazyck.postbuild.probe import Probed
-from _lazyck.postbuild.probe_text import macros_of, read_source, render_batch
+from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.header_reach import included_names
+from _lazyck.postbuild.probe.make_rules import rule_files
+from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
+from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.settings import BuildSettings
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from _lazyck.postbuild import demangle
+from _lazyck.postbuild.cxx import demangle
 
 _ELSEWHERE = "in a file that `--blobs` does not match"
 _WRAPPER = (

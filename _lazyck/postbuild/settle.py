@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.command import CompileCommand
-from _lazyck.postbuild import kernels, symbols
 from _lazyck.postbuild.eager import EagerObject, compile_eagerly
 from _lazyck.postbuild.host_units import HostUnit, HostUnits
-from _lazyck.postbuild.inputs import LinkInputs
 from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
+from _lazyck.postbuild.objects import kernels, symbols
+from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.ownership import Offer, Ownership, assign
-from _lazyck.postbuild.probe import Probed, ProbeResult
+from _lazyck.postbuild.probe.probe import Probed, ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 from _lazyck.settings import BuildSettings

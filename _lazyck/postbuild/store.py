@@ -93,6 +93,6 @@ def code_version() -> str:
     not trusted."""
     code = hashlib.sha256()
     for directory in (Path(__file__).parent, Path(__file__).parent.parent / "toolchains"):
-        for path in sorted(directory.glob("*.py")):
+        for path in sorted(directory.rglob("*.py")):
             code.update(path.read_bytes())
     return code.hexdigest()

@@ -17,8 +17,8 @@ from _lazyck.directory import Directory, find_root
 from _lazyck.errors import FormatError, ToolchainError
 from _lazyck.files import private_directory
 from _lazyck.manifest import BlobRecord
-from _lazyck.prebuild.names import Selection, part_of
-from _lazyck.runtime.build import build_tool, shipped_tool
+from _lazyck.prebuild.blob_names import Selection, part_of
+from _lazyck.runtime.objects import build_tool, shipped_tool
 from _lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 
 _DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>

@@ -19,10 +19,10 @@ def build_on(
     `named_by`. Raises `LazyckError`."""
     # Each needs libraries that not everybody has, so it is imported when it is used.
     if is_endpoint(executor):
-        from _lazyck.prebuild.reapi.build import ServiceOptions, build_on_service
+        from _lazyck.prebuild.reapi.run import ServiceOptions, build_on_service
 
         service = ServiceOptions(executor, named_by, jobs, keeps_going)
         return build_on_service(manifest_file, manifest, plan, service, env, reporter)
-    from _lazyck.prebuild.farm.build import FarmOptions, build_on_farm
+    from _lazyck.prebuild.farm.farm import FarmOptions, build_on_farm
 
     return build_on_farm(manifest_file, manifest, plan, FarmOptions(executor, jobs, keeps_going), env, reporter)

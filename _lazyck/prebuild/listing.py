@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from _lazyck.abi import archs_in_name
 from _lazyck.manifest import BlobRecord
+from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, known_kernels, tool
-from _lazyck.prebuild.names import Selection
 from _lazyck.visible import visible
 
 FORMATS = ("text", "json", "blob-list")

@@ -3,7 +3,7 @@ before it is verified."""
 
 from __future__ import annotations
 
-from _lazyck.remote.names import EntryName
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.remote import Fetched, Listener, Remote
 
 __all__ = ["EntryName", "Fetched", "Listener", "Remote"]

@@ -16,14 +16,14 @@ from urllib.parse import unquote, urlsplit
 from _lazyck.files import open_regular, write_atomic, write_through
 from _lazyck.remote.exchange import current
 from _lazyck.remote.store import CHUNK, StoreError
-from _lazyck.remote.tiers import Tier
+from _lazyck.remote.tiers import Tier, Times
 
 
 class DirectoryStore:
     """Files `ac/<hash>` and `cas/<hash>` below a directory. It must exist, so that a directory that
     is not mounted is not filled."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, times: Times) -> None:
         self._base = Path(unquote(urlsplit(tier.url).path))
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:

@@ -40,7 +40,7 @@ from _lazyck.config import environment
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.files import open_regular
 from _lazyck.remote.caller import Caller, CallerGone
-from _lazyck.remote.names import EntryName
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.place import TierDown
 from _lazyck.remote.provenance import Making, read_making
 from _lazyck.remote.remote import Fetched, Listener, Remote

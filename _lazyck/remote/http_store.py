@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from _lazyck.remote import web
 from _lazyck.remote.extras import need
 from _lazyck.remote.store import UNKNOWN_SIZE, StoreError, read_token
-from _lazyck.remote.tiers import HTTP, Tier, Times
+from _lazyck.remote.tiers import Tier, Times
 
 _MOST_REDIRECTS = 4
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -41,7 +41,7 @@ class HttpStore:
         # Contents are sent as they are, so that nothing can unpack to more.
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "lazyck"})
         adapter = web.make_adapter(tier.label)
-        for scheme in HTTP:
+        for scheme in _PORTS:
             session.mount(f"{scheme}://", adapter)
         if parts.username is not None:
             session.auth = (unquote(parts.username), unquote(parts.password or ""))
@@ -163,7 +163,7 @@ def _next_url(url: str, target: str) -> str:
         raise StoreError("redirects to an invalid URL") from e
     if url.startswith("https:") and scheme != "https":
         raise StoreError("redirects away from https")
-    if scheme not in HTTP or not host:
+    if scheme not in _PORTS or not host:
         raise StoreError("redirects to a URL that is not HTTP")
     return found
 

@@ -17,7 +17,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from _lazyck.remote.names import EntryName
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.place import Place
 
 LARGEST = 1000

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from _lazyck import __version__
 from _lazyck.errors import FormatError
-from _lazyck.remote.names import EntryName
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.record import LARGEST_RECORD, Signature, is_base64
 from _lazyck.remote.sign import Signer, is_signed
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from _lazyck.errors import FormatError
-from _lazyck.remote.names import EntryName
+from _lazyck.remote.entry_name import EntryName
 
 RECORD_VERSION = 1
 LARGEST_RECORD = 64 << 10

@@ -16,8 +16,8 @@ from _lazyck.errors import FormatError, RemoteError
 from _lazyck.remote import provenance
 from _lazyck.remote.contents import Contents, compressing, opened
 from _lazyck.remote.down import Memory
+from _lazyck.remote.entry_name import EntryName, answers_to, contents_name
 from _lazyck.remote.lease import Lease
-from _lazyck.remote.names import EntryName, answers_to, contents_name
 from _lazyck.remote.place import Place, TierDown
 from _lazyck.remote.provenance import Making, Provenance
 from _lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Stored, decode, encode

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from _lazyck.errors import RemoteError
-from _lazyck.remote.tiers import DIRECTORY, HTTP, REDIS, S3, Tier, Times
+from _lazyck.remote.tiers import Tier
 
 CHUNK = 1 << 20
 UNKNOWN_SIZE = -1
@@ -44,31 +44,6 @@ class Store(Protocol):
 
     def delete(self, name: str) -> bool:
         """Delete the object. Return False if the store cannot."""
-
-
-def open_store(tier: Tier, times: Times) -> Store:
-    """Return the backend of a tier. Nothing is connected yet. Raises `RemoteError` if its library
-    is missing."""
-    # Each backend is imported when it is used, because the helper starts for every local miss.
-    if tier.scheme in HTTP:
-        from _lazyck.remote.http_store import HttpStore
-
-        return HttpStore(tier, times)
-    if tier.scheme in REDIS:
-        from _lazyck.remote.redis_store import RedisStore
-
-        return RedisStore(tier, times)
-    if tier.scheme == DIRECTORY:
-        from _lazyck.remote.directory_store import DirectoryStore
-
-        return DirectoryStore(tier)
-    if tier.scheme == S3:
-        from _lazyck.remote.s3_store import S3Store
-
-        return S3Store(tier, times)
-    from _lazyck.remote.apart_store import ApartStore
-
-    return ApartStore(tier, times)
 
 
 def read_token(tier: Tier) -> str:

@@ -13,12 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 from _lazyck import abi
 from _lazyck.config import seconds
 from _lazyck.errors import UsageError
+from _lazyck.remote.backends import DIRECTORY, Backend, backend_of
 
-HTTP = ("http", "https")
-REDIS = ("redis", "rediss")
-S3 = "s3"
-DIRECTORY = "file"
 _MOST_TIERS = 8
+_VALUES = {"token-file": r"/.*", "endpoint": r"https?://[\w.:\[\]-]+/?"}
 _SLOWEST = 256 << 10  # bytes a second: what comes slower than this is compiled as fast
 
 
@@ -106,25 +104,24 @@ def _parse(word: str, number: int) -> Tier:
         raise _wrong(number, "it names no host")
     if parts.scheme == DIRECTORY and (host or not parts.path.startswith("/") or ".." in parts.path.split("/")):
         raise _wrong(number, "a directory is an absolute path without `..`")
-    if parts.scheme not in (*HTTP, *REDIS, DIRECTORY) and parts.password is not None:
+    backend = backend_of(parts.scheme)
+    if parts.password is not None and not backend.takes_password:
         raise _wrong(number, f"{parts.scheme} takes no password here", "give credentials as its own tools take them")
     host = f"[{host}]" if ":" in host else host
     label = urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", ""))
     label = parts.path.rstrip("/") or "/" if parts.scheme == DIRECTORY else label
-    return Tier(urlunsplit(parts), label, **_attributes(attributes, parts.scheme, number))  # type: ignore[arg-type]
+    return Tier(urlunsplit(parts), label, **_attributes(attributes, backend, number))  # type: ignore[arg-type]
 
 
-def _attributes(words: list[str], scheme: str, number: int) -> dict[str, bool | str]:
+def _attributes(words: list[str], backend: Backend, number: int) -> dict[str, bool | str]:
     known = {"read-only": "is_read_only", "trusted": "is_trusted", "compress=zstd": "is_compressed"}
     found: dict[str, bool | str] = {}
     for word in words:
         name, is_given, value = word.partition("=")
         if word in known:
             found[known[word]] = True
-        elif name == "token-file" and scheme in (*HTTP, *REDIS) and value.startswith("/"):
-            found["token_file"] = value
-        elif name == "endpoint" and scheme == S3 and re.fullmatch(r"https?://[\w.:\[\]-]+/?", value, re.ASCII):
-            found["endpoint"] = value
+        elif name in backend.attributes and re.fullmatch(_VALUES[name], value, re.ASCII):
+            found[name.replace("-", "_")] = value
         else:
             shown = f"{name}=…" if is_given else name
             raise _wrong(

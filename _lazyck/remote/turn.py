@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.lease import Lease, State
-from _lazyck.remote.names import EntryName
 from _lazyck.remote.place import TierDown
 from _lazyck.remote.remote import Fetched, Remote
 

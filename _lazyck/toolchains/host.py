@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from _lazyck import abi, proc
 from _lazyck.errors import ToolchainError
-from _lazyck.toolchains import host_text, llvm, lookup, names
+from _lazyck.toolchains import host_text, llvm, lookup, tool_names
 from _lazyck.toolchains.base import Found, TextCompile, accepts, machine_for
 from _lazyck.toolchains.check import Check, State, install_line
 from _lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
@@ -81,7 +81,7 @@ class HostToolchain(GnuToolchain):
         return Found(self, "", words) if words else None
 
     def versioned(self, env: Mapping[str, str]) -> list[str]:
-        return names.host_names(env)
+        return tool_names.host_names(env)
 
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
         """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`

@@ -27,12 +27,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "ck_fmha"), str(HERE.parent.parent)]
 
+import attention_build  # noqa: E402
 import calls  # noqa: E402
 import rocm_home  # noqa: E402
 import sampling  # noqa: E402
 import sources  # noqa: E402
-
-from _lazyck import aiter  # noqa: E402
 
 SOURCE = sources.Source(
     "amd-aiter==0.1.7.post2.dev18",
@@ -124,19 +123,13 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def build_lazily(root: Path, work: Path, home: Path, apis: list[str]) -> dict[str, Built]:
-    """Run `lazyck build full --aiter-dir`, or for a single library the command that it would run
-    for that one."""
+    """Build the libraries of `apis` by attention_build.py under `lazyck build full`."""
     tmp, install = work / "lazyck", work / "install"
     for old in (tmp, install, work / "cache"):
         shutil.rmtree(old, ignore_errors=True)
     words: list[str | Path] = ["build", "full", "--gpu-archs", ARCH, "--tmp-dir", tmp, "--install-dir", install]
     env = environment(home)
-    if len(apis) == len(APIS):
-        words += ["--aiter-dir", root]
-    else:
-        env["GPU_ARCHS"] = ARCH
-        command = aiter.commands(root, env)[APIS.index(apis[0])]
-        words += ["--blobs", *aiter.BLOBS, "--", *command]
+    words += ["--blobs", attention_build.BLOBS, "--", sys.executable, HERE / "attention_build.py", root, *apis]
     begun = time.time()
     sources.lazyck(*words, cwd=work, env=env)
     sources.check(tmp, 4, cwd=work, env=env)
@@ -257,7 +250,7 @@ def row(built: Built, called: list[calls.Call], sample: sampling.Sample, failed:
         ahead += f"; clang 19 refuses {failed} of them)" if failed else ")"
     return {
         "project": f"aiter 0.1.7.post2.dev18, `libmha_{built.api}.so`",
-        "build": "aiter's `jit/core.py` (ninja), `--aiter-dir`",
+        "build": "aiter's `jit/core.py` (ninja)",
         "toolchain": "rocm: clang 19, gfx942",
         "files": s["deferred"],
         "symbols": s["symbols"],

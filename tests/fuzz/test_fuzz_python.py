@@ -29,7 +29,7 @@ from _lazyck.errors import LazyckError
 from _lazyck.interceptor.compile_commands import export, load
 from _lazyck.interceptor.log import read_log
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, decode, encode
-from _lazyck.postbuild import elf
+from _lazyck.postbuild.objects import elf
 from _lazyck.toolchains import ALL, HOST
 
 EXAMPLES = int(os.environ.get("LAZYCK_FUZZ_EXAMPLES", "0"))

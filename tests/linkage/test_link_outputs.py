@@ -11,7 +11,7 @@ import pytest
 from link_project import SHARED, Project, body
 from support import Lazyck
 
-from _lazyck.postbuild.link_outputs import adapt_rules, rules_file, without
+from _lazyck.postbuild.link.outputs import adapt_rules, rules_file, without
 
 LINKERS = [n for n in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{n}")]
 

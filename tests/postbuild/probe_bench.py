@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.probe import Probed, ProbeResult, probe
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.probe import Probed, ProbeResult, probe
 from _lazyck.postbuild.reasons import readable
 
 COMMON = """

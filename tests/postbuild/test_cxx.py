@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from _lazyck.postbuild.cxx_declarations import parse
-from _lazyck.postbuild.cxx_lexer import (
+from _lazyck.postbuild.cxx.declarations import parse
+from _lazyck.postbuild.cxx.lexer import (
     after_angles,
     declarator,
     flat,
@@ -14,7 +14,7 @@ from _lazyck.postbuild.cxx_lexer import (
     without_attributes,
     without_comments,
 )
-from _lazyck.postbuild.cxx_variables import Kind, Unsupported
+from _lazyck.postbuild.cxx.variables import Kind, Unsupported
 
 
 def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:

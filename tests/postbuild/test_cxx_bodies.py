@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.cxx_bodies import without_bodies
+from _lazyck.postbuild.cxx.bodies import without_bodies
+from _lazyck.postbuild.objects import elf
 
 TRAP = "{ __builtin_trap(); }"
 

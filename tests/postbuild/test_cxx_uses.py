@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench
 
-from _lazyck.postbuild.cxx_uses import declarations, reaching
-from _lazyck.postbuild.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
+from _lazyck.postbuild.cxx.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
+from _lazyck.postbuild.cxx.uses import declarations, reaching
 from _lazyck.postbuild.mentions import Mentions
 
 H = frozenset({"hidden"})

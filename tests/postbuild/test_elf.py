@@ -10,7 +10,7 @@ import pytest
 
 from _lazyck import abi
 from _lazyck.errors import BuildError, FormatError
-from _lazyck.postbuild import elf
+from _lazyck.postbuild.objects import elf
 
 SOURCE = r"""
 #include <string>

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.postbuild.header_reach import Reach
+from _lazyck.postbuild.probe.header_reach import HeaderReach
 
 TEXTS = {
     "one.h": "#pragma once\n",
@@ -25,7 +25,7 @@ def reached(where: Path, text: str, *forced: str) -> set[str]:
         (where / name).write_text(content)
     files = frozenset(str(where / name) for name in TEXTS if name.endswith(".h"))
     sources = [str(where / "blob.cpp"), str(where / "mentions_all.cpp")]
-    reach = Reach(files, sources, lambda _: False)
+    reach = HeaderReach(files, sources, lambda _: False)
     return {Path(f).name for f in reach.of(sources[0], forced)}
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from llvm_tools import CLANG, COMPILERS, compiler, needs_clang
 
-from _lazyck.postbuild.elf import open_image
-from _lazyck.postbuild.ir_text import Unreadable, read_module
-from _lazyck.postbuild.probe_ir import eager_reason, functions
+from _lazyck.postbuild.objects.elf import open_image
+from _lazyck.postbuild.probe.ir import eager_reason, functions
+from _lazyck.postbuild.probe.ir_text import Unreadable, read_module
 
 LINKAGES = r"""
 ; define void @in_a_comment() {

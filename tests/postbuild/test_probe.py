@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench, by_stem, check, reasons
 
-from _lazyck.postbuild import elf
-from _lazyck.postbuild.probe import probe
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.probe import probe
 from _lazyck.postbuild.reasons import Kind, Reason
 
 

@@ -10,7 +10,7 @@ from counting import CountingCompiler
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.eager import compile_eagerly
-from _lazyck.postbuild.probe import ProbeResult, probe
+from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 

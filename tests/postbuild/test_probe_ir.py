@@ -10,7 +10,7 @@ import pytest
 from llvm_tools import irc, needs_llvmlite
 
 from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.probe import probe
+from _lazyck.postbuild.probe.probe import probe
 from _lazyck.postbuild.reasons import Kind
 
 

@@ -21,9 +21,9 @@ from _lazyck.files import private_directory
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
 from _lazyck.postbuild.bundle import CONTENTS_VERSION
 from _lazyck.postbuild.describe import digest_of_keys
-from _lazyck.postbuild.stubs import render_stubs
-from _lazyck.runtime.build import OBJECTS, compile_objects
-from _lazyck.runtime.build import SOURCES as SOURCES
+from _lazyck.postbuild.link.stubs import render_stubs
+from _lazyck.runtime.objects import OBJECTS, compile_objects
+from _lazyck.runtime.objects import SOURCES as SOURCES
 
 CXX = HERE.cxx
 CLANG = shutil.which("clang++-19") or shutil.which("clang++")

@@ -12,7 +12,7 @@ from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run
 from support import REPOSITORY
 
 from _lazyck import abi
-from _lazyck.runtime.build import CXX_FLAGS
+from _lazyck.runtime.objects import CXX_FLAGS
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}

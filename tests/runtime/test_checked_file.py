@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 
-from _lazyck.runtime.build import LINK_FLAGS
+from _lazyck.runtime.objects import LINK_FLAGS
 
 HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {

@@ -18,7 +18,7 @@ from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_
 
 from _lazyck import abi
 from _lazyck.postbuild.bundle import deploy
-from _lazyck.postbuild.cxx_lexer import without_comments
+from _lazyck.postbuild.cxx.lexer import without_comments
 
 HEADER = "#pragma once\nint one(int); int two(int); int bad(int);\n"
 BLOBS = {

@@ -15,7 +15,7 @@ from support import AARCH64, HERE, Machine, machine_params
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from _lazyck.errors import BuildError
-from _lazyck.postbuild.stubs import render_stubs
+from _lazyck.postbuild.link.stubs import render_stubs
 
 
 def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:

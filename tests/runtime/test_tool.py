@@ -18,7 +18,7 @@ from support import HERE, Machine, on_each_machine
 from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from _lazyck.manifest import encode
-from _lazyck.runtime.build import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
+from _lazyck.runtime.objects import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture

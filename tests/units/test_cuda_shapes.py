@@ -15,7 +15,7 @@ from cuda_machine import needs_nvcc
 from cuda_units import build, build_ahead, environment, used, write
 from support import Lazyck
 
-from _lazyck.postbuild.elf import read_shared
+from _lazyck.postbuild.objects.elf import read_shared
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

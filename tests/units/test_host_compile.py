@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cuda_machine import cuda_home, needs_nvcc
 
-from _lazyck.units.build import build_program
+from _lazyck.units.program import build_program
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

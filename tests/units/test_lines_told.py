@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import HERE
 
-from _lazyck.units.build import SOURCES
+from _lazyck.units.program import SOURCES
 
 MAIN = """
 #include <iostream>

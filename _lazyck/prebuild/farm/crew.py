@@ -14,7 +14,7 @@ from _lazyck.prebuild.farm.guard import describe
 from _lazyck.prebuild.farm.orders import Report, Visit
 from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, T, decode_message, encode_message
 from _lazyck.prebuild.farm.worker import answer_visit
-from _lazyck.runtime.build import source_digest
+from _lazyck.runtime.objects import source_digest
 from _lazyck.visible import visible
 
 _GATHER_SECONDS = 30  # results are small; if its worker is gone, one never comes

@@ -27,7 +27,7 @@ from _lazyck.prebuild.farm.parcel import unpacked
 from _lazyck.prebuild.farm.preambles import forget_preambles, prepare_preamble
 from _lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from _lazyck.remote import EntryName, Listener, Remote
-from _lazyck.runtime.build import source_digest
+from _lazyck.runtime.objects import source_digest
 
 _TICK = 0.05  # seconds between two looks at a compile
 _stopped: set[str] = set()  # runs for which nothing may begin or go on

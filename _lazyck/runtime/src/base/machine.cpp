@@ -12,7 +12,7 @@ struct Row {
 };
 
 // Lists the machines that lazyck has stubs for, and others that a user may meet in a message.
-// _lazyck/postbuild/elf.py has a copy of this table.
+// _lazyck/postbuild/objects/elf.py has a copy of this table.
 constexpr Row k_machines[] = {{EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"}, {EM_386, "i386"},   {EM_ARM, "arm"},
                               {EM_RISCV, "riscv"},   {EM_PPC64, "ppc64"},     {EM_S390, "s390x"}, {258, "loongarch64"}};
 

@@ -1,6 +1,6 @@
-// The list is <root>/<library>/contents, written by _lazyck/postbuild/bundle.py: "lazyck contents 1"
-// NUL, then for each file its SHA-256 in hexadecimal, a blank, its path below <root>, NUL. A list
-// of another version is not read.
+// The list is <root>/<library>/contents, written by _lazyck/postbuild/bundle.py: the text "lazyck
+// contents 1", NUL, then for each file its SHA-256 in hexadecimal, a blank, its path below <root>,
+// NUL. A list of another version is not read.
 #include "bundle/contents.h"
 
 #include <string_view>

@@ -18,7 +18,7 @@
 #include "platform/environment.h"
 #include "platform/files.h"
 
-// _lazyck/postbuild/stubs.py generates this symbol.
+// _lazyck/postbuild/link/stubs.py generates this symbol.
 extern "C" __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest[];
 
 namespace lazyck::rt {

@@ -16,7 +16,7 @@
 #include "platform/floating_point.h"
 #include "platform/work_stack.h"
 
-// _lazyck/postbuild/stubs.py generates this symbol.
+// _lazyck/postbuild/link/stubs.py generates this symbol.
 extern "C" __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 
 namespace {

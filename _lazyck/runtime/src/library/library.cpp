@@ -41,7 +41,7 @@
 #include "platform/unwinder.h"
 #include "record/neighbours.h"
 
-// _lazyck/postbuild/stubs.py makes the definitions.
+// _lazyck/postbuild/link/stubs.py makes the definitions.
 extern "C" {
 extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
 extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;

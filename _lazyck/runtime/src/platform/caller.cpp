@@ -14,7 +14,7 @@
 extern "C" {
 // Defined by the linker: where this library's file begins in memory.
 extern __attribute__((visibility("hidden"), weak)) const Elf64_Ehdr __ehdr_start;
-// Defined by the code that _lazyck/postbuild/stubs.py makes.
+// Defined by the code that _lazyck/postbuild/link/stubs.py makes.
 extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
 extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
 }

@@ -1,0 +1,188 @@
+"""Tells which names the code of a preprocessed text uses, declaration by declaration. The answer
+needs no types and may hold too many names. A mere declaration does not use its name. Whatever a
+function's body, an initializer or a type mentions is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from operator import or_
+
+from _lazyck.postbuild.cxx.lexer import (
+    IDENTIFIER,
+    STRUCTURE,
+    flat,
+    is_of_variable,
+    template_prefixes,
+    top_level,
+    without_attributes,
+)
+
+_SCOPE = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^=]*|extern\s*"C(?:\+\+)?"\s*)$')
+_CLASS = re.compile(r"(?:\w+\s+)*?(?:struct|class|union)\b")
+_ACCESS = re.compile(r"^(?:\s*(?:public|protected|private)\s*:(?!:))+")
+_WIDTH = re.compile(r"\[|(?<!:):(?!:)")  # of an array, of a bit field
+_BASES = re.compile(r"(?<!:):(?!:)")
+_OPERATOR = re.compile(r"\boperator\b")
+_ASSIGN = re.compile(r"(?<![=!<>])=(?!=)")
+_QUALIFIED = re.compile(r"(?:[A-Za-z_]\w*\s*(?:<[^;{}()]*>\s*)?::\s*)*~?\s*[A-Za-z_]\w*\s*$")
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_GOES_ON = (",", ";", ")", "(", ".", "=", "{")
+_WORDS = re.compile(
+    r"alignas|auto|bool|char|class|const|constexpr|double|enum|explicit|extern|float|friend|inline|int|long|namespace"
+    r"|noexcept|operator|private|protected|public|return|short|signed|sizeof|static|struct|template|this|typedef|typename"
+    r"|union|unsigned|using|virtual|void|volatile|std|__attribute__|__inline__|__host__|__device__|__forceinline__"
+)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Holds one declaration: its text up to the first brace, all of its text, and the classes that
+    it is a member of."""
+
+    head: str
+    text: str
+    owners: tuple[str, ...] = ()
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """Return every identifier in the declaration. Those in strings count only if assembler
+        might read them."""
+        text = self.text if "asm" in self.text or '"' not in self.text else _STRING.sub('""', self.text)
+        return frozenset(IDENTIFIER.findall(text))
+
+    @cached_property
+    def _declarator(self) -> str:
+        """Return the qualified name of what is declared. It is empty for operators and for unnamed
+        declarations."""
+        before = _ASSIGN.split(without_attributes(_ACCESS.sub("", self.head)), maxsplit=1)[0]
+        rest = template_prefixes(before)[1]
+        if _OPERATOR.search(rest):
+            return ""
+        paren = flat(rest).find("(")
+        found = _QUALIFIED.search(_without_arguments(rest[:paren] if paren >= 0 else _WIDTH.split(rest)[0]))
+        return found[0] if found else ""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the names by which other code can reach the declaration."""
+        found = frozenset(IDENTIFIER.findall(self._declarator)).union(self.owners)
+        if not found:  # a free operator is reached through its operands
+            found = frozenset(IDENTIFIER.findall(self.head))
+        return frozenset(n for n in found if not _WORDS.fullmatch(n))
+
+    def uses(self, names: frozenset[str]) -> frozenset[str]:
+        """Return those of `names` that the declaration uses."""
+        found = self.mentioned & names
+        own = IDENTIFIER.findall(self._declarator)[-1:] if found else []
+        if own and own[0] in found and len(re.findall(rf"\b{own[0]}\b", self.text)) == 1:
+            return found - {own[0]}
+        return found
+
+
+def _without_arguments(text: str) -> str:
+    """Return `text` without what stands between angle brackets at its end: `f<int, 3>` names f."""
+    if ">" not in text:
+        return text
+    return top_level(text.rstrip())
+
+
+@dataclass
+class _Walk:
+    scopes: list[tuple[str, ...]] = field(default_factory=lambda: [()])
+    start: int = 0
+    opened: int = -1  # the first brace of the current declaration
+    depth: int = 0
+    parens: int = 0
+
+
+def declarations(text: str) -> Iterator[Code]:
+    """Yield the declarations of `text`, with members of classes one by one. This never fails,
+    whatever the text is."""
+    w = _Walk()
+    for m in STRUCTURE.finditer(text):
+        c = m[0][0]
+        if c == "(":
+            w.parens += 1
+        elif c == ")":
+            w.parens = max(0, w.parens - 1)
+        elif c == "#" and w.depth == 0 and w.opened < 0 and not text[w.start : m.start()].strip():
+            w.start = m.end()
+        elif c == "{":
+            if w.depth == 0 and w.parens == 0 and w.opened < 0:
+                head = text[w.start : m.start()]
+                inner = _scope_of(head)
+                if inner is not None:
+                    if inner:
+                        yield Code(head, head, w.scopes[-1])
+                    w.scopes.append(w.scopes[-1] + inner)
+                    w.start = m.end()
+                    continue
+                w.opened = m.start()
+            w.depth += 1
+        elif c == "}":
+            if w.depth == 0:
+                if len(w.scopes) > 1:
+                    w.scopes.pop()
+                w.start, w.opened, w.parens = m.end(), -1, 0
+                continue
+            w.depth -= 1
+            if w.depth or w.parens:
+                continue
+            rest = text[m.end() : m.end() + 80].lstrip()
+            head = text[w.start : w.opened]
+            goes_on = rest.startswith(("catch", *_GOES_ON)) or re.search(r"=\s*$", head)
+            if goes_on and not (rest.startswith(";") and _is_function(head)):
+                continue
+            yield Code(text[w.start : w.opened], text[w.start : m.end()], w.scopes[-1])
+            w.start, w.opened = m.end(), -1
+        elif c == ";" and w.depth == 0 and w.parens == 0:
+            statement = text[w.start : m.start()]
+            if statement.strip():
+                head = statement if w.opened < 0 else text[w.start : w.opened]
+                yield Code(head, statement, w.scopes[-1])
+            w.start, w.opened = m.end(), -1
+
+
+def _scope_of(head: str) -> tuple[str, ...] | None:
+    """Return the names that a scope adds to those by which its members are reached. Return None for
+    braces that open no scope, such as those of `struct A table[] = {` and `struct A value{`."""
+    if _SCOPE.match(head):
+        return ()
+    if "class" not in head and "struct" not in head and "union" not in head:
+        return None
+    plain = without_attributes(template_prefixes(head)[1])
+    m = _CLASS.match(plain)
+    if not m or "(" in top_level(_BASES.split(plain)[0]) or is_of_variable(plain[m.end() :]):
+        return None
+    words = IDENTIFIER.findall(_without_arguments(_BASES.split(plain[m.end() :])[0]))
+    named = [w for w in words if w != "final"]
+    return (named[-1],) if named else ("",)
+
+
+def _is_function(head: str) -> bool:
+    return "(" in top_level(without_attributes(head)) and not _ASSIGN.search(top_level(without_attributes(head)))
+
+
+def reaching(code: Sequence[Code], marks: Mapping[str, int]) -> dict[str, int]:
+    """Return the names by which code reaches a name in `marks`, directly or through other
+    declarations in `code`. Each has the marks (bits) of all that it reaches."""
+    found = dict(marks)
+    every = reduce(or_, found.values(), 0)
+    fresh, left = frozenset(found), list(code)
+    while fresh:
+        added: set[str] = set()
+        kept = []
+        for c in left:
+            reached = reduce(or_, (found[n] for n in c.uses(fresh)), 0)
+            for n in c.names if reached else ():
+                before = found.get(n, 0)
+                if n and before | reached != before:
+                    found[n] = before | reached
+                    added.add(n)
+            if reached != every:
+                kept.append(c)
+        left, fresh = kept, frozenset(added)
+    return found

@@ -1,0 +1,1 @@
+"""Links the lazy library in place of the project's own link."""

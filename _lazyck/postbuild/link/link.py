@@ -1,0 +1,459 @@
+"""Turns one intercepted link into the lazy library: reads its inputs, probes, decides, writes and
+links."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from _lazyck import proc, waiting
+from _lazyck.command import LinkCommand
+from _lazyck.config import runtime_source, tools_dir
+from _lazyck.files import encode, own_folder, write_atomic
+from _lazyck.postbuild import bundle, missing, state, summary
+from _lazyck.postbuild.describe import Description, PrivateNames, Target, describe, has_units, unlazy
+from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
+from _lazyck.postbuild.link import handles, project_link, relink
+from _lazyck.postbuild.link.reach import Demands, Reach
+from _lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
+from _lazyck.postbuild.link.words import link_words
+from _lazyck.postbuild.mentions import Mentions
+from _lazyck.postbuild.objects import cudart, elf, symbols
+from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name, read_inputs
+from _lazyck.postbuild.private_names import plain_name
+from _lazyck.postbuild.probe.probe import Probed, ProbeResult, Unprobed, groups_of, probe
+from _lazyck.postbuild.proof import Proof
+from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
+from _lazyck.postbuild.settle import Settled, Settler
+from _lazyck.postbuild.store import Store
+from _lazyck.quantities import counted
+from _lazyck.runtime.objects import source_digest
+from _lazyck.settings import BuildSettings
+from _lazyck.toolchains import HOST, by_name
+from _lazyck.units.program import build_program
+from _lazyck.units.program import source_digest as units_digest
+
+# These options make clang a cross compiler. The runtime is compiled with them too.
+_CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
+
+
+_SAID = {
+    "probe": "finding out what its blobs define",
+    "eager": "compiling what is not lazy, and the host's code",
+    "bundle": "making the lazy library's own parts",
+    "link": "linking",
+}
+
+
+@dataclass
+class Clock:
+    """Measures wall and CPU seconds per step of `library`'s link, including those of started
+    processes."""
+
+    library: str
+    walls: dict[str, float] = field(default_factory=dict)
+    cpus: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time what runs inside."""
+        begun, cpu = time.monotonic(), self.cpu_so_far()
+        with waiting.saying(f"{self.library}: {_SAID[name]}"):
+            yield
+        self.walls[name] = self.walls.get(name, 0.0) + time.monotonic() - begun
+        self.cpus[name] = self.cpus.get(name, 0.0) + self.cpu_so_far() - cpu
+
+    @staticmethod
+    def cpu_so_far() -> float:
+        """Return the CPU seconds of this process and of all children that it has waited for."""
+        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def link_lazily(
+    link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
+) -> summary.LinkSummary:
+    """Make the output of `link` a lazy library, in place of the link itself. `say` is told of work
+    that takes long.
+
+    Everything is made in a directory of its own, which replaces the last build's directory at the
+    end. If this link fails, the library of the last build therefore still finds its bundle. Raises
+    `LazyckError`.
+    """
+    clock = Clock(os.path.basename(link.output))
+    inputs = read_inputs(link, by_name(link.call.toolchain).table)
+    final = library_dir(link, settings)
+    directory = state.staging(final)
+    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
+    compiler = runtime_compiler(link, inputs, env)
+    with clock.step("probe"), runtime_meanwhile(inputs, directory, compiler, settings, env):
+        found = symbols.read_symbols(inputs, reader)
+        store = Store(settings.tmp / "store")
+        probed = probe_blobs(inputs, found, directory, settings, store)
+        archive, probed = static_runtime(link, inputs, probed, env)
+    mentions = Mentions(probed.texts)
+    program = unit_program(inputs, settings, compiler, env)
+    units = HostUnits(store, program, env)
+    settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store, units)
+    work = directory / "probe"
+    reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
+    contents = bundle.Contents()
+    groups = [*(group for group, _ in probed.texts), *groups_of([u.blob for u in probed.eager if can_be(u.blob)])]
+    proof = Proof(groups, final, directory, settings, contents)
+    demands = Demands()
+    written: Description | None = None
+    while True:
+        with clock.step("eager"):
+            settled = settler.settle(demands.eager, demands.needed)
+        check_own_sources(settled, settings)
+        with clock.step("bundle"):
+            settled = replace(settled, lazy=proof.completed(settled.lazy))
+            with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
+            runtime = runtime_of(link, inputs, settled, archive, demands)
+            private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
+            made = described(
+                link, inputs, settled, with_reads, program, private, directory, settings, compiler, runtime, contents
+            )
+            cases = proof.cases(made)
+            finding = proof.foresee(cases)
+            if not finding.lacking:
+                if made != written:
+                    wrapped = wrapped_in(settled, settler, runtime)
+                    bundle_bytes = write(made, inputs, settled, directory, compiler, runtime, wrapped)
+                    written = made
+                finding = proof.examine(cases)
+        if finding.lacking or finding.unproved:
+            whole = [*settled.lazy, *with_reads.values()]
+            unproved = {p.blob: why for p in whole if (why := finding.unproved.get(p.blob.source))}
+            units.refuse(unproved)
+            settler.forget_units(unproved)
+            demands = replace(demands, eager={**demands.eager, **unproved})
+            continue
+        with clock.step("link"):
+            st, said = link_once(link, inputs, settled, demands, wrapped, directory, settings, compiler, env)
+        with clock.step("probe"):
+            before = demands
+            if settled.lazy:
+                demands = reach.demands(directory / st.file_name, settled, settler.real(), before, runtime)
+        if demands == before:
+            break
+    if settled.failed:
+        missing.check(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
+    relink.repeat(said)
+    relink.check_places(st, final)
+    for scratch in ("probe", "proof"):
+        shutil.rmtree(directory / scratch, ignore_errors=True)
+    store.tidy()
+    write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
+    state.save(st, directory)
+    keep_link(link, inputs, settled, demands, directory, settings)
+    state.commit(final)
+    delivered = relink.deliver(st, final)
+    done = summary.LinkSummary(
+        library=st.library,
+        output=link.output,
+        deferred=sum(settings.grade_of(b.source) == "blob" for b in inputs.blobs if b not in settled.copies),
+        lazy=len(settled.lazy),
+        symbols=len(made.manifest.functions),
+        units=len(settled.units),
+        kernels=sum(len(u.kernels) for u in settled.units),
+        by_kernel=tuple(unlazy(e, settings) for e in settled.objects if e.unit and e.reasons != (BY_KERNEL,)),
+        spare=len(settled.owned.spare),
+        unneeded=len(settled.unneeded),
+        eager=tuple(of_pair(*pair) for pair in made.manifest.eager),
+        warnings=tuple(warnings(settled)),
+        probe_seconds=clock.walls["probe"],
+        bundle_seconds=clock.walls["bundle"],
+        eager_seconds=clock.walls["eager"],
+        link_seconds=clock.walls["link"],
+        cpu_seconds=clock.cpu_so_far() - clock.cpus["eager"] - probed.eager_seconds,
+        peak_rss_kib=max(probed.peak_rss_kib, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
+        library_bytes=(final / st.file_name).stat().st_size,
+        bundle_bytes=bundle_bytes,
+        installed=str(delivered[-1]) if st.installed else "",
+        archives=tuple(path for path in inputs.stays if path in inputs.archives),
+    )
+    summary.save(done, final / summary.NAME)
+    return done
+
+
+@contextmanager
+def runtime_meanwhile(
+    inputs: LinkInputs, directory: Path, compiler: Sequence[str], settings: BuildSettings, env: Mapping[str, str]
+) -> Iterator[None]:
+    """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
+    first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
+    reports them."""
+    with ThreadPoolExecutor(1) as beside:
+        if inputs.blobs and settings.jobs > 1:
+            beside.submit(relink.runtime_objects, directory, compiler, runtime_source(), env)
+        yield
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
+    """Return where lazyck keeps what belongs to the library that `link` makes. The name is
+    readable, and there is one directory per output path."""
+    tag = hashlib.sha256(encode(os.path.relpath(link.output, settings.tmp_dir))).hexdigest()[:8]
+    return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
+
+
+def probe_blobs(
+    inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings, store: Store
+) -> ProbeResult:
+    """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
+    blobs, or if it is not known what real objects need."""
+    late = [b for b in inputs.blobs if settings.grade_of(b.source) == "kernels"]
+    blobs = [b for b in inputs.blobs if b not in frozenset(late)]
+    reason: Reason | None = None
+    if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
+        reason = Reason(Kind.STATIC)
+    elif found.unread:
+        reason = Reason(Kind.LTO, os.path.basename(found.unread))
+    if reason:
+        return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0.0, 0)
+    work = directory / "probe"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    found_out = probe(blobs, work, jobs=settings.jobs, store=store)
+    return replace(found_out, eager=(*found_out.eager, *(Unprobed(b, BY_KERNEL) for b in late)))
+
+
+def unit_program(
+    inputs: LinkInputs, settings: BuildSettings, compiler: Sequence[str], env: Mapping[str, str]
+) -> Program | None:
+    """Return the program that takes the sources of this link apart, or None if it can take none of
+    them."""
+    if not any(map(can_be, inputs.blobs)):
+        return None
+    store = own_folder(tools_dir(env), "programs") or settings.tmp / "programs"
+    return Program(build_program(store, compiler), units_digest())
+
+
+def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
+    """Return what each of the `units` reads, as far as it is known: all files that units of the
+    same directory and options read."""
+    files: dict[tuple[object, ...], set[str]] = {}
+
+    def shared(unit: HostUnit) -> tuple[object, ...]:
+        return by_name(unit.blob.call.toolchain).base_words(unit.blob), unit.blob.call.cwd
+
+    for unit in units:
+        files.setdefault(shared(unit), set()).update(unit.files)
+    read = {key: frozenset(found) for key, found in files.items()}
+    return [Probed(unit.blob, (), read[shared(unit)]) for unit in units]
+
+
+def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
+    """Raise the compiler's error for a source whose host code the build compiles, as an
+    ahead-of-time build would. A blob that does not compile is left out as long as nothing needs it,
+    since generators may write sources that nobody needs."""
+    for failed in settled.failed:
+        if failed.error and settings.grade_of(failed.blob.source) == "kernels":
+            raise failed.error
+
+
+def runtime_of(
+    link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str, demands: Demands
+) -> cudart.Runtime | None:
+    """Return the static runtime in `archive` as the blobs of `settled` share it, or the wrappers of
+    a shared one. Return None if the blobs need neither."""
+    library = soname_for(link, inputs, settled) or library_name(link.output)
+    used = {p.blob.call.toolchain for p in settled.lazy}
+    if archive and any(by_name(t).takes_static_runtime(link) for t in used):
+        return cudart.read(archive, library, inputs.machine)
+    apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
+    shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
+    names = [name for t in shared for name in handles.names_of(t)]
+    return cudart.wrappers(names, library, inputs.machine) if names else None
+
+
+def static_runtime(
+    link: LinkCommand, inputs: LinkInputs, probed: ProbeResult, env: Mapping[str, str]
+) -> tuple[str, ProbeResult]:
+    """Return the static GPU runtime that `link` puts into the library, and what of `probed` can
+    share it. The former is an empty string if there is none."""
+    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(link)}
+    archive = cudart.find_archive(link, inputs, env) if takers else ""
+    if archive or not takers:
+        return archive, probed
+    left_out = [p for p in probed.probed if p.blob.call.toolchain in takers]
+    eager = (*probed.eager, *(Unprobed(p.blob, Reason(Kind.NO_CUDART)) for p in left_out))
+    return "", replace(probed, probed=tuple(p for p in probed.probed if p not in left_out), eager=eager)
+
+
+def warnings(settled: Settled) -> list[str]:
+    """Return what the user should know although the library links."""
+    doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
+    found = [
+        f"{symbol} is also defined by a second blob, {source}: the first one is used" for symbol, source in doubles[:5]
+    ]
+    if len(doubles) > 5:
+        more = counted(len(doubles) - 5, "more symbol is", "more symbols are")
+        found.append(f"... and {more} defined by two blobs")
+    found += [
+        f"{e.blob.source} was left out: it can be neither probed nor compiled, and no symbol is undefined without it "
+        f"({sentence(e.reasons)})"
+        for e in settled.failed
+    ]
+    return found
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def described(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    units: Mapping[HostUnit, Probed],
+    program: Program | None,
+    private: PrivateNames,
+    directory: Path,
+    settings: BuildSettings,
+    compiler: Sequence[str],
+    runtime: cudart.Runtime | None,
+    contents: bundle.Contents,
+) -> Description:
+    """Describe what the library will hold."""
+    root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
+    way = cudart.assemble(runtime, directory, compiler) if runtime else None
+    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
+    every = tuple(units.items())
+    return describe(
+        settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents
+    )
+
+
+def write(
+    made: Description,
+    inputs: LinkInputs,
+    settled: Settled,
+    directory: Path,
+    compiler: Sequence[str],
+    runtime: cudart.Runtime | None,
+    wrapped: Sequence[str],
+) -> int:
+    """Lay out the bundle and make the objects that lazyck adds to the link. Return the bundle's
+    size in bytes."""
+    data, size = bundle.write(directory / "bundle", made.files, made.manifest)
+    write_atomic(directory / "manifest", data)
+    if settled.lazy or settled.units:
+        names = made.manifest.functions
+        text = render_stubs(
+            names,
+            "manifest",
+            inputs.machine,
+            aliases_of(settled, names),
+            device_symbols=len(made.manifest.symbols) - len(names),
+            wrapped=wrapped,
+        )
+        text += cudart.render_table(runtime) if runtime else ""
+    else:
+        text = render_note("manifest", inputs.machine)
+    relink.assemble(directory, "stubs", text, compiler)
+    if inputs.stays:
+        relink.assemble(directory, "deferred", render_deferred(), compiler)
+    return size
+
+
+def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
+    """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
+    or its blobs use, if any of its kernels are compiled by themselves."""
+    if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
+        return ()
+    blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
+    return handles.wrapped_among(settler.real().undefined.union(blobs))
+
+
+def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
+    """Map each stub of `names` that is an alias to the stub that it is another name of. They share
+    an address, as ahead of time."""
+    shown = {plain_name(s): s for s in names}
+    pairs = ((p, a, t) for p in settled.lazy for a, t in zip(p.aliases[::2], p.aliases[1::2], strict=True))
+    return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}
+
+
+def soname_for(link: LinkCommand, inputs: LinkInputs, settled: Settled) -> str:
+    """Return the soname of the library that `link` makes, or an empty string for an executable."""
+    owned = (s for symbols in settled.owned.lazy.values() for s in symbols)
+    return (inputs.soname or chosen_soname(link, owned)) if inputs.shared else ""
+
+
+def link_once(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    demands: Demands,
+    wrapped: Sequence[str],
+    directory: Path,
+    settings: BuildSettings,
+    compiler: tuple[str, ...],
+    env: Mapping[str, str],
+) -> tuple[state.LinkState, proc.Result]:
+    """Link the library into `directory`. Return the link's state, which has its words, and the
+    linker's result."""
+    has_runtime = bool(settled.lazy or settled.units)
+    runtime = runtime_source() if has_runtime else None
+    objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
+    places = places_of(link, settings)
+    eager_names = [e.object.name for e in settled.compiled]
+    demanded = replace(demands, has_blobs=bool(settled.lazy)) if has_runtime else None
+    soname = soname_for(link, inputs, settled)
+    words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded, wrapped)
+    st = state.LinkState(
+        library=library_name(link.output),
+        file_name=os.path.basename(link.output),
+        output=state.relative(link.output, directory),
+        installed=state.relative(settings.install_dir, directory),
+        words=tuple(words),
+        runtime=source_digest(runtime) if runtime else "",
+        runtime_compiler=compiler,
+        env=link.call.env,
+        response=by_name(link.call.toolchain).response,
+        keeps_root=bool(settings.root),
+        beside=settings.beside,
+    )
+    return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
+
+
+def keep_link(
+    link: LinkCommand,
+    inputs: LinkInputs,
+    settled: Settled,
+    demands: Demands,
+    directory: Path,
+    settings: BuildSettings,
+) -> None:
+    """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares
+    with that."""
+    eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
+    eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
+    ahead = project_link.read_link(link, inputs, eager, directory, places_of(link, settings))
+    libraries = dict(inputs.libraries)
+    kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
+    project_link.save(replace(ahead, kept=kept if settled.lazy else ()), directory)
+
+
+def places_of(link: LinkCommand, settings: BuildSettings) -> bundle.Places:
+    """Return where the paths in the words of a link really lead to."""
+    return bundle.Places("", dict(settings.shim_homes), library_name(link.output))
+
+
+def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the C++ compiler for the runtime, which is never a shim. It is the host toolchain's
+    or, if the link is for another machine, the link's own or a cross compiler. Raises
+    `ToolchainError`."""
+    choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
+    own = (*link.call.argv[: link.call.prefix], *choosing)
+    return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

@@ -1,0 +1,260 @@
+"""Finds what lazily compiled blobs would miss at run time although an ahead-of-time link has it,
+and what to do about it.
+
+A blob's library finds what the main library exports and what that depends on. Three things are out
+of its reach: names that the main library keeps to itself (hidden visibility, version scripts,
+`--exclude-libs`), members of static archives that only blobs would pull in, and shared libraries
+that only blobs use, which linkers drop under `--as-needed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _lazyck.command import CompileCommand
+from _lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
+from _lazyck.postbuild.link.handles import IMAGE_FUNCTIONS
+from _lazyck.postbuild.mentions import Mentions, needs_of
+from _lazyck.postbuild.missing import needed_libraries
+from _lazyck.postbuild.objects import cudart, elf, kernels
+from _lazyck.postbuild.objects.inputs import LinkInputs
+from _lazyck.postbuild.objects.symbols import Names
+from _lazyck.postbuild.objects.vtables import of_classes_with
+from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.probe import Probed, ProbeResult
+from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.settle import Settled
+from _lazyck.postbuild.store import Store
+from _lazyck.quantities import counted
+from _lazyck.toolchains import CUDA
+
+# At most so many blobs are compiled to learn whether a shared library is needed. If headers are as
+# large as torch's, it is one in `_SHARE` blobs.
+_SAMPLE = 8
+_SHARE = 32
+
+
+@dataclass(frozen=True)
+class Demands:
+    """Says what a link must do besides for the blobs' sake.
+
+    - `eager`: blobs to compile eagerly, with the reason.
+    - `needed`: symbols that blobs define weakly and that must have stubs.
+    - `pulled`: symbols whose members must be pulled out of archives.
+    - `kept`: shared libraries to keep, as indices of the command's items.
+    - `revealed`: hidden symbols of objects to export.
+    - `renamed`: those to export under private names too.
+    - `unnamed`: those that cannot get a private name.
+    - `whole`: whether blobs are compiled whole, since they cannot reach the library's wrappers of a
+      GPU runtime.
+    """
+
+    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)
+    needed: frozenset[str] = frozenset()
+    pulled: frozenset[str] = frozenset()
+    kept: tuple[int, ...] = ()
+    revealed: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    unnamed: frozenset[str] = frozenset()
+    whole: bool = False
+    has_blobs: bool = True  # kernels' units use nothing of the library
+
+
+class Reach:
+    """Examines one link after the other until nothing is out of reach."""
+
+    def __init__(
+        self,
+        inputs: LinkInputs,
+        probed: ProbeResult,
+        mentions: Mentions,
+        members: Names,
+        work: Path,
+        jobs: int,
+        compiler: Sequence[str],
+        env: Mapping[str, str],
+        say: Callable[[str], None],
+        store: Store,
+    ) -> None:
+        self._compiler = compiler
+        self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
+        self._say, self._store, self._keys = say, store, probed.keys
+        self._mentions = mentions
+        self._libraries: dict[str, elf.SharedSymbols] = {}
+        self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
+
+    def demands(
+        self, library: Path, settled: Settled, real: Names, before: Demands, runtime: cudart.Runtime | None = None
+    ) -> Demands:
+        """Return what the link that made `library` lacks, added to what it was given `before`.
+        `real` are its objects' names.
+
+        Equal to `before` when nothing is missing. Raises `LazyckError`.
+        """
+        image = elf.read_shared(library)
+        stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
+        handles = {k: p.blob for p in settled.lazy for k in p.kernels if k not in p.weak and not is_private(k)}
+        unreachable = {s for p in settled.lazy for s in frozenset(p.unreachable).difference(p.kernels)}
+        owner = image.soname or ""
+        unnamed = before.unnamed.union(s for s in before.renamed if private_name(s, owner) not in image.defined)
+        private = {s for p in settled.lazy for s in p.private.intersection(settled.owned.lazy[p.blob])}
+        lost = {s for s in private if private_name(s, owner) not in image.defined}
+        hidden = _own((real.strong | stubs | unreachable) - (image.defined.keys() - lost))
+        weak_hidden = _own(real.defined - real.strong - image.defined.keys())
+        hidden |= self._instances(weak_hidden) | of_classes_with(real.strong, weak_hidden)
+        members = _own(self._members.strong - real.defined - stubs - image.defined.keys())
+        weak = _own({s for p in settled.lazy for s in _instances(p)} - real.defined - stubs)
+        eager, needed, pulled = dict(before.eager), set(before.needed), set(before.pulled)
+        revealed = set(before.revealed)
+        for blob, symbols in self._users(hidden | members | weak, settled).items():
+            out_of_reach = (symbols & hidden & before.revealed) | (symbols & members & before.pulled)
+            out_of_reach |= {s for s in symbols if s + elf.WANTED_HERE in self._needs[blob]}
+            if out_of_reach:
+                eager[blob] = Reason(Kind.NOT_EXPORTED, min(out_of_reach))
+            else:
+                pulled |= symbols & members
+                needed |= symbols & weak
+                revealed |= symbols & (hidden | members)
+        for p in settled.lazy:
+            if called := revealed.intersection(p.unreachable) - real.strong:
+                eager[p.blob] = Reason(Kind.HIDDEN, min(called))
+        for blob, symbols in self._users(frozenset(handles), settled).items():
+            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
+        whole = before.whole
+        if runtime and not settled.units and self._lacks(library, image, runtime):
+            whole = True
+        elif runtime and runtime.table not in image.defined:
+            whole = True
+            if not runtime.wrapped or settled.units:
+                hidden_runtime = Reason(Kind.CUDART_HIDDEN)
+                eager |= {p.blob: hidden_runtime for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
+        kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
+        state = (real.state | self._members.state).intersection(image.defined)
+        of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)
+        exported = frozenset(revealed), of_objects - unnamed, unnamed
+        return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole)
+
+    def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
+        """Return those of the weak `symbols` that a blob would not define itself: their templates
+        are declared `extern`."""
+        if not symbols or not self._inputs.blobs:
+            return frozenset()
+        declared = self._mentions.declared_instances
+        return frozenset(s for s in symbols if template_of(s) in declared)
+
+    def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
+        """Return the lazy blobs that refer to any of `wanted`, each with the symbols that it refers
+        to."""
+        if not wanted:
+            return {}
+        own: dict[str, set[str]] = {}
+        for p in settled.lazy:
+            mine = {*p.symbols, *p.unreachable, *p.kernels}
+            own[p.blob.source] = own.get(p.blob.source, mine) & mine
+        lazy = dict.fromkeys(p.blob for p in settled.lazy)  # in link order
+        candidates = self._mentions.candidates(wanted, own)
+        self._compile({b: g for b, g in candidates.items() if b in lazy})
+        found = {b: self._needs[b] & wanted for b in lazy if b in self._needs}
+        return {b: symbols for b, symbols in found.items() if symbols}
+
+    def _compile(self, blobs: Mapping[CompileCommand, Group]) -> None:
+        """Learn what `blobs` need: from the store, else by a compile for the host."""
+        wanted = {b: g for b, g in blobs.items() if b not in self._needs}
+        for key in {g.key for g in wanted.values()} - {""}:
+            known = self._store.answers(f"{key}-needs")
+            mine = {b: self._keys[b] for b, g in wanted.items() if g.key == key and b in self._keys}
+            self._needs |= {b: frozenset(known[k]) for b, k in mine.items() if k in known}
+        fresh = {b: g for b, g in wanted.items() if b not in self._needs}
+        if not fresh:
+            return
+        self._say(f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export")
+        learnt: dict[str, dict[str, list[str]]] = {}
+        with ThreadPoolExecutor(max(1, self._jobs)) as pool:
+            tasks = [(g, b.source, self._work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
+            for (b, g), needs in zip(fresh.items(), pool.map(lambda task: needs_of(*task), tasks), strict=True):
+                self._needs[b] = needs or frozenset()
+                if needs is not None and g.key and b in self._keys:
+                    learnt.setdefault(g.key, {})[self._keys[b]] = sorted(needs)
+        for key, found in learnt.items():
+            self._store.keep_answers(f"{key}-needs", found)
+
+    def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
+        """Return the items that name shared libraries which the linker dropped although blobs need
+        them."""
+        found = []
+        provided: set[str] | None = None
+        for index, path in self._inputs.libraries:
+            if index in kept:
+                continue
+            offered = self._offered(path)
+            if (offered.soname or Path(path).name) in image.needed:
+                continue
+            if provided is None:
+                provided = set(image.defined)
+                linked = [p for _, p in self._inputs.libraries]
+                for other in needed_libraries(library, linked, self._compiler, self._env):
+                    provided |= self._offered(str(other)).defined.keys()
+            if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
+                found.append(index)
+        return found
+
+    def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.Runtime) -> bool:
+        """Return whether no library that this one needs has the GPU runtime that its wrappers call.
+        The build then links no runtime, for example because its HIP sources have no device code."""
+        wanted = image.undefined.intersection(runtime.wrapped, IMAGE_FUNCTIONS)
+        if not wanted:
+            return False
+        linked = [p for _, p in self._inputs.libraries]
+        others = needed_libraries(library, linked, self._compiler, self._env)
+        return not any(wanted <= self._offered(str(other)).defined.keys() for other in others)
+
+    def _offered(self, library: str) -> elf.SharedSymbols:
+        """Return the symbols of a library that this link does not make."""
+        if library not in self._libraries:
+            self._libraries[library] = elf.read_shared(library)
+        return self._libraries[library]
+
+    def _is_used(self, offered: frozenset[str], settled: Settled) -> bool:
+        """Return whether a blob refers to any of the symbols `offered`. This is assumed if finding
+        out would cost too much."""
+        lazy = {p.blob for p in settled.lazy}
+        if any(self._needs[b] & offered for b in lazy if b in self._needs):
+            return True
+        allowed = min(_SAMPLE, len(lazy) // _SHARE) if self._mentions.are_large() else _SAMPLE
+        if allowed == 0:
+            return self._mentions.hold(offered)
+        fresh = {b: g for b, g in self._mentions.candidates(offered).items() if b in lazy and b not in self._needs}
+        if not fresh:
+            return False
+        for blob, group in list(fresh.items())[:allowed]:
+            self._compile({blob: group})
+            if self._needs[blob] & offered:
+                return True
+        return len(fresh) > allowed
+
+
+def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
+    """Return those of `symbols` that other files can name, without those of the standard
+    library."""
+    return frozenset(s for s in symbols if not is_of_the_standard_library(s) and not is_private(s))
+
+
+def _is_asked_for(symbol: str, binding: str) -> bool:
+    """Return whether code that uses a library's `symbol` leaves it undefined. Such code has an
+    inline function or variable itself, unless that is a template's instance."""
+    return binding == "GLOBAL" or not symbol.startswith("_Z") or bool(template_of(symbol))
+
+
+def _instances(p: Probed) -> set[str]:
+    """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
+    tell. Instances that lambdas and templates in its members lead to are not among them: whoever
+    uses these has them too."""
+    marker = "instantiation of a class: "
+    if marker not in p.compiled:
+        return set()
+    name = p.compiled.partition(marker)[2].partition("<")[0].split()[-1].rpartition("::")[2]
+    return {s for s in p.weak if template_of(s) == name}

@@ -1,0 +1,1 @@
+"""Reads and edits ELF objects, archives and what stands in them."""

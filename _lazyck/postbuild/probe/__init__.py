@@ -1,0 +1,1 @@
+"""Learns which symbols each blob will define, without compiling it."""

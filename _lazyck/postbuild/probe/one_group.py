@@ -1,0 +1,382 @@
+"""Probes one group of blobs (same toolchain, flags and environment): preprocess, parse, one
+compile, and retries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from _lazyck.postbuild.cxx.declarations import parse
+from _lazyck.postbuild.cxx.instances import Instances, instances
+from _lazyck.postbuild.cxx.lexer import flat, without_attributes
+from _lazyck.postbuild.cxx.variables import Declaration, Kind, Unsupported
+from _lazyck.postbuild.probe import bound, content_key, preprocess, probe_unit
+from _lazyck.postbuild.probe.answer import Answer, from_json
+from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.probe.real_object import defines
+from _lazyck.postbuild.probe.solver import Headers, Solver
+from _lazyck.postbuild.reasons import Reason
+
+_ROUNDS = 8
+_EXTERN = re.compile(r"\bextern\b([^;{}]*);")
+_STATIC = re.compile(r"\bstatic\b")
+_INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
+_INLINE_FUNCTION = re.compile(r"(?:\w[\w \t]*)?\b(?:inline|__inline__|__inline)\b[^;{}()]*?([A-Za-z_]\w*)\s*\(")
+_LAST_NAMES = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Says why a blob must be compiled to be understood. If `own_initializers` is true, code that
+    runs at load is held against the blob."""
+
+    why: str
+    suspects: tuple[str, ...] = ()
+    own_initializers: bool = False
+
+
+@dataclass
+class Answers:
+    """Holds what is known of a group's sources.
+
+    - `found`: symbols found.
+    - `eager`: reasons to be eager.
+    - `doubts`: reasons to compile the source to learn more.
+    - `files`: what the sources in `read` read.
+    - `texts`: preprocessed batches, which hold each of `read` at least once.
+    - `instances`: what the sources instantiate explicitly.
+    - `keys`: keys of sources by content.
+    - `known`: what earlier links found out of sources that have not changed.
+    - `settled`: the answers to `doubts`.
+    """
+
+    found: dict[str, probe_unit.Found] = field(default_factory=dict)
+    eager: dict[str, Reason] = field(default_factory=dict)
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    texts: list[Path] = field(default_factory=list)
+    instances: dict[str, Instances] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    known: dict[str, Answer] = field(default_factory=dict)
+    settled: dict[str, Answer] = field(default_factory=dict)
+
+    def all(self) -> Iterator[tuple[str, Answer]]:
+        """Yield each source with what is known of it, once doubts are settled."""
+        yield from self.known.items()
+        for source, found in self.found.items():
+            yield (
+                source,
+                Answer(
+                    found.symbols,
+                    found.unreachable,
+                    weak=found.weak,
+                    needs=found.needs,
+                    merged=found.merged,
+                    private=found.private,
+                    kernels=found.kernels,
+                ),
+            )
+        for source, reason in self.eager.items():
+            yield source, Answer(eager=reason)
+        yield from self.settled.items()
+
+    def readers(self) -> set[str]:
+        """Return the sources that may be lazy, as far as their text tells."""
+        known = {source for source, answer in self.known.items() if answer.compiled or not answer.eager}
+        return known | self.found.keys() | self.doubts.keys()
+
+    def learnt(self) -> dict[str, Any]:
+        """Return for the store what is new. Compiles that failed are left out, since they may have
+        lacked memory."""
+        failed = {source for source, answer in self.settled.items() if answer.eager and not answer.compiled}
+        passed_over = failed | self.known.keys()
+        return {self.keys[s]: a.as_json() for s, a in self.all() if s in self.keys and s not in passed_over}
+
+
+def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = None) -> Answers:
+    """Probe all sources of `group` but those of which `learnt`, by key, has the answer. Writes
+    below `work` only."""
+    work.mkdir(parents=True, exist_ok=True)
+    answers = Answers()
+    texts = {source: preprocess.read_source(source) for source in group.sources}
+    for source, text in texts.items():
+        if word := preprocess.depends_on_batch(text):
+            answers.doubts[source] = Doubt(f"uses {word}", own_initializers=True)
+    directives = {source: preprocess.directives_of(text) for source, text in texts.items()}
+    macros = {source: preprocess.macros_of(text) for source, text in texts.items()}
+    del texts
+    split = _preprocess(group, work, list(group.sources), macros, answers)
+    for cluster in _clusters(split, directives, macros):
+        if cluster.needs_preprocess:
+            split = _preprocess(group, work, cluster.sources, cluster.forget, answers)
+        _probe_cluster(group, work, split, directives, answers, cluster, learnt or {})
+    return answers
+
+
+# -- preprocess ----------------------------------------------------------------------------------
+
+
+def _preprocess(
+    group: Group, work: Path, sources: Sequence[str], macros: Mapping[str, set[str]], answers: Answers
+) -> preprocess.Split:
+    """Preprocess all sources at once. Those at which errors point are put in doubt and left out."""
+    batch, output = work / f"batch{group.suffix}", work / "batch.ii"
+    left = [s for s in sources if s not in answers.doubts]
+    for _ in range(_ROUNDS):
+        text, where = preprocess.render_batch(left, macros)
+        batch.write_text(text, encoding="utf-8", errors="surrogateescape")
+        result = group.preprocess(batch, output)
+        if result.status == 0:
+            with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+                split = preprocess.split(lines, left, group.cwd)
+            answers.texts.append(output.rename(work / f"text{len(answers.texts)}.ii"))
+            answers.files |= split.files
+            answers.read |= split.texts.keys()
+            return split
+        said = result.stdout + result.stderr
+        at = {int(n) for n in re.findall(re.escape(str(batch)) + r"[:(](\d+)", said)}
+        bad = {where[n] for n in at if n in where} or {s for s in left if f"{s}:" in said}
+        for source in bad or left:
+            answers.doubts[source] = Doubt("does not preprocess: " + first_error(said), own_initializers=True)
+        left = [s for s in left if s not in answers.doubts]
+        if not left:
+            break
+    for source in left:
+        answers.doubts[source] = Doubt("does not preprocess together with others", own_initializers=True)
+    return preprocess.Split()
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """Holds sources that read shared headers alike. `forget` are the macros to take back after each
+    of them."""
+
+    sources: list[str]
+    forget: dict[str, set[str]]
+    needs_preprocess: bool
+
+
+def _clusters(
+    split: preprocess.Split, directives: Mapping[str, tuple[str, ...]], macros: Mapping[str, set[str]]
+) -> Iterable[_Cluster]:
+    """Group sources by macros that may change what shared headers say. Blobs that differ in such
+    macros are kept apart. All other macros are taken back after each blob."""
+    sources = list(split.texts)
+    inner = {path: preprocess.macros_of(preprocess.read_source(path)) for path in set(split.owned.values())}
+    owners: dict[str, set[str]] = {}
+    for (file, _), path in split.owned.items():
+        owners.setdefault(file, set()).add(path)
+
+    def all_macros(source: str) -> set[str]:
+        found, todo, seen = set(macros[source]), [source], {source}
+        while todo:
+            for path in owners.get(todo.pop(), set()) - seen:
+                seen.add(path)
+                todo.append(path)
+                found |= inner[path]
+        return found
+
+    every = {s: all_macros(s) for s in sources} if inner else {s: macros[s] for s in sources}
+    names: set[str] = set().union(*every.values()) if every else set()
+    if not names:
+        return [_Cluster(sources, {}, needs_preprocess=False)]
+    known = preprocess.mentioned(names, split.shared)
+    forget = {s: every[s] - known for s in sources}
+    if not known:
+        return [_Cluster(sources, forget, needs_preprocess=forget != {s: macros[s] for s in sources})]
+    by_signature: dict[str, list[str]] = {}
+    skeleton = _Skeletons(split, directives)
+    for s in sources:
+        by_signature.setdefault(preprocess.signature(skeleton(s), known), []).append(s)
+    return [_Cluster(members, forget, needs_preprocess=True) for members in by_signature.values()]
+
+
+class _Skeletons:
+    """Makes skeletons of sources, one for all those in a directory that have equal directives."""
+
+    def __init__(self, split: preprocess.Split, directives: Mapping[str, tuple[str, ...]]) -> None:
+        self._split, self._directives = split, directives
+        self._known: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def __call__(self, source: str) -> str:
+        key = (source.rpartition("/")[0], self._directives[source])
+        if key not in self._known:
+            self._known[key] = preprocess.skeleton(source, self._split.owned)
+        return self._known[key]
+
+
+# -- probe ---------------------------------------------------------------------------------------
+
+
+def _probe_cluster(
+    group: Group,
+    work: Path,
+    split: preprocess.Split,
+    directives: Mapping[str, tuple[str, ...]],
+    answers: Answers,
+    cluster: _Cluster,
+    learnt: Mapping[str, Any],
+) -> None:
+    _recall(group, split, answers, learnt)
+    for path, reader in split.guarded_code.items():
+        name = path.rpartition("/")[2]
+        for source in cluster.sources:
+            if source != reader and any(name in line for line in directives[source]):
+                answers.doubts[source] = Doubt(f"shares {name}, which has an include guard", own_initializers=True)
+    for path, text in split.direct.items():
+        name = path.rpartition("/")[2]
+        readers = [s for s in cluster.sources if any(name in line for line in directives[s])]
+        if len(readers) == 1 and _defines_something(text):
+            answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data", own_initializers=True)
+            answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
+    answers.instances = {s: instances(split.texts[s]) for s in cluster.sources if s in split.texts} | answers.instances
+    takes_late_managed = group.toolchain.takes_late_managed
+    if not takes_late_managed and answers.texts and _headers_declare_managed(answers.texts[-1], split.texts.values()):
+        for source in cluster.sources:
+            answers.doubts.setdefault(source, Doubt("may use a managed variable of a header"))
+    places = ((s, split.texts.get(s, "")) for s in cluster.sources)
+    own = {s: reason for s, t in places if (reason := bound.reason(t, takes_late_managed=takes_late_managed))}
+    answers.eager |= own
+    for source in own:
+        answers.doubts.pop(source, None)
+    declared = _Declared(answers.texts[-1] if answers.texts else None)
+    parsed: dict[int, list[Declaration]] = {}
+    for source in answers.known:
+        answers.doubts.pop(source, None)
+    left = split.texts.keys() - answers.doubts.keys() - answers.known.keys() - own.keys()
+    sources = [s for s in cluster.sources if s in left]
+    for i, source in enumerate(sources):
+        declarations = _understand(source, split.texts.pop(source), answers, declared, is_c=group.is_c)
+        if declarations:
+            parsed[i] = declarations
+    skeleton = _Skeletons(split, directives)
+    forget = cluster.forget.get(sources[0], set()) if sources else set()
+    reach = _Reaches(split, sources)
+    headers = Headers(group, work, sources, cluster.forget, answers.texts[-1] if answers.texts else None)
+    preludes = {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed}
+    solver = Solver(group, work, preludes, reach, headers)
+    solver.solve(parsed)
+    for i, found in solver.found.items():
+        if found.data:
+            answers.eager[sources[i]] = defines(found.data)
+        else:
+            answers.found[sources[i]] = found
+    for i, why in solver.failed.items():
+        answers.doubts[sources[i]] = Doubt(why)
+
+
+def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Mapping[str, Any]) -> None:
+    if not group.key or not split.texts:
+        return
+    options = group.toolchain.table.split(group.base[1:])
+    keys = content_key.blob_keys(group.key, options, split.files, split.texts)
+    answers.keys |= keys
+    for source, key in keys.items():
+        if key in learnt and (known := from_json(learnt[key])):
+            answers.known[source] = known
+
+
+def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
+    """Return whether a preprocessed batch declares managed variables that are not in the sources'
+    `own` texts."""
+    text = batch.read_text(encoding="utf-8", errors="surrogateescape")
+    return bound.declares_managed(text) > sum(map(bound.declares_managed, own))
+
+
+def _defines_something(header: str) -> bool:
+    """Return whether a header, which one blob alone reads, defines what would be the blob's own."""
+    try:
+        return any(d.kind in (Kind.HEAD, Kind.DATA) for d in parse(header))
+    except Unsupported as e:
+        return "instantiation" in str(e)
+
+
+def _guarded_macros(skeleton: str, forget: set[str]) -> str:
+    names = sorted(preprocess.macros_of(skeleton) & forget)
+    push = [f'#pragma push_macro("{n}")' for n in names]
+    return "\n".join([*push, skeleton, *(line.replace("push_", "pop_", 1) for line in push)])
+
+
+class _Declared:
+    """Finds names that a preprocessed batch declares `extern`. The batch is read when it is first
+    asked."""
+
+    def __init__(self, text: Path | None) -> None:
+        self._text = text
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the last name of each such declaration of a variable."""
+        if self._text is None:
+            return frozenset()
+        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
+        return frozenset(name for m in _EXTERN.finditer(text) for name in _names(m[1]))
+
+    def inline_in(self, declarations: Iterable[Declaration]) -> str:
+        """Return a function of a C source that is inline, here or in a header: another declaration
+        of it may make it a function for other files. Return an empty string if there is none."""
+        repeated = [d for d in declarations if d.kind in (Kind.REPEATABLE, Kind.SUPPORT) and "(" in d.text]
+        own = (d for d in repeated if _INLINE.search(d.text) and not _STATIC.search(d.text))
+        names = {n for d in repeated for n in d.names if not _STATIC.search(d.text)}
+        return next((n for d in own for n in d.names), "") or (min(names & self._inline, default="") if names else "")
+
+    @cached_property
+    def _inline(self) -> frozenset[str]:
+        if self._text is None:
+            return frozenset()
+        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
+        found = (m for m in _INLINE_FUNCTION.finditer(text) if not _STATIC.search(m[0]))
+        return frozenset(m[1] for m in found)
+
+
+def _names(declaration: str) -> list[str]:
+    return _LAST_NAMES.findall(flat(without_attributes(declaration)))
+
+
+def _understand(source: str, text: str, answers: Answers, declared: _Declared, *, is_c: bool) -> list[Declaration]:
+    """Return the declarations to probe for one blob. There are none if the answer is known, or if
+    only its object can give it."""
+    try:
+        declarations = parse(text, is_c=is_c)
+    except Unsupported as e:
+        answers.doubts[source] = Doubt(str(e), own_initializers=True)
+        return []
+    inline = declared.inline_in(declarations) if is_c else ""
+    constants = [n for d in declarations if d.is_constant for n in d.names]
+    data = [n for d in declarations if d.kind is Kind.DATA for n in d.names]
+    suspects = tuple(n for d in declarations if d.kind is Kind.SUSPECT for n in d.names)
+    if data:
+        answers.eager[source] = defines(data)
+    elif suspects:
+        answers.doubts[source] = Doubt("may run code at load: " + ", ".join(suspects), suspects, own_initializers=True)
+    elif inline:
+        answers.doubts[source] = Doubt(f"may define {inline}, which is inline", own_initializers=True)
+    elif constants and not declared.names.isdisjoint(constants):
+        shown = min(declared.names.intersection(constants))
+        answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern", own_initializers=True)
+    elif not declarations:
+        answers.found[source] = probe_unit.Found((), ())  # all of it is switched off
+    elif not any(d.kind is Kind.HEAD for d in declarations):
+        answers.doubts[source] = Doubt("shows no function of its own")
+    else:
+        return declarations
+    return []
+
+
+class _Reaches:
+    """Tells which headers, as far as their names tell, each of the `sources` reads."""
+
+    def __init__(self, split: preprocess.Split, sources: Sequence[str]) -> None:
+        self._files, self._sources = frozenset(split.shared), sources
+        self._reach: HeaderReach | None = None
+
+    def __call__(self, index: int) -> frozenset[str]:
+        if self._reach is None:
+            self._reach = HeaderReach(self._files, self._sources, lambda file: False, guesses=True)
+        return self._reach.of(self._sources[index])

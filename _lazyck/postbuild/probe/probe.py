@@ -1,0 +1,404 @@
+"""Learns which mangled symbols each blob will define, without compiling the blobs.
+
+Blobs with equal flags are probed together: one preprocess, and one host-only compile of heads
+without bodies. What the probe cannot settle is settled by a host-only compile of that blob alone.
+What that cannot settle either is left eager.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from _lazyck import proc, toolchains
+from _lazyck.command import CompileCommand
+from _lazyck.config import environment
+from _lazyck.postbuild.bundle import Contents
+from _lazyck.postbuild.cxx import demangle
+from _lazyck.postbuild.cxx.instances import instances
+from _lazyck.postbuild.eager import object_key
+from _lazyck.postbuild.objects.elf import open_image
+from _lazyck.postbuild.probe import bound, content_key, preprocess
+from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.ir import probe_ir
+from _lazyck.postbuild.probe.make_rules import rule_files
+from _lazyck.postbuild.probe.one_group import Answers, Doubt, probe_group
+from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.postbuild.probe.real_object import judge
+from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.store import Store
+from _lazyck.toolchains import Toolchain
+from _lazyck.toolchains.gnu import own_library_items
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Describes a blob whose symbols are known.
+
+    - `headers`: every file besides its source that compiling it reads, as absolute paths.
+    - `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones). If anything
+      needs one of these, the blob must be compiled eagerly.
+    - `kernels`: the handles of its kernels. If anything needs one of these, the blob must be
+      compiled eagerly too.
+    - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
+      everything.
+    - `weak`: those of `symbols` that others who use them have too, so that they count only where
+      they are needed.
+    - `merged`: those of `symbols` that give way to a definition elsewhere.
+    - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
+    - `weak_data`: variables of inline functions and templates that it has a copy of, as far as a
+      compile of its own told.
+    - `private`: those of `symbols` that no other library sees ahead of time, because of the build's
+      options.
+    - `aliases`: functions that are another name of a function, each followed by that function, with
+      which it shares its address.
+    - `by_itself`: whether the project's own command made the object that was judged.
+    """
+
+    blob: CompileCommand
+    symbols: tuple[str, ...]
+    headers: frozenset[str]
+    unreachable: tuple[str, ...] = ()
+    compiled: str = ""
+    weak: frozenset[str] = frozenset()
+    needs: frozenset[str] | None = None
+    merged: frozenset[str] = frozenset()
+    weak_data: frozenset[str] = frozenset()
+    private: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    by_itself: bool = False
+
+    @classmethod
+    def of(cls, blob: CompileCommand, a: Answer, headers: frozenset[str]) -> Probed:
+        """Return `blob` as described by its answer `a`."""
+        same = {name: getattr(a, name) for name in a.shared_names()}
+        return cls(blob=blob, headers=headers, **same)
+
+
+@dataclass(frozen=True)
+class Unprobed:
+    """Names a blob that must be compiled eagerly, and why."""
+
+    blob: CompileCommand
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """Holds the result of a probe. CPU seconds are lazyck's own and its compilers'. The peak is
+    that of the largest single process. `texts` are the preprocessed batches of each group: they
+    stay in the work directory. `keys` cover all that is read when a blob is compiled.
+    `eager_seconds` of CPU went into objects that are linked, and are not in `cpu_seconds`."""
+
+    probed: tuple[Probed, ...]
+    eager: tuple[Unprobed, ...]
+    cpu_seconds: float
+    peak_rss_kib: int
+    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
+    keys: Mapping[CompileCommand, str] = field(default_factory=dict)
+    eager_seconds: float = 0.0
+
+
+# So many blobs in doubt may stay lazy although their own compile was spent on finding out what they
+# define. The limit is this number, or an eighth of a link's blobs, so that the probe as a whole
+# stays below a quarter of what compiling all costs. The objects of all others are linked, since
+# they are there. The limit counts blobs rather than CPU seconds, since equal sources must give an
+# equal library.
+_ALLOWED = 8
+_ALLOWED_SHARE = 8
+
+
+def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Store | None = None) -> ProbeResult:
+    """Probe `blobs`, with at most `jobs` compilers at a time. Writes below `work`, which the caller
+    removes, and into `store`, which has what earlier links found out.
+
+    Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot
+    be started.
+    """
+    blobs = list(dict.fromkeys(blobs))
+    groups = groups_of(blobs)
+    with store.turns(g.key for g in groups if g.key) if store else nullcontext():
+        return _probe_all(blobs, groups, work, jobs, store)
+
+
+def _probe_all(
+    blobs: Sequence[CompileCommand], all_groups: Sequence[Group], work: Path, jobs: int, store: Store | None
+) -> ProbeResult:
+    before = _cpu_seconds()
+    groups = [(group, work / f"group{i}") for i, group in enumerate(all_groups)]
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        each = max(1, jobs // max(1, len(groups)))
+        found = list(pool.map(lambda job: _probe(job[0], job[1], each, store), groups))
+        pairs = [(group, at, answers) for (group, at), answers in zip(groups, found, strict=True)]
+        compiles = [
+            (group, at / f"blob{i}.o", answers, source)
+            for group, at, answers in pairs
+            for i, source in enumerate(answers.doubts)
+        ]
+        begun = _cpu_seconds()
+        settled = list(pool.map(lambda job: _settle(*job), compiles))
+        settling = _cpu_seconds() - begun
+        headers = list(pool.map(lambda pair: _headers(*pair), pairs))
+    objects: dict[CompileCommand, Path] = {}
+    for (group, output, answers, source), judged in zip(compiles, settled, strict=True):
+        answers.settled[source] = judged
+        if judged.by_itself:
+            objects[group.sources[source][0]] = output
+    probed: dict[CompileCommand, Probed] = {}
+    reasons: dict[CompileCommand, Reason] = {}
+    keys: dict[CompileCommand, str] = {}
+    for (group, _, answers), (files, unlisted) in zip(pairs, headers, strict=True):
+        for source, answer in answers.all():
+            for blob in group.sources[source]:
+                if answer.eager or source in unlisted:
+                    reasons[blob] = answer.eager or Reason(Kind.UNLISTED, unlisted[source])
+                else:
+                    probed[blob] = Probed.of(blob, answer, files)
+        keys |= _content_keys(group, answers, files)
+        if store and group.key:
+            store.keep_answers(group.key, answers.learnt())
+    spent = [b for b in blobs if b in probed and probed[b].by_itself]
+    for blob in spent[max(_ALLOWED, len(blobs) // _ALLOWED_SHARE) :]:
+        reasons[blob] = Reason(Kind.IN_DOUBT, probed.pop(blob).compiled)
+    linked = objects.keys() & reasons.keys()
+    eager_seconds = settling * len(linked) / max(1, len(compiles))
+    if store:
+        for blob in linked:
+            store.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
+    for _, at, answers in pairs:
+        for file in set(at.iterdir()) - set(answers.texts):
+            file.unlink()
+    return ProbeResult(
+        tuple(probed[b] for b in blobs if b in probed),
+        tuple(Unprobed(b, reasons[b]) for b in blobs if b in reasons),
+        _cpu_seconds() - before - eager_seconds,
+        max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
+        tuple((group, tuple(answers.texts)) for group, _, answers in pairs),
+        keys,
+        eager_seconds,
+    )
+
+
+def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
+    """Run the probe that reads the language of the toolchain's sources."""
+    if group.toolchain.written_in == "llvm-ir":
+        return probe_ir(group, work, jobs)
+    return probe_group(group, work, store.answers(group.key) if store and group.key else {})
+
+
+def _cpu_seconds() -> float:
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
+    return sum(u.ru_utime + u.ru_stime for u in usages)
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
+    """Group blobs by all that decides how their text is read."""
+    env = environment()
+    members: dict[tuple[object, ...], dict[str, dict[CompileCommand, None]]] = {}
+    for blob in blobs:
+        toolchain = toolchains.by_name(blob.call.toolchain)
+        base = toolchain.base_words(blob)
+        variables = toolchain.base_env(blob)
+        cwd = blob.call.cwd if _reads_cwd(toolchain, base, variables) else ""
+        suffix = os.path.splitext(blob.source)[1]
+        key = (toolchain.name, base, toolchain.archs_of(blob, env), cwd, variables, suffix)
+        members.setdefault(key, {}).setdefault(blob.source, {})[blob] = None
+    groups = []
+    for shared, sources in members.items():
+        first = next(iter(next(iter(sources.values()))))
+        toolchain = toolchains.by_name(first.call.toolchain)
+        default = toolchain.default_arch()
+        is_cxx = toolchain.written_in == "c++"
+        archs = toolchain.archs_of(first, env) or ((default,) if default else ())
+        groups.append(
+            Group(
+                toolchain=toolchain,
+                base=toolchain.base_words(first),
+                archs=archs,
+                cwd=first.call.cwd,
+                env=toolchain.tool_env(first, env, for_base=True),
+                suffix=os.path.splitext(first.source)[1],
+                sources={s: tuple(commands) for s, commands in sources.items()},
+                key=content_key.group_key(toolchain, first, [repr(shared)], env) if is_cxx else "",
+                all_errors=toolchain.all_errors(first.call.argv[: first.call.prefix]) if is_cxx else (),
+            )
+        )
+    return groups
+
+
+@lru_cache(maxsize=256)
+def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether a word of the command, or a variable, may name a file relative to the working
+    directory."""
+    lists = (value for name, value in variables if value and name in (*toolchain.header_env, *toolchain.search_env))
+    if any(not directory.startswith("/") for value in lists for directory in value.split(":")):
+        return True
+    takes_value = False
+    for word in base[1:]:
+        option = max((o for o in toolchain.path_options if word.startswith(o)), key=len, default="")
+        if takes_value or option:
+            value = word if takes_value else word[len(option) :].lstrip("=")
+            takes_value = not takes_value and value == ""
+            if value and not value.startswith("/"):
+                return True
+        elif not word.startswith("-") and "/" in word and not word.startswith("/"):
+            return True
+    return False
+
+
+# -- blobs in doubt ------------------------------------------------------------------------------
+
+
+def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer:
+    """Compile one blob. Return what its object says, or the reason why it must be eager.
+
+    The project's own command makes an object that can be linked as it is, if the blob must be
+    eager. The object stays in `output`. The blob is compiled for the host alone if that object does
+    not show what is asked (hidden symbols, LTO), or if it would cost a compile for each GPU.
+    """
+    doubt: Doubt = answers.doubts[source]
+    own = answers.instances.get(source)
+    if own is None:  # not preprocessed with the others
+        text = _own_text(group, source, output.with_suffix(".ii"))
+        if tied := bound.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
+            return Answer(eager=tied)
+        own = instances(text)
+    by_itself = _is_plain(group)
+    result = (
+        compile_one(group.sources[source][0], output, environment())
+        if by_itself
+        else group.compile(source, output, is_settling=True)
+    )
+    if result.status != 0:
+        return Answer(eager=Reason(Kind.NOT_COMPILED, first_error(result.stdout + result.stderr)))
+    judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers, own=own)
+    if not by_itself:
+        output.unlink()
+    why = demangle.readable(doubt.why)
+    if judged.initializers:
+        shown = demangle.readable_lines(judged.initializers[:3])
+        place = preprocess.place_of(shown[0], source)
+        reason = Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place}")
+        return Answer(eager=reason, compiled=why, by_itself=by_itself)
+    if judged.reason:
+        return Answer(eager=judged.reason, compiled=why, by_itself=by_itself)
+    return Answer(
+        judged.symbols,
+        judged.unreachable,
+        why,
+        judged.weak,
+        judged.needs,
+        merged=judged.merged,
+        weak_data=judged.weak_data,
+        private=judged.private,
+        kernels=judged.kernels,
+        aliases=judged.aliases,
+        by_itself=by_itself,
+    )
+
+
+def _is_plain(group: Group) -> bool:
+    """Return whether objects of the project's own commands show all that the blobs define, and cost
+    one compile."""
+    items = group.toolchain.table.split(group.base[1:])
+    return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
+
+
+def _own_text(group: Group, source: str, output: Path) -> str:
+    """Return the preprocessed text of a blob alone, or an empty string if it does not
+    preprocess."""
+    batch = output.with_suffix(f".batch{group.suffix}")
+    batch.write_text(f'#include "{source}"\n', encoding="utf-8", errors="surrogateescape")
+    if group.preprocess(batch, output).status != 0:
+        return ""
+    with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        return preprocess.split(lines, [source], group.cwd).texts.get(source, "")
+
+
+def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
+    """Return the keys of all that is read when the group's blobs are compiled."""
+    if group.toolchain.name == toolchains.HOST.name:
+        return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
+    chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
+    seen = content_key.files_key(files, Contents()) if chosen else ""
+    return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
+
+
+# -- headers -------------------------------------------------------------------------------------
+
+
+def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str], dict[str, str]]:
+    """Return (files that the group's blobs read, blobs for which they cannot be listed and the
+    error)."""
+    readers = answer.readers()
+    sources = [s for s in group.sources if s in readers]
+    found = set(answer.files)
+    unlisted: dict[str, str] = {}
+    for source in sources:
+        if source not in answer.read:
+            output = work / "single.ii"
+            result = group.preprocess(Path(source), output)
+            if result.status != 0:
+                unlisted[source] = first_error(result.stdout + result.stderr)
+            else:
+                found |= _files_in(output, group.cwd)
+    blobs = [s for s in sources if s not in unlisted]
+    found |= _device_files(group, work, blobs, unlisted)
+    return frozenset({_plain(f) for f in found} - ({"/dev/null"} | set(group.sources) - answer.files)), unlisted
+
+
+_MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)
+
+
+def _files_in(output: Path, cwd: str) -> set[str]:
+    text = output.read_text(encoding="utf-8", errors="surrogateescape")
+    return {os.path.join(cwd, f) for f in set(_MARKED.findall(text)) if not f.endswith("/")}
+
+
+def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:
+    """Return what the device passes read, for all sources at once where that works."""
+    if not sources:
+        return set()
+    batch, output = work / f"device{group.suffix}", work / "device.d"
+    batch.write_text("".join(f'#include "{s}"\n' for s in sources), encoding="utf-8", errors="surrogateescape")
+    found: set[str] = set()
+    passes = group.toolchain.device_dependencies(
+        group.base, str(batch), str(output), group.archs, cwd=group.cwd, env=group.env
+    )
+    for argv in passes:
+        result = proc.run(argv, cwd=group.cwd, env=group.env)
+        if result.status != 0:
+            if len(sources) == 1:
+                unlisted[sources[0]] = first_error(result.stdout + result.stderr)
+                return set()
+            half = len(sources) // 2
+            return _device_files(group, work, sources[:half], unlisted) | _device_files(
+                group, work, sources[half:], unlisted
+            )
+        found |= rule_files(output, group.cwd)
+    return found - {str(batch), *sources}
+
+
+@lru_cache(maxsize=65536)
+def _plain(path: str) -> str:
+    """Return `path` without `..` and `.` parts, if that names the same file."""
+    short = os.path.normpath(path)
+    if short == path:
+        return path
+    try:
+        return short if os.path.samefile(short, path) else path
+    except OSError:
+        return path

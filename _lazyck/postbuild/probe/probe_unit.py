@@ -1,0 +1,363 @@
+"""Makes the probe unit: one translation unit that defines, with empty bodies, each function that
+the blobs of a group define.
+
+Each blob's functions go into a section of the blob's own, so the compiled object says which mangled
+names belong to which blob. A definition needs nothing but the head: no declarator is ever taken
+apart, no pointer type spelled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from _lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
+from _lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
+from _lazyck.postbuild.objects import kernels, vtables
+from _lazyck.postbuild.objects.elf import ElfImage
+from _lazyck.toolchains.base import TextCompile
+
+_OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
+_INSTANCES = ".lazyck.i"  # section of one blob's explicit instantiations
+_POINTERS = ".lazyck.r"  # section of the pointers to one blob's instantiations
+_KERNELS, _KERNEL_INSTANCES = ".lazyck.k", ".lazyck.t"  # sections of one blob's kernels, and of instances among them
+_LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
+_DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
+_ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
+_NESTED = re.compile(
+    r"\s*(?:struct|class|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)\s*::\s*[A-Za-z_]\w*\s*[\w\s]*[:{]"
+)
+_GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
+
+
+@dataclass
+class Unit:
+    """Holds the unit.
+
+    - `text`: what to compile.
+    - `heads`: the number of functions per blob.
+    - `shared`: the blobs behind each shared declaration.
+    - `renamed`: per blob, the names that were made unique, and what they were.
+    - `instances`: sections of functions that several blobs instantiate explicitly.
+    - `kernels`: sections of kernels that several blobs define, and whether they are instances.
+    """
+
+    text: str = ""
+    heads: dict[int, int] = field(default_factory=dict)
+    shared: list[set[int]] = field(default_factory=list)
+    renamed: dict[int, dict[str, str]] = field(default_factory=dict)
+    instances: set[str] = field(default_factory=set)
+    kernels: dict[str, bool] = field(default_factory=dict)
+
+    def kernel_in(self, section: str) -> bool | None:
+        """Return whether the kernels in `section` are instances, or None if it is no section of
+        kernels."""
+        if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
+            return section.startswith(_KERNEL_INSTANCES)
+        return self.kernels.get(section)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Holds what the compiled unit says of one blob.
+
+    - `unreachable`: names that only an eager compile can provide.
+    - `needs`: what the blob leaves undefined, or None if only a compile of the blob itself could
+      tell.
+    - `data`: vtables that it defines, for which a slot cannot stand.
+    - `merged`: those of `symbols` that give way to a definition elsewhere.
+    - `weak`: those of `symbols` that are inline by a word in their class.
+    - `private`: those of `symbols` that the build's options hide.
+    - `kernels`: the handles of its kernels, hidden or not.
+    """
+
+    symbols: tuple[str, ...]
+    unreachable: tuple[str, ...]
+    needs: frozenset[str] | None = None
+    data: tuple[str, ...] = ()
+    merged: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
+    private: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
+
+
+def needed(declarations: Sequence[Declaration]) -> list[int]:
+    """Return the indices of the heads and of all that they need, in order."""
+    by_name: dict[str, list[int]] = {}
+    for i, d in enumerate(declarations):
+        if d.kind is not Kind.HEAD:
+            nested = _NESTED.match(d.text)  # destructors and constructors of the class around it may need it
+            for name in (*d.names, *(nested.groups() if nested else ())):
+                by_name.setdefault(name, []).append(i)
+    heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
+    return _closure(declarations, by_name, heads)
+
+
+def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int]], start: Iterable[int]) -> list[int]:
+    seen = set(start)
+    todo = list(seen)
+    while todo and by_name:
+        d = declarations[todo.pop()]
+        for name in by_name.keys() & frozenset(IDENTIFIER.findall(d.text + d.initializers)):
+            fresh = [i for i in by_name[name] if i not in seen]
+            seen.update(fresh)
+            todo += fresh
+    return sorted(seen)
+
+
+def render(
+    blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
+) -> Unit:
+    """Return the unit for `blobs` (index to declarations), which must come from one group.
+    `preludes` read their headers.
+
+    Blobs in `by_reference` have instantiations that their headers declare (`extern template`).
+    These cannot be specialized after that, so a pointer to each takes the place of its definition.
+    """
+    unit = Unit()
+    kept = {b: _kept(ds) for b, ds in blobs.items()}
+    renames = _renames(kept)
+    renamers = {b: _Renamer(renames.get(b, set()), b, ds) for b, ds in kept.items()}
+    texts = {b: [(d.context, renamers[b](d.text)) for d in ds] for b, ds in kept.items()}
+    heads = Counter(t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is Kind.HEAD)
+    lines = [line for i, text in enumerate(preludes) for line in (f'# 1 "lazyck-prelude-{i}"', text)]
+    numbers: dict[tuple[tuple[str, ...], str], int] = {}
+    for b, declarations in kept.items():
+        unit.renamed[b] = renamers[b].names
+        unit.heads[b] = sum(d.kind is Kind.HEAD for d in declarations)
+        lines.append(f'# 1 "lazyck-blob-{b}"')
+        for d, (context, text) in zip(declarations, texts[b], strict=True):
+            is_head = d.kind is Kind.HEAD
+            if is_head and d.reference and b in by_reference:
+                pointer = f'__attribute__((used, section("{_POINTERS}{b}"))) lz_pointer_{len(lines)}'
+                lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
+                continue
+            initializers = renamers[b](d.initializers)
+            if heads[context, text] == 1 if is_head else text != d.text:
+                section = f"{_section(d)}{b}"
+                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
+                continue
+            number = numbers.get((context, text))
+            if number is None:
+                number = numbers[context, text] = len(unit.shared)
+                unit.shared.append(set())
+                if d.is_instance:
+                    unit.instances.add(f"{_COMMON}{number}")
+                if _GLOBAL.search(d.text):
+                    unit.kernels[f"{_COMMON}{number}"] = d.is_instance
+                lines.append(f'# 1 "lazyck-shared-{number}"')
+                section = f"{_COMMON}{number}"
+                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
+                lines.append(f'# 1 "lazyck-blob-{b}"')
+            unit.shared[number].add(b)
+    unit.text = "\n".join(lines) + "\n"
+    return unit
+
+
+def _section(head: Declaration) -> str:
+    """Return the kind of section of one blob in which `head` stands with a body."""
+    if _GLOBAL.search(head.text):
+        return _KERNEL_INSTANCES if head.is_instance else _KERNELS
+    return _INSTANCES if head.is_instance else _OWN
+
+
+def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
+    indices = set(needed(declarations))
+    return [d for i, d in enumerate(declarations) if i in indices or d.kind is Kind.DIRECTIVE]
+
+
+def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
+    """Return, per blob, the private names that must be made unique: all but those which every blob
+    defines alike."""
+    variants: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
+    apart: set[str] = set()  # equal text, yet a different type in every file
+    for b, declarations in kept.items():
+        by_name: dict[str, list[int]] = {}
+        for i, d in enumerate(declarations):
+            if d.kind is not Kind.HEAD:
+                for name in d.names:
+                    by_name.setdefault(name, []).append(i)
+        for i, d in enumerate(declarations):
+            if d.kind is Kind.SUPPORT:
+                if is_anonymous(d.context):
+                    apart.update(d.names)
+                closure = _closure(declarations, by_name, [i])
+                text = tuple((*declarations[j].context, declarations[j].text) for j in closure)
+                for name in d.names:
+                    known = variants.setdefault(name, {})
+                    known[b] = known.get(b, ()) + text
+    out: dict[int, set[str]] = {}
+    for name, per_blob in variants.items():
+        is_common = len(per_blob) == len(kept) and len(set(per_blob.values())) == 1 and name not in apart
+        if len(per_blob) == 1 or is_common:
+            continue
+        for b in per_blob:
+            out.setdefault(b, set()).add(name)
+    return out
+
+
+class _Renamer:
+    """Gives a blob's private names a suffix, wherever they are not members of something else."""
+
+    def __init__(self, names: set[str], blob: int, declarations: Sequence[Declaration]) -> None:
+        self.names = {f"{n}__lz{blob}_": n for n in sorted(names)}
+        self._new = {n: u for u, n in self.names.items()}
+        self._scopes = {w for d in declarations for c in d.context for w in IDENTIFIER.findall(c)}
+        either = "|".join(map(re.escape, sorted(names)))
+        self._pattern = re.compile(
+            rf"(?:([A-Za-z_]\w*|>)\s*::\s*|(?:\.|->)\s*|(?<!\w)::\s*)?(?<!\w)({either})\b" if names else r"(?!)"
+        )
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(self._replace, text) if self.names else text
+
+    def _replace(self, m: re.Match[str]) -> str:
+        before = m[0][: m.start(2) - m.start()]
+        is_member = before.startswith((".", "->")) or (m[1] is not None and m[1] not in self._scopes)
+        return m[0] if is_member else before + self._new[m[2]]
+
+
+def _within(context: tuple[str, ...], text: str) -> str:
+    return "".join(c + " { " for c in context) + text + " }" * len(context)
+
+
+def instantiates_a_kernel(d: Declaration) -> bool:
+    """Return whether `d` is the explicit instantiation of a kernel."""
+    return bool(d.reference and _GLOBAL.search(d.text))
+
+
+def _definition(head: str, initializers: str, section: str) -> str:
+    """Return the head with an empty body, placed in `section`. A constructor's has its member
+    `initializers`."""
+    prefixes, rest = template_prefixes(head)
+    start = _ATTRIBUTES.match(rest)
+    at = start.end() if start else 0
+    body = "" if initializers == DEFAULT else "{ }" if _GLOBAL.search(rest) else "{ __builtin_trap(); }"
+    placed = f'{rest[:at]}__attribute__((used, section("{section}"))) {rest[at:]}'
+    return " ".join([*prefixes, placed, initializers, body])
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Says where a failed compile points: at blobs, and at preludes (by their index)."""
+
+    blobs: frozenset[int]
+    preludes: frozenset[int]
+
+
+def blame(unit: Unit, output: str) -> Blame:
+    """Read a compiler's errors: the place of each and how that was included. If there are none,
+    everything that is mentioned counts."""
+    at_error: set[tuple[str, int]] = set()
+    mentioned: set[tuple[str, int]] = set()
+    included: set[tuple[str, int]] = set()
+    for line in output.splitlines():
+        labels = {(kind, int(number)) for kind, number in _LABEL.findall(line)}
+        mentioned |= labels
+        diagnostic = _DIAGNOSTIC.search(line)
+        if diagnostic:
+            if diagnostic[1] == "error":
+                at_error |= labels | included
+            included = set()
+        else:
+            included |= labels
+    found = at_error or mentioned
+    blobs = {b for kind, n in found for b in ({n} if kind == "blob" else unit.shared[n] if kind == "shared" else ())}
+    return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
+
+
+def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Found | str]:
+    """Return, per blob, what its section defines, or why that cannot be said, for example if it is
+    less than the unit asked for. `how` is given if the object was made in that way, rather than by
+    the toolchain's own driver."""
+    places: dict[int, Collection[int]] = {}
+    for i, section in enumerate(image.sections):
+        if section.name.startswith((_OWN, _INSTANCES, _KERNELS, _KERNEL_INSTANCES)):
+            places[i] = (int(section.name[len(_OWN) :]),)
+        elif section.name.startswith(_COMMON):
+            places[i] = unit.shared[int(section.name[len(_COMMON) :])]
+    counts: Counter[int] = Counter()
+    symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
+    unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
+    private: dict[int, set[str]] = {b: set() for b in unit.heads}
+    merged: dict[int, set[str]] = {b: set() for b in unit.heads}
+    weak: dict[int, set[str]] = {b: set() for b in unit.heads}
+    handles: dict[int, list[str]] = {b: [] for b in unit.heads}
+    table = image.symbols()
+    known = kernels.find(table)
+    named = known.names()
+    for i, section in enumerate(image.sections):
+        if section.name.startswith(_POINTERS):
+            b = int(section.name[len(_POINTERS) :])
+            for _, index, _ in image.relocations(i):
+                counts[b] += 1
+                symbols[b].append(_original(table[index].name, unit.renamed[b], b))
+                merged[b].add(symbols[b][-1])
+    for s in table:
+        if s.type != "FUNC" or s.section not in places or s.name in known.by_nvcc:
+            continue
+        handle = s.name if s.name in named else known.handles.get(s.name, "")
+        for b in places[s.section]:
+            counts[b] += 1
+            name = _original(s.name, unit.renamed[b], b)
+            is_instance = unit.kernel_in(image.sections[s.section].name) if how else None
+            if how and is_instance is not None:
+                if s.binding != "LOCAL":
+                    handles[b].append(name)
+                if s.binding == "LOCAL" or (how.hides_instances if is_instance else how.hides_kernels):
+                    unreachable[b].append(name)
+                continue
+            if handle in named:
+                handles[b].append(_original(handle, unit.renamed[b], b))
+            if s.name == handle:
+                if s.hidden or s.binding == "LOCAL":
+                    unreachable[b].append(name)
+                continue
+            if s.binding == "LOCAL":
+                continue
+            (unreachable if s.hidden else symbols)[b].append(name)
+            if s.visibility == "protected":
+                private[b].add(name)
+            place = image.sections[s.section].name
+            if s.binding == "WEAK" and s.section in image.merged_sections:
+                weak[b].add(name)
+            elif s.binding == "WEAK" or place.startswith((_INSTANCES, _KERNEL_INSTANCES)) or place in unit.instances:
+                merged[b].add(name)
+    data: dict[int, list[str]] = {b: [] for b in unit.heads}
+    shared_out: dict[int, str] = {}
+    for vtable, functions in vtables.with_key_functions(image, table).items():
+        owners = {b for f in functions for b in places.get(f.section, ())}
+        for b in owners:
+            if len(owners) == 1:
+                data[b].append(_original(vtable, unit.renamed[b], b))
+            else:  # which of them has the first virtual function, only their own objects tell
+                shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
+    out: dict[int, Found | str] = {}
+    for b, wanted in unit.heads.items():
+        unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b], *handles[b]))
+        if unclear:
+            out[b] = "its symbols depend on what is private to it"
+        elif b in shared_out and not data[b]:
+            out[b] = shared_out[b]
+        else:
+            out[b] = Found(
+                tuple(symbols[b]),
+                tuple(unreachable[b]),
+                data=tuple(data[b]),
+                merged=frozenset(merged[b]),
+                weak=frozenset(weak[b]),
+                private=frozenset(private[b]),
+                kernels=tuple(handles[b]),
+            )
+    return out
+
+
+def _original(symbol: str, renamed: Mapping[str, str], blob: int) -> str:
+    """Return the symbol as it would be if the blob's names had kept their own spelling. A mangled
+    name has each name's length before it."""
+    if f"__lz{blob}_" in symbol:
+        for unique, name in sorted(renamed.items(), key=lambda item: -len(item[0])):
+            symbol = symbol.replace(f"{len(unique)}{unique}", f"{len(name)}{name}")
+    return symbol

@@ -1,0 +1,172 @@
+"""Compiles the probe units of a cluster of blobs. If a unit does not compile, the blobs at fault
+are set apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from _lazyck.postbuild.cxx.bodies import without_bodies
+from _lazyck.postbuild.cxx.variables import Declaration
+from _lazyck.postbuild.objects.elf import open_image
+from _lazyck.postbuild.probe import preprocess, probe_unit
+from _lazyck.postbuild.probe.group import Group, first_error
+
+_COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
+_FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
+_AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
+
+
+class Headers:
+    """Provides the headers of blobs as one preprocessed text, without the bodies of their
+    functions. `read` is a preprocessed batch of all `sources`."""
+
+    def __init__(
+        self, group: Group, work: Path, sources: Sequence[str], forget: Mapping[str, set[str]], read: Path | None
+    ) -> None:
+        self._group, self._work, self._sources, self._forget, self._read = group, work, sources, forget, read
+
+    def text(self, blobs: Collection[int], *, apart: bool) -> str | None:
+        """Return what the `blobs` (indices of sources) read, or None if they do not preprocess.
+        Unless they are to be `apart`, this includes what the other blobs read."""
+        chosen = [s for i, s in enumerate(self._sources) if i in blobs]
+        batch = self._preprocessed(chosen) if apart else self._read
+        if batch is None:
+            return None
+        lines: list[str] = []
+        with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as text:
+            preprocess.split(text, self._group.sources, self._group.cwd, others=lines)
+        return without_bodies("".join(lines))
+
+    def _preprocessed(self, sources: Sequence[str]) -> Path | None:
+        batch, output = self._work / f"some{self._group.suffix}", self._work / "some.ii"
+        text, _ = preprocess.render_batch(sources, self._forget)
+        batch.write_text(text, encoding="utf-8", errors="surrogateescape")
+        return output if self._group.preprocess(batch, output).status == 0 else None
+
+
+@dataclass
+class _Job:
+    """Describes blobs to compile in one unit. `retries` is how often the unit may still fail
+    because of many of them. `by_text` says that the unit is made from preprocessed headers: those
+    of the whole cluster, or those of these blobs alone (`apart`)."""
+
+    blobs: dict[int, list[Declaration]]
+    retries: int = 1
+    by_text: bool = True
+    apart: bool = False
+
+
+class Solver:
+    """Compiles a cluster's probe unit, and sets blobs at fault apart. `preludes` is, per blob, the
+    text that reads its headers. `reach` says which headers these are."""
+
+    def __init__(
+        self,
+        group: Group,
+        work: Path,
+        preludes: Mapping[int, str],
+        reach: Callable[[int], frozenset[str]],
+        headers: Headers,
+    ) -> None:
+        self._group, self._work, self._preludes, self._reach, self._headers = group, work, preludes, reach, headers
+        self._left = _COMPILES + len(preludes) // 8
+        self._by_reference: set[int] = set()
+        self.found: dict[int, probe_unit.Found] = {}
+        self.failed: dict[int, str] = {}
+
+    def solve(self, blobs: dict[int, list[Declaration]]) -> None:
+        """Fill `found` and `failed` for `blobs`."""
+        queue = [_Job(blobs)]
+        while queue:
+            job = queue.pop()
+            if job.blobs and self._left == 0:
+                self.failed |= dict.fromkeys(job.blobs, "the probe does not compile")
+            elif job.blobs:
+                self._left -= 1
+                queue += self._attempt(job)
+
+    def _attempt(self, job: _Job) -> list[_Job]:
+        """Compile one unit, and return what to try next."""
+        blobs = job.blobs
+        source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
+        preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
+        how = self._group.text_compile(source, output) if job.by_text else None
+        text = self._headers.text(blobs, apart=job.apart) if how else None
+        if job.by_text and text is None:
+            job, how = replace(job, by_text=False), None
+        unit = probe_unit.render(blobs, preludes if text is None else [text], self._by_reference)
+        group = self._group
+        readable = group.toolchain.readable(unit.text) if how else unit.text
+        source.write_text(readable, encoding="utf-8", errors="surrogateescape")
+        result = group.run(how.argv) if how else group.compile(source, output, group.all_errors)
+        if result.status == 0:
+            for b, found in probe_unit.read_back(open_image(output), unit, how).items():
+                if isinstance(found, str):
+                    self.failed[b] = found
+                else:
+                    self.found[b] = found
+            output.unlink()
+            return []
+        said = result.stdout + result.stderr
+        blame = probe_unit.blame(unit, said)
+        why = "the probe does not compile: " + first_error(said)
+        if len(preludes) > 1:
+            # The headers do not go together: errors in blobs that follow from this say nothing of
+            # the blobs.
+            families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
+            if len(families) > 1:
+                return [_Job(family, apart=True) for family in families]
+        bad = blame.blobs & blobs.keys()
+        if job.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
+            return [replace(job, by_text=not job.apart, apart=True)]
+        instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
+        if instances:
+            by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
+            # A pointer to a kernel is one to its handle, which says nothing of the function that
+            # launches it.
+            of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
+            self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
+            self._by_reference |= by_reference
+            return [replace(job, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
+        falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
+        if len(blobs) == 1 or falls_apart or (blame.preludes and len(preludes) == 1):
+            self.failed |= dict.fromkeys(blobs, why)
+            return []
+        if bad and not blame.preludes:
+            right = {b: d for b, d in blobs.items() if b not in bad}
+            if job.retries and right:  # two that do not go together may each go with others
+                return [
+                    replace(job, blobs={b: blobs[b] for b in sorted(bad)}, retries=0),
+                    replace(job, blobs=right, retries=0),
+                ]
+            self.failed |= dict.fromkeys(bad, why)
+            return [replace(job, blobs=right, retries=0)]
+        return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
+
+    def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
+        """Split `blobs` by which of the headers `at_error` they read. Blobs that share one stay
+        together. So do blobs that read none: they are of the family that the compiler read
+        first."""
+        families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
+        for b, declarations in blobs.items():
+            read = self._reach(b) & at_error
+            alike = [f for f in families if f[0] & read or f[0] == read]
+            families = [f for f in families if f not in alike]
+            members = {k: d for _, family in alike for k, d in family.items()} | {b: declarations}
+            families.append((read.union(*(names for names, _ in alike)), members))
+        return [members for _, members in families]
+
+    def _halves(
+        self, blobs: dict[int, list[Declaration]], preludes: list[str]
+    ) -> tuple[dict[int, list[Declaration]], dict[int, list[Declaration]]]:
+        """Return two halves of `blobs`, split by headers if these differ."""
+        if len(preludes) > 1:
+            first = set(preludes[: len(preludes) // 2])
+            chosen = {b for b in blobs if self._preludes[b] in first}
+        else:
+            chosen = set(list(blobs)[: len(blobs) // 2])
+        return {b: d for b, d in blobs.items() if b in chosen}, {b: d for b, d in blobs.items() if b not in chosen}
