@@ -13,7 +13,8 @@ from counting import CountingCompiler
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.eager import compile_eagerly
-from _lazyck.postbuild.probe.probe import ProbeResult, content_key, probe
+from _lazyck.postbuild.probe import content_key
+from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import HOST
 
