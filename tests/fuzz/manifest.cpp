@@ -2,8 +2,8 @@
 // The table of a blob's host unit follows it, and rows are made of that table too.
 #include <cstring>
 
-#include "error.hpp"
 #include "bundle/manifest_view.h"
+#include "error.hpp"
 
 namespace {
 
