@@ -30,14 +30,18 @@ class Proxy:
     port: int = 0
     faults: dict[str, Fault] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
+    token: str = ""  # without it in a call's metadata, the call is refused
+    is_tls: bool = False
 
     @property
     def url(self) -> str:
-        return f"grpc://127.0.0.1:{self.port}|trusted"
+        return f"grpc{'s' if self.is_tls else ''}://127.0.0.1:{self.port}|trusted"
 
     def answer(self, method: str, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         name = _NAMES[method]
         self.calls[name] += 1
+        if self.token and dict(context.invocation_metadata()).get("authorization") != f"Bearer {self.token}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
         fault = self.faults.get(name)
         try:
             yield from fault(requests, self.forward(name), context) if fault else self.forward(name)(requests)
@@ -69,11 +73,15 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @contextmanager
-def proxied(server: int) -> Iterator[Proxy]:
-    """Run a proxy in front of the server at this port."""
-    proxy = Proxy(server)
+def proxied(server: int, pair: tuple[bytes, bytes] | None = None) -> Iterator[Proxy]:
+    """Run a proxy in front of the server at this port. `pair` is a key and its certificate, with
+    which the proxy speaks TLS."""
+    proxy = Proxy(server, is_tls=pair is not None)
     found = grpc.server(ThreadPoolExecutor(40), handlers=[_Handler(proxy)])
-    proxy.port = found.add_insecure_port("127.0.0.1:0")
+    if pair is None:
+        proxy.port = found.add_insecure_port("127.0.0.1:0")
+    else:
+        proxy.port = found.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     found.start()
     try:
         yield proxy
