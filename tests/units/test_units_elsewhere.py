@@ -7,15 +7,17 @@ import json
 import sys
 from pathlib import Path
 
+import cuda_units
+import hip_units
 import pytest
 from buildgrid_server import BuildGrid
 from built_units import Built, used
+from cuda_machine import needs_nvcc
 from farm_cluster import Cluster
-from hip_units import build
 from rocm_layouts import need_real_hip, rocm6
 from support import REPOSITORY, Lazyck, Once, running
 
-pytestmark = [pytest.mark.hip, pytest.mark.xdist_group("reapi")]
+pytestmark = pytest.mark.xdist_group("reapi")
 
 FILES = {
     "blob.hip": """
@@ -38,15 +40,28 @@ API unit(int, float* x) { own<<<1, 1>>>(x); return hipGetLastError(); }
 }
 
 
-@pytest.fixture(scope="module")
-def built(once: Once, shared_lazyck: Lazyck) -> Built:
-    need_real_hip()
+def make_hip(lazyck: Lazyck, where: Path) -> Built:
+    grades = ("--kernels", "*/main.hip", "--blobs", "*/blob.hip")
+    return hip_units.build(lazyck, where / "lazy", FILES, rocm6(where / "rocm"), grades=grades)
 
-    def make(where: Path) -> Built:
-        grades = ("--kernels", "*/main.hip", "--blobs", "*/blob.hip")
-        return build(shared_lazyck, where / "lazy", FILES, rocm6(where / "rocm"), grades=grades)
 
-    return once("hip_units_elsewhere", make)
+def make_cuda(lazyck: Lazyck, where: Path) -> Built:
+    files = {
+        name.replace(".hip", ".cu"): text.replace("#include <hip/hip_runtime.h>\n", "").replace("hipGet", "cudaGet")
+        for name, text in FILES.items()
+    }
+    return cuda_units.build(lazyck, where / "lazy", files, blobs="*/blob.cu")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("hip", marks=pytest.mark.hip), pytest.param("cuda", marks=[pytest.mark.cuda, needs_nvcc])],
+)
+def built(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Built:
+    if request.param == "hip":
+        need_real_hip()
+    make = {"hip": make_hip, "cuda": make_cuda}[request.param]
+    return once(f"{request.param}_units_elsewhere", lambda where: make(shared_lazyck, where))
 
 
 @pytest.fixture
@@ -54,7 +69,13 @@ def lazy(built: Built, tmp_path: Path) -> Built:
     return built.fresh(tmp_path / "cache")
 
 
-def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, hip_spy: Path, buildgrid: BuildGrid) -> None:
+@pytest.fixture
+def listener(lazy: Built, spy: Path, hip_spy: Path) -> Path:
+    """Return the library that hears what the GPU runtime is told."""
+    return spy if lazy.spy == "CUDA_SPY" else hip_spy
+
+
+def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, listener: Path, buildgrid: BuildGrid) -> None:
     helper = lazy.cache.parent / "lazyck-remote"
     helper.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
@@ -64,11 +85,11 @@ def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, hip_spy: 
     env = {"LAZYCK_REMOTE_COMPILE": buildgrid.url, "LAZYCK_REMOTE_HELPER": str(helper)}
     before = buildgrid.begun
     for function in ("launch", "unit"):
-        _, seen = lazy.run(hip_spy, function, 1, **env)
+        _, seen = lazy.run(listener, function, 1, **env)
         assert len(used(seen)) == 1
     assert [name.partition("-")[0] for name in lazy.entries] == ["blob.host", "blob.scale", "main.own"]
     assert buildgrid.begun - before == len(lazy.entries), "it compiled something itself"
-    _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    _, seen = lazy.run(listener, "launch", 1, LAZYCK_DISABLE_JIT="1")
     assert len(used(seen)) == 1
 
 
