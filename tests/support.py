@@ -50,7 +50,7 @@ class Machine:
 
     `cxx` is its C++ compiler, and `runner` starts its programs here. `cpu` is the CPU that they
     see; it is empty if there is only one. `missing` says what is missing here; it is empty if
-    nothing is.
+    nothing is. `flags` are for all that is compiled for it.
     """
 
     name: str
@@ -58,6 +58,12 @@ class Machine:
     runner: tuple[str, ...] = ()
     cpu: str = ""
     missing: str = ""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Return the name that tells it from the other machines of a test."""
+        return "-".join(filter(None, (self.name, self.cpu, "".join(self.flags[:1]).partition("=")[2])))
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
@@ -82,14 +88,29 @@ AARCH64 = _aarch64("max")  # with SVE, signed return addresses and branch target
 AARCH64_PLAIN = _aarch64("cortex-a72")
 
 
+def _sanitized(sanitizer: str) -> Machine:
+    # The thread sanitizer needs addresses that the kernel might use otherwise, so address
+    # randomization is off. A finding ends a program with a status of its own.
+    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    return Machine(HERE.name, HERE.cxx, ("setarch", "-R"), flags=flags)
+
+
+SANITIZED = (_sanitized("address,undefined"), _sanitized("thread"))
+
+
 def machine_params(*machines: Machine) -> list[object]:
     """Return parameters for a test that runs on each of `machines`. A machine that cannot be built
     for is skipped with the reason."""
-    return [pytest.param(m, id="-".join(filter(None, (m.name, m.cpu))), marks=m.marks) for m in machines]
+    return [pytest.param(m, id=m.label, marks=m.marks) for m in machines]
 
 
 # This marks a test that takes the fixture `machine`, directly or through other fixtures.
 on_each_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64), indirect=True)
+# These mark such a test that also runs under sanitizers.
+with_sanitizers = pytest.mark.parametrize("machine", machine_params(HERE, *SANITIZED), indirect=True)
+on_each_machine_with_sanitizers = pytest.mark.parametrize(
+    "machine", machine_params(HERE, AARCH64, *SANITIZED), indirect=True
+)
 
 
 class Services(Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from later_builds import change
 from support import Lazyck
-from test_link_shapes import BLOB, COMPILE, run_library, write_project
+from twice_project import BLOB, COMPILE, run_library, write_project
 
 from _lazyck import abi
 
@@ -41,14 +41,6 @@ def build_lazily(lazyck: Lazyck, tree: Path) -> str:
 
 def make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True)
-
-
-def change(path: Path, text: str) -> None:
-    """Write `text` so that build tools see the file as newer, and what they make of it as newer
-    still, even if the file system's times are coarse."""
-    time.sleep(0.05)
-    path.write_text(text)
-    time.sleep(0.05)
 
 
 def test_a_plain_make_fails_with_the_way_out_and_a_lazy_build_heals(tree: Path, lazyck: Lazyck) -> None:

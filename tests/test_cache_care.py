@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from bundles import Bundle, build, entries, make_bundle
+from cache_histories import event, said, write_history
 from support import REPOSITORY, Lazyck, wait_until
-from test_cache_cli import event, said, write_history
 
 from _lazyck.cache.entries import read_holdings
 from _lazyck.history import read_history

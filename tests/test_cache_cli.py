@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from bundles import Bundle, build, entries, make_bundle
+from cache_histories import event, said, write_history
 from ops_library import build_ops
 from support import HERE, Lazyck
 
@@ -36,13 +37,6 @@ def cache(tmp_path: Path) -> Path:
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
     return make_bundle(tmp_path / "b", ["one", "two"], archs=["gfx942", "gfx9-4-generic"])
-
-
-def said(lazyck: Lazyck, *words: str | Path, status: int = 0, env: Mapping[str, str] | None = None) -> str:
-    done = lazyck("cache", *words, env=env)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
 
 
 # -- list and stats --------------------------------------------------------------------------------
@@ -69,16 +63,6 @@ def test_list_has_a_row_for_each_entry_with_size_age_and_last_use(lazyck: Lazyck
     assert 2 * 86400 < as_json[0]["last_use"] < as_json[0]["age"] < 4 * 86400
     assert len(json.loads(said(lazyck, "list", "--json", "--arch", "gfx9-4-generic"))) == 2
     assert json.loads(said(lazyck, "list", "--json", "--library", "other")) == []
-
-
-def write_history(cache: Path, *lines: dict[str, object] | str) -> None:
-    (cache / ".history").mkdir(parents=True, exist_ok=True)
-    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
-    (cache / ".history" / "host").write_text(text)
-
-
-def event(kind: str, blob: str, s: float, what: str = "", **more: object) -> dict[str, object]:
-    return {"t": 1.7e9, "s": s, "kind": kind, "library": "lib", "blob": blob, "arch": "gfx942", "what": what, **more}
 
 
 def test_stats_add_up_entries_and_history(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:

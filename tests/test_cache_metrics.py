@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 from bundles import Bundle, build, make_bundle
+from cache_histories import event, said, write_history
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from support import REPOSITORY, Lazyck
-from test_cache_cli import event, said, write_history
 
 from _lazyck.cache import metrics
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import Lazyck
-from test_link_shapes import BLOB, run_library, write_project
+from twice_project import BLOB, run_library, write_project
 
 from _lazyck.postbuild.objects.embedded import read_manifest
 

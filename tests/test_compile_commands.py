@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing_project import SOURCES
 from support import Lazyck
-from test_build_errors import SOURCES
 
 COMPILE = "c++ -fPIC -I. -c dispatch.cpp -o dispatch.o; c++ -fPIC -I. -MD -c blob/v1.cpp -o v1.o; "
 LINK = "c++ -shared dispatch.o v1.o -o libx.so"

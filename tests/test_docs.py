@@ -20,6 +20,7 @@ from _lazyck.postbuild.reasons import Kind
 from _lazyck.toolchains import ALL
 
 README = (REPOSITORY / "README.md").read_text()
+FOR_DEVELOPERS = {name: (REPOSITORY / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")}
 
 
 def load_reference() -> ModuleType:
@@ -150,11 +151,25 @@ def test_links_out_of_the_documents_lead_to_their_place_on_the_site() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for name, text in {"../README.md": README, **DOCS}.items():
+    top = {f"../{name}": text for name, text in {"README.md": README, **FOR_DEVELOPERS}.items()}
+    for name, text in {**top, **DOCS}.items():
         here = REPOSITORY / "docs" / name
         for target in re.findall(r"\]\(([^)#]+)\)", text):
             if "://" not in target:
                 assert (here.parent / target).exists(), f"{name}: {target}"
+
+
+def test_files_that_developers_are_led_to_are_there() -> None:
+    assert len(FOR_DEVELOPERS["ARCHITECTURE.md"].splitlines()) <= 80
+    package = REPOSITORY / "_lazyck"
+    wanted = ("_lazyck/remote/memcached_store.py", "_lazyck/toolchains/icx.py")  # which a change would make
+    for page, text in FOR_DEVELOPERS.items():
+        names = re.findall(r"`([\w./*-]+(?:\.(?:py|cpp|c|h|S|md|sh)|/))`", text)
+        assert len(names) > 10
+        for name in set(names).difference(wanted):
+            found = [p for base in (REPOSITORY, package) for p in base.glob(name)]
+            found += package.glob(f"**/{name}")
+            assert found, (page, name)
 
 
 def test_reason_codes_of_the_shim_are_in_the_table() -> None:

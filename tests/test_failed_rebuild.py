@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import REPOSITORY, Lazyck
-from test_link_shapes import BLOB, COMPILE, DISPATCH, run_library, write_project
+from twice_project import BLOB, COMPILE, DISPATCH, run_library, write_project
 
 SCRIPT = "set -e\n" + COMPILE + "c++ -shared -Wl,-z,defs -o libx.so dispatch.o v*.o\n"
 MISSING = 'int missing();\nextern "C" int more() { return missing(); }\n'

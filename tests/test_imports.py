@@ -117,3 +117,17 @@ def test_torch_and_setuptools_are_imported_by_the_modules_of_their_names_alone()
     imports = {(file, name) for file, name in found if name in ("torch", "setuptools", "distutils", "pytest")}
     wanted = {(f"lazyck/{name}.py", name) for name in ("torch", "setuptools", "pytest")}
     assert imports == wanted
+
+
+def test_no_test_module_imports_another() -> None:
+    tests = REPOSITORY / "tests"
+    modules = sorted(tests.rglob("test_*.py"))
+    assert len(modules) > 150
+    names = {path.stem for path in modules}
+    wrong = []
+    for path in tests.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            found = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            wrong += [f"{path.name} imports {name}" for name in found if name.rpartition(".")[2] in names]
+    assert not wrong

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bundles import make_bundle
+from shown_sizes import SHOWN
 from support import HERE, REPOSITORY
 
 from _lazyck.errors import UsageError
@@ -24,11 +25,6 @@ SIZES: dict[str, int | None] = {
     "": None, "G": None, "20": None, "0x1G": None, "-1G": None, "1e9": None, "1X": None, "1GG": None, "1iB": None,
     "1Gi": None, "1 000K": None, " 1G": None, "1G ": None, "0 ": None, "1  G": None, "1.2.3G": None, "١G": None,
     "1000T": None, "9" * 400 + "G": None, "20 gigs": None, "1\u212a": None,
-}  # fmt: skip
-SHOWN = {
-    0: "0 B", 999: "999 B", 1000: "1.0 KB", 1023: "1.0 KB", 1280: "1.3 KB", 1536: "1.5 KB", 99 << 10: "99.0 KB",
-    102_348: "99.9 KB", 102_349: "100 KB", 150 << 10: "150 KB", 1_023_487: "999 KB", 1_023_488: "1.0 MB",
-    3 << 30: "3.0 GB", 20 << 30: "20.0 GB", 5 << 40: "5.0 TB", 5000 << 40: "5000 TB",
 }  # fmt: skip
 
 

@@ -30,8 +30,8 @@ from histories import (
     write_manifest,
 )
 from ops_library import build_ops, copy_project
+from shown_sizes import SHOWN
 from support import REPOSITORY, Lazyck
-from test_quantities import SHOWN
 
 SHOTS = os.environ.get("LAZYCK_TEST_SHOTS", "")
 

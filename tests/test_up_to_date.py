@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from later_builds import change
 from support import Lazyck
-from test_builds_without_lazyck import change
-from test_link_shapes import run_library, write_project
+from twice_project import run_library, write_project
 
 MAKEFILE = """
 CXXFLAGS = -fPIC -I.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support import HERE, REPOSITORY, Lazyck
-from test_link_shapes import COMPILE, run_library, write_project
+from twice_project import COMPILE, run_library, write_project
 
 from _lazyck import waiting
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -140,6 +141,7 @@ def main(words: Sequence[str]) -> int:
     except (OSError, ValueError, RuntimeError) as e:
         print(e, file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what Kubernetes and systemd send
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     with server:
         try:

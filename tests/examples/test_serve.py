@@ -69,7 +69,7 @@ def serve(library: Path, profile: Path, tmp_path: Path) -> Iterator[Callable[...
 
     yield run
     for server in started:
-        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazylib import CXX, LazyLibrary, build_lazy_library, run
-from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
+from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
 HERE = Path(__file__).parent
 OTHER_USER = 54321  # no machine knows this user

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from faultlib import GOOD, Patient
 from lazylib import SOURCES, LazyLibrary, build_lazy_library
-from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
+from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
 Build = Callable[..., LazyLibrary]
 

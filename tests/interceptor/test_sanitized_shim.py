@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command_forms import DEFERRED, PASSED
+from include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
 from shim_project import Project, built_shim, clean_env, fake, make_project
-from test_depfile_headers import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
-from test_reasons import DEFERRED, PASSED
 
 from _lazyck.errors import CommandError
 from _lazyck.interceptor.shims import build_shim

@@ -14,20 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import test_many
 from bundles import archive_sources
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, all_want_all, start, until
 from lazylib import LazyLibrary, build_lazy_library
-from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start, until
+from support import Machine, with_sanitizers
 
 from _lazyck import abi
 from _lazyck.manifest import encode
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, machine: Machine) -> LazyLibrary:
     """Build a library whose bundle has its manifest and sources.tar.gz."""
     where = tmp_path_factory.mktemp("archive")
-    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
     made.program(CALLER)
     archive_sources(where / "lazyck", "demo")
     return made
@@ -105,8 +105,9 @@ def test_processes_that_start_at_once_unpack_once(lib: LazyLibrary, tar: dict[st
     assert not list((lib.cache / ".staging").iterdir())
 
 
+@with_sanitizers
 def test_threads_and_processes_that_all_want_all_blobs_unpack_once(lib: LazyLibrary) -> None:
-    test_many.test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib)
+    all_want_all(lib)
     assert len(unpacked(lib)) == 1
 
 

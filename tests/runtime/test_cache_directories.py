@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from lazylib import CXX, LazyLibrary, build_lazy_library
+from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import Lazyck
-from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
 from _lazyck.config import tools_dir
 from _lazyck.errors import UsageError

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from lazylib import CXX, LazyLibrary, build_lazy_library
+from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import Lazyck
-from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
 from _lazyck import abi
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode

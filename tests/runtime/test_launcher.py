@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
-from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 
 @pytest.fixture

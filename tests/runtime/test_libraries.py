@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import AARCH64, HERE, Machine, machine_params
-from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from _lazyck.errors import BuildError
 from _lazyck.postbuild.link.stubs import render_stubs

@@ -14,40 +14,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, all_want_all, slow_compiler, start, until
 from lazylib import LazyLibrary, build_lazy_library
-from support import Machine, on_each_machine
+from support import Machine, on_each_machine, on_each_machine_with_sanitizers, with_sanitizers
 
 from _lazyck import abi
-
-HEADER = "#pragma once\nint one(int); int two(int); int three(int); int four(int); int call(int which, int x);\n"
-NAMES = ("one", "two", "three", "four")
-BLOBS = {n: f'#include "demo.h"\nint {n}(int x) {{ return x + {i}; }}\n' for i, n in enumerate(NAMES, 1)}
-MAIN = '#include "demo.h"\nint call(int which, int x) {\n' + "".join(
-    f"if (which == {i}) return {n}(x);\n" for i, n in enumerate(NAMES, 1)
-) + "return 0; }\n"  # fmt: skip
-SYMBOLS = {n: (f"_Z{len(n)}{n}i",) for n in NAMES}
-# This program calls the blobs whose numbers are its arguments, in that order. It exits with 3 after
-# a CompileError.
-CALLER = r"""
-#include "demo.h"
-#include "error.hpp"
-#include <cstdio>
-#include <cstdlib>
-int main(int argc, char** argv) {
-    int wrong = 0;
-    for (int i = 1; i < argc; ++i) {
-        const int which = std::atoi(argv[i]);
-        try { wrong |= call(which, 10) != 10 + which; }
-        catch (const lazyck::CompileError& e) { std::puts(e.what()); wrong = 3; }
-    }
-    return wrong;
-}
-"""
-
 
 # Only the sleeps of this process's tests have this duration in seconds, so the tests can find them
 # by it.
@@ -61,39 +36,6 @@ def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
     made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
     made.program(CALLER)
     return made
-
-
-def slow_compiler(lib: LazyLibrary, before: str) -> None:
-    """Make the compile step (not the link step) run the shell commands `before` first."""
-    text = lib.compiler.read_text()
-    lib.compiler.write_text(text.replace("exec ", f'case " $* " in *" -c "*) {before} ;; esac\nexec '))
-
-
-def start(
-    lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
-) -> subprocess.Popen[str]:
-    """Start a process that calls `blobs`, in a process group of its own. Ctrl-C ends it even if a
-    shell started these tests in the background."""
-    argv = lib.words(lib.directory / name, *map(str, blobs))
-    full = {**os.environ, **lib.env, **(env or {})}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        argv,
-        env=full,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def until(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until `what()` is true. Fails the test after `seconds`."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def open_files(pid: int) -> set[str]:
@@ -128,7 +70,7 @@ def works(lib: LazyLibrary) -> None:
 # -- many ------------------------------------------------------------------------------------------
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: LazyLibrary) -> None:
     orders = [(1, 2, 3, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2)] * 4
     running = [start(lib, *order) for order in orders]
@@ -138,42 +80,12 @@ def test_processes_that_want_the_same_blobs_in_any_order_compile_each_once(lib: 
         p.communicate()
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: LazyLibrary) -> None:
-    lib.program(
-        r"""
-    #include "demo.h"
-    #include "lazyck.h"
-    #include <atomic>
-    #include <thread>
-    #include <vector>
-    int main() {
-        std::atomic<int> wrong{0};
-        std::vector<std::thread> threads;
-        for (int t = 0; t < 8; ++t) threads.emplace_back([&, t] {
-            for (int i = 0; i < 4; ++i) {
-                const int which = 1 + (t + i) % 4;
-                if (call(which, 10) != 10 + which) ++wrong;
-                if (t == 0) lazyck_clear_failures();
-                lazyck_stats stats = {};
-                stats.size = sizeof stats;
-                if (lazyck_get_stats(&stats) != 0) ++wrong;
-            }
-        });
-        if (lazyck_prefetch("*") != 4) ++wrong;
-        for (auto& thread : threads) thread.join();
-        return wrong;
-    }
-    """,
-        "threads",
-    )
-    running = [start(lib, name="threads") for _ in range(8)]
-    said = [p.communicate(timeout=300)[1] for p in running]
-    assert [p.returncode for p in running] == [0] * 8, said
-    assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
+    all_want_all(lib)
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 6; }')
     holder = start(lib, 1, env={"RANK": "7"})
@@ -265,7 +177,7 @@ def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary)
     assert lib.compiles("one") == 1
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.1; }}')
     holder = start(lib, 1)
@@ -318,7 +230,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
         holder.communicate()
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(lib: LazyLibrary) -> None:
     lib.program(
         r"""
@@ -368,7 +280,7 @@ def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str]) -> int:
     return most
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_processes_share_the_jobs_of_the_host(lib: LazyLibrary) -> None:
     assert most_at_a_time(lib, {abi.ENV_JOBS: "1"}) == 1
 
@@ -450,6 +362,7 @@ def test_a_compiler_that_is_always_killed_is_started_twice_by_a_call(lib: LazyLi
 # -- time ------------------------------------------------------------------------------------------
 
 
+@with_sanitizers
 def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; echo begun; sleep {NAP}.3 & sleep {NAP}.3; }}')
     done = lib.call(lib.directory / "main", "1", env={abi.ENV_COMPILE_TIMEOUT: "1"})
@@ -482,6 +395,7 @@ def test_ctrl_c_ends_program_and_compiler_and_leaves_no_half_entry(lib: LazyLibr
     works(lib)
 
 
+@with_sanitizers
 def test_ctrl_c_in_a_program_that_handles_it_ends_the_call(lib: LazyLibrary) -> None:
     lib.program(
         r"""
@@ -534,7 +448,7 @@ def test_the_compilers_exit_is_read_whatever_the_program_does_with_children(lib:
     assert "exit status 42" in done.stdout
 
 
-@on_each_machine
+@on_each_machine_with_sanitizers
 def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
     lib.program(
         r"""

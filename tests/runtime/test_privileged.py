@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import CXX, LazyLibrary, build_lazy_library, run
-from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from _lazyck import abi
 from _lazyck.postbuild.bundle import deploy

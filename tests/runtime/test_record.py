@@ -13,18 +13,18 @@ import time
 from pathlib import Path
 
 import pytest
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
 from lazylib import LazyLibrary, build_lazy_library, run
-from support import REPOSITORY
-from test_many import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
+from support import REPOSITORY, Machine, with_sanitizers
 
 from _lazyck.report.gather import gather
 
 
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
+def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
     where = tmp_path / "lib"
     where.mkdir()
-    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
     made.program(CALLER)
     return made
 
@@ -66,6 +66,7 @@ def test_many_ranks_share_a_profile(lib: LazyLibrary, tmp_path: Path) -> None:
         p.communicate()
 
 
+@with_sanitizers
 def test_many_threads_record_trace_and_prefetch_at_once(lib: LazyLibrary) -> None:
     lib.program(
         r"""

@@ -6,15 +6,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library, counting_compiler
-from support import REPOSITORY, wait_until
-from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from remote_helper import helpers, write_helper
+from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from support import wait_until
 
 # This program prints the result, and then what the library counted.
 CALL_AND_COUNT = r"""
@@ -39,18 +39,6 @@ def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
     return build_lazy_library(tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
 
 
-def write_helper(where: Path) -> Path:
-    """Write a helper that notes its start in `helped` and then acts as the real one."""
-    path = where / "lazyck-remote"
-    path.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        f"open({str(where / 'helped')!r}, 'a').write('x')\n"
-        "from _lazyck.remote.helper import main\nmain()\n"
-    )
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Hosts]:
     """Return a function that makes the environment of a host with a cache of its own. All hosts
@@ -69,19 +57,6 @@ def host(tmp_path: Path) -> Iterator[Hosts]:
     yield environment
     # Helpers that go on in the background must end.
     wait_until(lambda: not helpers(tmp_path))
-
-
-def helpers(where: Path) -> list[int]:
-    """Return the processes that run the helper of this test."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes()
-        except OSError:
-            continue
-        if f"{where}/lazyck-remote\0entry".encode() in words:
-            found.append(int(entry.parent.name))
-    return found
 
 
 def records(where: Path) -> list[Path]:

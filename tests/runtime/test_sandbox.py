@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library, run
+from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import REPOSITORY
-from test_resolve import BLOBS, HEADER, MAIN, SYMBOLS
 
 from _lazyck import abi
 

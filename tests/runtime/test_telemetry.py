@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, slow_compiler
 from lazylib import LazyLibrary, build_lazy_library
 from support import REPOSITORY
-from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, slow_compiler
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start
 from lazylib import LazyLibrary, build_lazy_library, run
-from test_many import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
 from lazylib import LazyLibrary, build_lazy_library
-from test_many import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
 
 from _lazyck.history import read_trace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lazylib import LazyLibrary, build_lazy_library
-from test_resolve import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 FORBIDDEN = {"LAZYCK_DISABLE_JIT": "1"}
 

@@ -1,0 +1,14 @@
+"""Changes files between builds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def change(path: Path, text: str) -> None:
+    """Write `text` so that build tools see the file as newer, and what they make of it as newer
+    still, even if the file system's times are coarse."""
+    time.sleep(0.05)
+    path.write_text(text)
+    time.sleep(0.05)
