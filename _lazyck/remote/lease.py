@@ -67,7 +67,8 @@ class State(enum.Enum):
 
 
 class Lease:
-    """This process's part in the lease of one entry, at one place. Methods raise `TierDown`."""
+    """The part of this process in the lease of one entry, at one place. Methods raise
+    `TierDown`."""
 
     def __init__(self, place: Place, entry: EntryName, seconds: float, host: str) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""Makes blobs of a lazy library ready from Python, as warm_up.c does from C, and more.
+"""Make blobs of a lazy library ready from Python, as warm_up.c does from C, and more.
 
 python warm_up.py LIBRARY list [PATTERN]              the names of its blobs, and which are cached
 python warm_up.py LIBRARY prefetch PATTERN|BLOB...    makes these ready, with a line per compile
@@ -20,7 +20,7 @@ import lazyck
 
 
 def say_compile(event: lazyck.Event) -> None:
-    """Prints a line for a compile. It is called on the thread that works, as each compile begins
+    """Print a line for a compile. It is called on the thread that works, as each compile begins
     and as it ends."""
     if event.has_failed:
         print(f"{event.blob} failed")
@@ -39,14 +39,14 @@ def list_blobs(library: lazyck.Library, pattern: str) -> None:
 
 
 def prefetch(library: lazyck.Library, what: Sequence[str] | Path | str) -> None:
-    """Waits until everything is ready. A training script would go on, and call `wait()` later."""
+    """Wait until everything is ready. A training script would go on, and call `wait()` later."""
     with library.on_compile(say_compile):
         state = library.prefetch(what).wait(on_progress=show_progress)
     print(f"{state.ready} of {state.total} blobs ready")
 
 
 def run(library: lazyck.Library, profile: Path, script: Sequence[str]) -> None:
-    """Records in the first run and replays in later ones. (`with lazyck.record(profile):` does
+    """Record in the first run and replays in later ones. (`with lazyck.record(profile):` does
     both, for every lazy library.)"""
     sys.argv = list(script)
     if profile.exists():

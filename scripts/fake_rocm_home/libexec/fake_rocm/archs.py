@@ -13,7 +13,7 @@ _FEATURE = re.compile(r"(xnack|sramecc)[+-]")
 
 
 def known_archs() -> dict[str, int]:
-    """Returns the size of waves by arch name, generic targets included."""
+    """Return the size of waves by arch name, generic targets included."""
     waves = {}
     for name, major, generic in _ROW.findall((HOME / "src" / "archs.inc").read_text()):
         waves[name] = 32 if int(major) >= 10 else 64
@@ -33,13 +33,13 @@ def check_archs(archs: list[str]) -> None:
 
 
 def common_wave_size(archs: list[str]) -> int | None:
-    """Returns the size of a wave if all archs agree on it."""
+    """Return the size of a wave if all archs agree on it."""
     known = known_archs()
     sizes = {known[arch.split(":")[0]] for arch in archs}
     return sizes.pop() if len(sizes) == 1 else None
 
 
 def device_archs() -> list[str]:
-    """Returns the archs of the GPUs that the runtime pretends to have."""
+    """Return the archs of the GPUs that the runtime pretends to have."""
     text = os.environ.get("FAKE_ROCM_ARCH") or DEFAULT_ARCH
     return [] if text == "none" else [arch for arch in text.split(",") if arch]

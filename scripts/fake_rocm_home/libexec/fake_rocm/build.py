@@ -25,7 +25,7 @@ _FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", f"-I{HOME}/include",
 
 
 def library_dir() -> Path:
-    """Returns the directory that holds libamdhip64.so. Builds the library if the sources have
+    """Return the directory that holds libamdhip64.so. Build the library if the sources have
     changed since it was built."""
     digest = source_digest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fake_rocm_home" / digest[:16]
@@ -46,7 +46,7 @@ def library_dir() -> Path:
 
 
 def source_digest() -> str:
-    """Returns a digest of the contents of this home: the library's sources, the headers, and the
+    """Return a digest of the contents of this home: the library's sources, the headers, and the
     compiler driver."""
     digest = hashlib.sha256()
     for part in ("src", "include", "libexec"):

@@ -35,7 +35,7 @@ def has_managed(text: str) -> bool:
 
 
 def with_signs(text: str, *, for_host: bool) -> str:
-    """Returns `text` without marks, with signs that can be found in the assembler text. For the
+    """Return `text` without marks, with signs that can be found in the assembler text. For the
     host, a kernel's body does nothing."""
     pieces: list[str] = []
     done = 0
@@ -71,7 +71,7 @@ def _tokens(text: str, at: int) -> Iterator[re.Match[str]]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Returns where the bracket at `at` is closed."""
+    """Return where the bracket at `at` is closed."""
     depth = 0
     for token in _tokens(text, at):
         depth += (token[0][-1] in "([{") - (token[0] in ")]}")
@@ -81,7 +81,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _declared(text: str, at: int) -> tuple[str, int]:
-    """Returns what is declared from `at` on: "function" and the place of its body or its `;`, or
+    """Return what is declared from `at` on: "function" and the place of its body or its `;`, or
     "variable" and the place of its initializer, its size or its end."""
     kind = ""
     skip = at
@@ -143,7 +143,7 @@ def read_assembly(text: str) -> Assembly:
 
 
 def host_assembly(made: Assembly, image: str) -> str:
-    """Returns the host's assembler text, with all kernels and variables registered with `image`.
+    """Return the host's assembler text, with all kernels and variables registered with `image`.
 
     Each kernel's name becomes that of a variable, its handle, and its function becomes what the
     real compiler calls a device stub. The names keep the type of functions, as they have it where
@@ -169,7 +169,7 @@ def host_assembly(made: Assembly, image: str) -> str:
 
 
 def _renamed(line: str, stubs: dict[str, str]) -> str:
-    """Returns a line of a kernel's definition as its stub has it, and other lines unchanged."""
+    """Return a line of a kernel's definition as its stub has it, and other lines unchanged."""
     words = re.match(r"(\s*\.(?:type|size)\s+)?([\w.$]+)(:|,.*)", line)
     if not words or words[2] not in stubs or (words[3] != ":") != bool(words[1]):
         return line
@@ -203,12 +203,12 @@ __attribute__((destructor(101))) static void fake_rocm_module_dtor() { __hipUnre
 
 
 def joined(text: str, registration: str) -> str:
-    """Joins two files of assembler text into one."""
+    """Join two files of assembler text into one."""
     return text + registration.replace(".L", ".Lfake_rocm_of_")
 
 
 def device_assembly(made: Assembly) -> str:
-    """Returns the device's assembler text. Each kernel gets a descriptor, as AMD's code objects
+    """Return the device's assembler text. Each kernel gets a descriptor, as AMD's code objects
     have them, and each variable a name that the runtime finds. Nothing runs when the image is
     loaded."""
     out = [re.sub(r"\.section\s+\.(init_array|fini_array|ctors|dtors)\b[^\s,]*", r".section .fake_rocm.\1", line)

@@ -130,7 +130,7 @@ def _compile_hip(invocation: Invocation, host: HostCompiler, stdin: str | None) 
 
 
 def _run_pass(step: passes.Pass, host: HostCompiler) -> int:
-    """Runs one of the passes that `-###` shows."""
+    """Run one of the passes that `-###` shows."""
     invocation = parse(step.arguments, host.is_clang)
     invocation = _with_appended_flags(step.arguments, invocation, host)
     if invocation.mode is Mode.PREPROCESS:
@@ -187,7 +187,7 @@ def _stem(part: Part) -> str:
 
 
 def _preprocess(invocation: Invocation, part: Part, host: HostCompiler, scratch: Path, stdin: str | None) -> str | None:
-    """Returns the preprocessed text, or None if preprocessing fails. Writes the dependency file
+    """Return the preprocessed text, or None if preprocessing fails. Write the dependency file
     that the whole command would write."""
     path = scratch / "preprocessed.ii"
     kept = [p for p in invocation.parts if p.role in (Role.OTHER, Role.DEPENDENCY)]
@@ -223,7 +223,7 @@ def _host_argv(invocation: Invocation, host: HostCompiler) -> list[str]:
 
 
 def _archs(invocation: Invocation) -> list[str]:
-    """Returns the archs that the command compiles for."""
+    """Return the archs that the command compiles for."""
     given = invocation.archs or ("native",)
     archs = list(dict.fromkeys(a for arch in given for a in (device_archs() if arch == "native" else [arch])))
     if not archs:
@@ -250,7 +250,7 @@ def _compile_flags(invocation: Invocation, host: HostCompiler) -> list[str]:
 
 
 def _call(argv: list[str], stdin: str | None, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs the host compiler with our output streams, or keeps its stderr for later."""
+    """Run the host compiler with our output streams, or keeps its stderr for later."""
     if sum(map(len, argv)) > _LONGEST_COMMAND:
         with tempfile.NamedTemporaryFile("w", prefix="fake_hipcc.", suffix=".rsp") as response:
             response.write("\n".join(_quoted(word) for word in argv[1:]))

@@ -124,7 +124,7 @@ _REFUSED = {
 
 
 def expand_response_files(arguments: list[str], depth: int = 0) -> Iterator[str]:
-    """Replaces each readable @file by the words in it, as compilers do; other words that start with
+    """Replace each readable @file by the words in it, as compilers do; other words that start with
     @ stay."""
     for argument in arguments:
         path = Path(argument[1:])
@@ -212,7 +212,7 @@ def _is_dropped(word: str, host_is_clang: bool) -> bool:
 
 
 def _with_language(part: Part, mode: Mode) -> Part:
-    """Returns the input with the language that its name implies if the command names none."""
+    """Return the input with the language that its name implies if the command names none."""
     suffix = os.path.splitext(part.argv[0])[1]
     if part.language in _HIP_LANGUAGES or (part.language is None and suffix in HIP_SUFFIXES):
         return replace(part, language="c++", is_hip=True)

@@ -26,12 +26,12 @@ _EXPORTS = "{ global: *.kd; *.var; local: *; };\n"
 
 
 def can_be_shown(invocation: Invocation) -> bool:
-    """Returns whether the command compiles one HIP source to an object."""
+    """Return whether the command compiles one HIP source to an object."""
     return invocation.mode is Mode.OBJECT and [p.is_hip for p in invocation.inputs] == [True]
 
 
 def steps(arguments: list[str], invocation: Invocation, archs: list[str]) -> list[list[str]]:
-    """Returns the commands that together do what `arguments` ask for."""
+    """Return the commands that together do what `arguments` ask for."""
     (source,) = (p.argv[0] for p in invocation.inputs)
     own = {"-###", "-c", source}
     words = [w for w in _without_output(arguments) if w not in own]
@@ -89,7 +89,7 @@ class Pass:
 
 
 def bundle(arguments: list[str], link: list[str]) -> int:
-    """Makes the image of a device's object with `link`, words that link a shared library."""
+    """Make the image of a device's object with `link`, words that link a shared library."""
     archs, source, _, target = arguments
     with tempfile.TemporaryDirectory(prefix="fake_hipcc.") as scratch:
         exports, code = Path(scratch, "exports"), Path(scratch, "code.so")

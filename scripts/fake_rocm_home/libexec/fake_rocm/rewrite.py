@@ -37,7 +37,7 @@ _CONFIGURE = "->*::fake_rocm::Configure(::fake_rocm::k_tu_archs, "
 
 
 def may_need_rewrite(source: str) -> bool:
-    """Returns whether source text, before preprocessing, shows one of the two; then it need not be
+    """Return whether source text, before preprocessing, shows one of the two; then it need not be
     compiled in vain first."""
     return "<<<" in source or _DYNAMIC_SHARED_SOURCE.search(source) is not None
 
