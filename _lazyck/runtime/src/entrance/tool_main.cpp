@@ -15,6 +15,7 @@
 #include "base/numbers.h"
 #include "bundle/arch.h"
 #include "bundle/manifest_view.h"
+#include "bundle/units.h"
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/packs.h"
@@ -314,7 +315,7 @@ int run(const Options& options) {
     const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
-        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
+        const std::string problem = store.preambles().make(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
@@ -332,7 +333,7 @@ int run(const Options& options) {
         const Strings& archs = blob.archs;
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
-            const std::string preamble = store.preamble_key(*blob.manifest, blob.index, archs);
+            const std::string preamble = store.preambles().key_of(*blob.manifest, blob.index, archs);
             out +=
                 "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
             continue;

@@ -24,6 +24,7 @@
 #include "base/machine.h"
 #include "bundle/arch.h"
 #include "bundle/own_file.h"
+#include "bundle/units.h"
 #include "cache/places.h"
 #include "lazyck_abi.h"
 #include "library/device_images.h"
@@ -62,14 +63,14 @@ std::atomic<Library*> g_library{nullptr};
 constexpr unsigned k_kernels_for_a_source = 5;
 constexpr std::size_t k_most_called_together = 4;
 
-// A called blob's need for a compile slot. While it exists, other blobs may wait until this one has
-// got a slot.
-class SlotNeed {
+// A called blob's need for a job permit. While it exists, other blobs may wait until this one has
+// got a permit.
+class PermitNeed {
  public:
-    SlotNeed(Store& store, std::string blob) : m_store(store), m_blob(std::move(blob)) {}
-    SlotNeed(const SlotNeed&) = delete;
-    SlotNeed& operator=(const SlotNeed&) = delete;
-    ~SlotNeed() { m_store.needs_no_slot(m_blob); }
+    PermitNeed(Store& store, std::string blob) : m_store(store), m_blob(std::move(blob)) {}
+    PermitNeed(const PermitNeed&) = delete;
+    PermitNeed& operator=(const PermitNeed&) = delete;
+    ~PermitNeed() { m_store.permits().needs_none(m_blob); }
 
  private:
     Store& m_store;
@@ -590,16 +591,16 @@ void Library::expect_siblings(const Call& call) {
         }
         stay_loaded();
         const auto name_of = [&](BlobId blob) { return std::string(blob_name(blob - first_blob())); };
-        m_store.announce(name_of(sibling.blob), name_of(blob_of_slot(call.slot)));
+        m_store.permits().announce(name_of(sibling.blob), name_of(blob_of_slot(call.slot)));
         const bool has_begun = start_thread([this, sibling, activity = std::make_shared<Activity>(*this)] {
             try {
                 make_ready(sibling);
             } catch (const std::exception&) {
                 // If a call needs this blob, that call gets the error.
             }
-            m_store.withdraw();
+            m_store.permits().withdraw();
         });
-        if (!has_begun) m_store.withdraw();
+        if (!has_begun) m_store.permits().withdraw();
     }
 }
 
@@ -631,7 +632,7 @@ void Library::make_ready_later(const std::vector<Wanted>& wanted) {
 }
 
 // Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only where
-// another compile slot is left to the calls themselves.
+// another job permit is left to the calls themselves.
 void Library::make_expected_ready() {
     while (true) {
         Wanted next;
@@ -827,7 +828,7 @@ void Library::make_ready(const Wanted& wanted) {
     const Row at = row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_path);
     const Strings archs = wanted.archs ? *wanted.archs : archs_here(wanted.blob);
-    const SlotNeed need(m_store, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
+    const PermitNeed need(m_store, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
     const std::shared_ptr<const Entry> entry = obtain(wanted.blob, archs, wanted.is_called, wanted.call);
     load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
@@ -838,7 +839,7 @@ void Library::make_ready(const Wanted& wanted) {
 // fail in the same way again.
 //
 // While a thread compiles, it holds what others wait for: the blob and, within m_store, locks and
-// slots of the host. A waiting thread may hold the dynamic loader's lock (an initializer calls a
+// permits of the host. A waiting thread may hold the dynamic loader's lock (an initializer calls a
 // blob) or a lock of the program. So the compiling thread calls neither the loader, nor the C
 // library's name services or locale, nor the program's code.
 std::shared_ptr<const Entry> Library::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel,
@@ -1011,14 +1012,14 @@ Entry Library::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
 // Precompiles the headers that other blobs include, too, in the background after a compile.
 void Library::expect_others_like(const Row& at, const Strings& archs) {
     try {
-        if (!m_store.should_make_preamble(at.manifest, at.index, archs)) return;
+        if (!m_store.preambles().should_make(at.manifest, at.index, archs)) return;
     } catch (const CompileError&) {
         return;  // a blob's own call will report what is wrong with it
     }
     stay_loaded();
     start_thread([this, at, archs, activity = std::make_shared<Activity>(*this)] {
         try {
-            const std::string problem = m_store.make_preamble(at.manifest, at.index, archs);
+            const std::string problem = m_store.preambles().make(at.manifest, at.index, archs);
             if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
         } catch (const std::exception& e) {
             say(Level::debug, std::string("no precompiled preamble: ") + e.what());
