@@ -91,7 +91,7 @@ class Process(NamedTuple):
     attempts: tuple[int, ...]
     results: tuple[str, ...]  # "entry" or "failure" from the last attempt
     jobs: int  # number of permits that are free in JobPermits
-    mutex: int = NOBODY  # Library::m_mutex
+    mutex: int = NOBODY  # States::mutex
     loader: int = NOBODY  # the dynamic loader's lock, which is recursive
     guard: int = NOBODY  # lock of a static variable, for one mutation; DONE when the variable is initialized
 
