@@ -139,8 +139,8 @@ def record(w: World, s: State, t: int) -> Next:
 
 @step("library/library.cpp after_fork_in_child")
 def fork(w: World, s: State, t: int) -> Next:
-    """Forks, with the mutex of States held by before_fork. The child has one thread and no locks, and it knows
-    what its parent knew."""
+    """Forks, with the mutex of States held by before_fork. The child has one thread and no locks,
+    and it knows what its parent knew."""
     process = process_of(w, s, t)
     if process.mutex != NOBODY:
         return

@@ -31,8 +31,8 @@ struct Call {
 };
 
 // A blob, and what it is compiled for (null: the device of the thread that makes it ready). A blob
-// that is called may go by kernel. A blob that is prepared beforehand is compiled as a whole, unless
-// `part` names a kernel.
+// that is called may go by kernel. A blob that is prepared beforehand is compiled as a whole,
+// unless `part` names a kernel.
 struct Wanted {
     BlobId blob = 0;
     std::shared_ptr<const Strings> archs;

@@ -18,8 +18,8 @@ class Speculation {
     Speculation(const Blobs& blobs, States& states, Store& store, Readiness& readiness)
         : m_blobs(blobs), m_states(states), m_store(store), m_readiness(readiness) {}
 
-    // Expects, after a blob's first call, those blobs that the profile at `path` shows to follow it.
-    // An empty path ends that. Throws CompileError if the profile cannot be read.
+    // Expects, after a blob's first call, those blobs that the profile at `path` shows to follow
+    // it. An empty path ends that. Throws CompileError if the profile cannot be read.
     void follow(const std::string& path);
     // Makes ready, at a call of the blob, what is likely to be called next.
     void expect_neighbours(BlobId blob);

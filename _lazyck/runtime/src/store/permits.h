@@ -1,6 +1,6 @@
 // Shares permits to compile among all processes of a host that use one cache: at most as many
-// compilers run at a time as there are jobs, and no more than fit in the free memory. Messages call a
-// permit a compile slot.
+// compilers run at a time as there are jobs, and no more than fit in the free memory. Messages call
+// a permit a compile slot.
 //
 // A process takes a permit by locking its file <cache>/.slots/<host>/slot-<n>. The file then says
 // "<KiB reserved> <process id>" of the compiler, with process 0 before the compiler is started.

@@ -1,9 +1,9 @@
 #include "store/sources.h"
 
 #include "base/failure.h"
-#include "bundle/own_file.h"
 #include "cache/places.h"
 #include "lazyck_abi.h"
+#include "platform/environment.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
